@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A frame in, who sent it and what it cost the wire out. Pure: no I/O, no allocation, no
+ * state. Reads never more than caplen bytes, whatever the headers claim.
+ */
+#ifndef MB_DECODE_H
+#define MB_DECODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frame.h"
+
+enum mb_family {
+	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
+	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */
+	MB_FAMILY_IPV6 = 6, /* hi, lo: the address's halves, in host order */
+	MB_FAMILY_MAC = 48, /* hi = 0, lo: the 48 bits */
+};
+
+struct mb_address {
+	uint64_t hi, lo;
+	uint32_t family; /* enum mb_family */
+};
+
+enum mb_mark {
+	MB_MARK_CE = 1 << 0,        /* IP ECN field is 11 (RFC 3168) */
+	MB_MARK_TCP = 1 << 1,       /* tcp_seq and tcp_len hold */
+	MB_MARK_UNPARSED = 1 << 2,  /* link type not known, or headers that contradict themselves */
+	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks were read */
+	MB_MARK_MERGED = 1 << 4,    /* a GRO/TSO frame: several wire frames in one */
+};
+
+struct mb_packet {
+	int64_t ts_ns;
+	struct mb_address source; /* IP source (outermost, or innermost by option); the sender's
+				   * MAC where the frame is not IP or IP was cut off */
+	uint32_t bytes;           /* link-layer bytes without FCS */
+	uint32_t wire_bytes;      /* Ethernet: max(bytes, 60) + 24 for each wire frame; a link
+				   * without Ethernet framing: bytes of its payload + 14, likewise */
+	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports; the
+				   * fragments of a datagram share that of addresses and protocol; 0 when not IP */
+	uint32_t tcp_seq;         /* first sequence number */
+	uint32_t tcp_len;         /* sequence space it takes: payload, SYN and FIN */
+	uint16_t lane;            /* filled by the engine: interface and direction */
+	uint8_t marks;            /* enum mb_mark */
+	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
+};
+
+struct mb_decode_options {
+	bool inner;   /* take the innermost IP header of a tunnel instead of the outermost */
+	uint32_t mtu; /* largest L3 size of one wire frame; larger IP packets are merged ones; 0: never */
+};
+
+/* Decode COUNT frames, all of one INTERFACE, into PACKETS. */
+void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interface,
+	       const struct mb_decode_options *options, struct mb_packet *packets);
+
+/* Sender and receiver MAC of an Ethernet frame, or sender alone of a cooked one (receiver is
+ * then 0). False when the link has no MACs or they are cut off. */
+bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface,
+		    uint64_t *sender, uint64_t *receiver);
+
+/* Destination of the IP header that mb_decode() takes the source from. False when not IP. */
+bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interface *interface,
+			   const struct mb_decode_options *options, struct mb_address *destination);
+
+#define MB_ADDRESS_TEXT 48
+/* Text of ADDRESS (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC); returns its length. */
+int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT]);
+/* Parse such a text. False when it is none. */
+bool mb_address_parse(const char *text, struct mb_address *address);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a source yields: frames, in batches, and the interfaces they came from.
+ */
+#ifndef MB_FRAME_H
+#define MB_FRAME_H
+
+#include <stdint.h>
+
+/* Quality of a stamp or a bin: a bit set that is carried to every figure.
+ * sql/schema/quality.sql gives the same bits their names and meanings for users;
+ * a test holds the two together. */
+enum mb_quality {
+	MB_QUALITY_HW = 1 << 0,        /* stamped by the network interface */
+	MB_QUALITY_SW = 1 << 1,        /* stamped by the kernel on receipt */
+	MB_QUALITY_RING = 1 << 2,      /* stamped when the kernel copied it to the ring */
+	MB_QUALITY_FILE_US = 1 << 3,   /* the stamps of the file resolve 1 us or less finely */
+	MB_QUALITY_UNSYNCED = 1 << 4,  /* the clock was not synchronized */
+	MB_QUALITY_LOSING = 1 << 5,    /* packets were dropped in this time: counts are lower bounds */
+	MB_QUALITY_GSO = 1 << 6,       /* merged frames: wire bytes are reckoned, timing inside is not known */
+	MB_QUALITY_TRUNCATED = 1 << 7, /* snap length cut headers: some sources or marks are not known */
+	MB_QUALITY_STEPPED = 1 << 8,   /* the clock stepped at an edge of this bin */
+};
+
+enum mb_direction {
+	MB_DIRECTION_UNKNOWN = 0,
+	MB_DIRECTION_IN = 1,
+	MB_DIRECTION_OUT = 2,
+};
+
+/* A frame. `data` stays valid until the next read from the same source. */
+struct mb_frame {
+	int64_t ts_ns;       /* Unix nanoseconds, as stamped */
+	const uint8_t *data; /* caplen captured bytes, from the first byte of the link-layer header */
+	uint32_t caplen;
+	uint32_t len;        /* bytes that the frame had, as the source counts them (a trailing FCS
+			      * included where the interface says fcs_len) */
+	uint16_t interface;  /* index for mb_source_interface() */
+	uint16_t gso_size;   /* payload bytes of a segment of a merged frame; 0 when the source cannot say */
+	uint8_t direction;   /* enum mb_direction, where the source itself knows it */
+	uint8_t quality;     /* the low bits of enum mb_quality that differ from frame to frame */
+};
+
+#define MB_BATCH_FRAMES 512
+
+struct mb_batch {
+	uint32_t count;
+	struct mb_frame frames[MB_BATCH_FRAMES];
+};
+
+#define MB_INTERFACE_NAME 64
+
+/* An interface of a source. Strings are NUL-terminated UTF-8; empty when not known. */
+struct mb_interface {
+	char name[MB_INTERFACE_NAME];
+	uint32_t linktype;    /* LINKTYPE_ value as files have it (1 Ethernet, 113 Linux cooked, …) */
+	uint32_t snaplen;     /* 0 when not limited or not known */
+	uint64_t link_bps;    /* 0 when not known */
+	uint32_t fcs_len;     /* bytes of frame check sequence at the end of every frame's `len` */
+	uint32_t quality;     /* enum mb_quality bits that hold for every frame */
+};
+
+#endif

@@ -1,0 +1,35 @@
+"""Entry of the command line: the one place where an error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .errors import MburstError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    from .cli import build_parser
+
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
+    except MburstError as error:
+        print(f"mburst: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("mburst: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"mburst: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

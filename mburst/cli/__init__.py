@@ -1,0 +1,25 @@
+"""The command line: one file a verb. Each module here has
+
+- `add_parser(verbs)`: adds the verb's parser, and sets its `run` default;
+- `run(arguments) -> int`: does the work and returns the exit code; raises MburstError.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+VERBS = ["record", "import_", "bursts", "sql", "report", "demo"]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command."""
+    from .. import __doc__ as about
+    from .. import __version__
+
+    parser = argparse.ArgumentParser(prog="mburst", description=about)
+    parser.add_argument("--version", action="version", version=f"mburst {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for name in VERBS:
+        importlib.import_module(f".{name}", __name__).add_parser(verbs)
+    return parser

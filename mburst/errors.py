@@ -1,0 +1,19 @@
+"""The failures that a user can cause or mend. The command line prints them as one line."""
+
+from __future__ import annotations
+
+
+class MburstError(Exception):
+    """Something that a user can act on. `hint` is what to do about it, in a sentence or empty."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(MburstError):
+    """The call itself is wrong: an unknown unit, options that exclude each other."""
+
+    exit_code = 2

@@ -1,0 +1,76 @@
+"""Numbers with units, as people write them and as people read them. Time is integer nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from .errors import UsageError
+
+NS_PER_S = 1_000_000_000
+
+_TIME = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9,
+         "h": 3600 * 10**9, "d": 86400 * 10**9}
+_DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
+
+
+def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
+    match = _NUMBER.fullmatch(text)
+    if not match:
+        raise UsageError(f"{text!r} is no {what}", f"write it like {example}")
+    return Fraction(match[1]), match[2]
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of "10us", "1.5ms", "24h"; the unit must be there. Raises UsageError."""
+    value, unit = _split(text, "duration", "10us, 1ms, 60s or 24h")
+    factor = _TIME.get(unit if unit == "µs" else unit.lower())
+    if factor is None or (value * factor).denominator != 1:
+        raise UsageError(f"{text!r} is no duration in whole nanoseconds", "write it like 10us, 1ms, 60s or 24h")
+    return int(value * factor)
+
+
+def parse_rate(text: str) -> int:
+    """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError."""
+    value, unit = _split(text, "link speed", "1G, 25Gbps or 100M")
+    prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
+    if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate <= 0:
+        raise UsageError(f"{text!r} is no link speed", "write it like 1G, 25Gbps or 100M")
+    return int(rate)
+
+
+def parse_fraction(text: str) -> float:
+    """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
+    value, unit = _split(text, "share", "0.5 or 50%")
+    if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
+        raise UsageError(f"{text!r} is no share of line rate", "write it like 0.5 or 50%")
+    return float(share)
+
+
+def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
+    for size, unit in steps:
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
+    size, unit = steps[-1]
+    return f"{value / size:.3g} {unit}"
+
+
+def format_duration(ns: float) -> str:
+    """ "33.4 ms" for 33_400_000: three significant digits in the unit that people would use."""
+    return _scaled(ns, [(60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
+
+
+def format_bytes(count: float) -> str:
+    """ "4 MB" for 4_000_000: decimal units."""
+    return _scaled(count, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
+
+
+def format_rate(bps: float) -> str:
+    """ "1 Gb/s" for 10**9."""
+    return _scaled(bps, [(1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"), (1, "b/s")])
+
+
+def format_share(share: float) -> str:
+    """ "13 %" for 0.13."""
+    return f"{100 * share:.3g} %"
