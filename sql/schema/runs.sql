@@ -29,5 +29,7 @@ CREATE TABLE runs (
     late_bytes     BIGINT NOT NULL,
     unparsed       BIGINT NOT NULL,   -- packets counted by length alone
     quality        BIGINT NOT NULL,   -- bit set over the whole run, see quality.sql
-    version        VARCHAR NOT NULL   -- of mburst
+    version        VARCHAR NOT NULL,  -- of mburst
+    complete       BOOLEAN NOT NULL,  -- false in the row that is written before the first bin, so that
+    written_ns     BIGINT NOT NULL    -- bins of a killed recording can be read; the last row written counts
 );
