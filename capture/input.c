@@ -242,36 +242,58 @@ void mb_input_skip(struct mb_input *input, uint64_t count)
 	input->at += count > have ? have : count;
 }
 
-int mb_input_check(const struct mb_input *input, struct mb_error *error)
+/* Size of the mapped file now, or SIZE_MAX when its name leads elsewhere meanwhile. */
+static uint64_t size_now(const struct mb_input *input)
 {
 	struct stat status;
+	int result = input->is_standard ? fstat(input->fd, &status) : stat(input->name, &status);
+
+	if (result || status.st_dev != input->device || status.st_ino != input->inode)
+		return SIZE_MAX;
+	return (uint64_t)status.st_size;
+}
+
+int mb_input_check(const struct mb_input *input, struct mb_error *error)
+{
+	uint64_t size;
 	size_t fault;
 
 	if (!input->mapping.base)
 		return 0;
-	if (!fstat(input->fd, &status) && (uint64_t)status.st_size < input->mapping.size)
+	size = size_now(input);
+	if (size < input->mapping.size)
 		return mb_fail(error, EIO,
-			       "%s: byte %lld: the file shrank to this while it was read",
-			       input->name, (long long)status.st_size);
+			       "%s: byte %" PRIu64 ": the file shrank to this while it was read",
+			       input->name, size);
 	if (mb_mapping_fault(&input->mapping, &fault))
-		return mb_fail(error, EIO, "%s: byte %zu: the disk could not read the file",
-			       input->name, fault);
+		return mb_fail(
+			error, EIO,
+			"%s: byte %zu: the file cannot be read here: it shrank, or the disk failed",
+			input->name, fault);
 	return 0;
 }
 
 /* --- open, close --- */
 
+static void close_file(struct mb_input *input)
+{
+	if (input->is_standard)
+		return;
+	if (input->fd >= 0)
+		close(input->fd);
+	input->fd = -1;
+}
+
 static int open_target(struct mb_input *input, const char *target, struct stat *status,
 		       struct mb_error *error)
 {
-	bool standard = !strcmp(target, "-");
-
-	input->name = strdup(standard ? "standard input" : target);
+	input->is_standard = !strcmp(target, "-");
+	input->name = strdup(input->is_standard ? "standard input" : target);
 	if (!input->name)
 		return mb_fail(error, ENOMEM, "%s: out of memory", target);
 	/* A FIFO without a writer must not block here, where nothing could stop it. */
-	input->fd = standard ? STDIN_FILENO : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	input->own_fd = !standard;
+	input->fd =
+		input->is_standard ? STDIN_FILENO : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (input->fd < 0)
 		return mb_fail_errno(error, errno, "%s: cannot be opened", input->name);
 	if (fstat(input->fd, status))
@@ -285,7 +307,8 @@ static int open_target(struct mb_input *input, const char *target, struct stat *
 	return 0;
 }
 
-/* Map a file that has plain bytes. False when it is to be read instead. */
+/* Map a file that has plain bytes; no descriptor is kept, so that thousands of files can be
+ * merged. False when it is to be read instead. */
 static bool map(struct mb_input *input, const struct stat *status)
 {
 	off_t position = lseek(input->fd, 0, SEEK_CUR);
@@ -298,7 +321,9 @@ static bool map(struct mb_input *input, const struct stat *status)
 	input->begin = input->mapping.base;
 	input->at = input->begin + position;
 	input->end = input->begin + input->mapping.size;
-	input->begin_offset = 0;
+	input->device = status->st_dev;
+	input->inode = status->st_ino;
+	close_file(input);
 	return true;
 }
 
@@ -363,8 +388,7 @@ void mb_input_close(struct mb_input *input)
 	if (input->compression)
 		input->compression->close(&input->decompressor);
 	mb_mapping_close(&input->mapping);
-	if (input->own_fd && input->fd >= 0)
-		close(input->fd);
+	close_file(input);
 	free(input->raw);
 	free(input->buffer);
 	free(input->name);

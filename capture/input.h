@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "decompress.h"
 #include "error.h"
@@ -29,13 +30,15 @@ struct mb_input {
 	uint64_t begin_offset;	 /* position of `begin` in the (decompressed) input */
 	char *name;		 /* the file's, for messages; "standard input" */
 
-	int fd;
-	bool own_fd;
-	bool regular; /* never waits */
+	int fd;		  /* -1 when the file is mapped */
+	bool is_standard; /* standard input, which is not ours to close */
+	bool regular;	  /* never waits */
 	const volatile bool *stop;
 	int64_t deadline_ms; /* monotonic; INT64_MAX: wait for ever */
 
 	struct mb_mapping mapping;
+	dev_t device; /* of the mapped file */
+	ino_t inode;
 
 	uint8_t *buffer; /* of a stream */
 	size_t room;

@@ -10,7 +10,7 @@
 
 /* 2 MiB and 32 MiB cost the same; with 4 MiB many files at once stay small. */
 #define RELEASE_STEP ((size_t)4 << 20)
-#define GUARDS 1024
+#define GUARDS 4096
 #define NO_FAULT SIZE_MAX
 
 /* A mapping as the signal handler sees it: plain words that never need a lock. */
@@ -136,9 +136,10 @@ void mb_mapping_release(struct mb_mapping *mapping, size_t offset)
 {
 	size_t step = offset - mapping->released;
 
-	if (offset < mapping->released || step < RELEASE_STEP)
+	if (offset < mapping->size)
+		step &= ~(RELEASE_STEP - 1);
+	if (!step)
 		return;
-	step &= ~(RELEASE_STEP - 1);
 	madvise((void *)(mapping->base + mapping->released), step, MADV_DONTNEED);
 	mapping->released += step;
 }

@@ -29,7 +29,8 @@ struct mb_mapping {
 int mb_mapping_open(struct mb_mapping *mapping, int fd, size_t size);
 void mb_mapping_close(struct mb_mapping *mapping);
 
-/* Give back what lies before OFFSET, in steps of some MiB. Pointers into it stay valid. */
+/* Give back what lies before OFFSET, which only grows, in steps of some MiB, and all of it at the
+ * end. Pointers into it stay valid: what they point to is read again. */
 void mb_mapping_release(struct mb_mapping *mapping, size_t offset);
 
 /* Whether a byte of the mapping could not be had; OFFSET is then its page. */

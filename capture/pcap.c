@@ -244,12 +244,13 @@ static int pcap_open(struct mb_reader *reader, struct mb_error *error)
 	interface.snaplen = header.snaplen;
 	interface.fcs_len = header.fcs_len;
 	interface.quality = header.variant.fraction_ns == 1 ? 0 : MB_QUALITY_FILE_US;
-	mb_interface_set_stem(&interface, reader->input.own_fd ? reader->input.name : "stdin");
+	mb_interface_set_stem(&interface, reader->input.is_standard ? "stdin" : reader->input.name);
 	pcap = malloc(sizeof(*pcap));
 	if (!pcap || mb_interfaces_add(&reader->interfaces, &interface) < 0) {
 		free(pcap);
 		return mb_fail(error, ENOMEM, "%s: out of memory", reader->input.name);
 	}
+	reader->swapped = header.variant.swapped;
 	pcap->variant = header.variant;
 	pcap->max_caplen = mb_linktype_max_caplen(header.linktype);
 	choose_scan(pcap);

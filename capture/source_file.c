@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "filter.h"
 #include "magic.h"
 #include "reader.h"
 
@@ -17,6 +18,7 @@
 
 struct file {
 	struct mb_reader reader;
+	struct mb_filter *filter; /* NULL: every frame */
 	struct mb_source_stats stats;
 	int failure; /* what every further read() returns */
 	struct mb_error failure_error;
@@ -97,22 +99,49 @@ static int begin(struct mb_reader *reader, struct mb_error *error)
 	return supply;
 }
 
+static int prepare_filter(struct file *file, struct mb_error *error)
+{
+	const struct mb_interfaces *interfaces = &file->reader.interfaces;
+
+	if (!file->filter)
+		return 0;
+	return mb_filter_prepare(file->filter, interfaces->list, interfaces->count,
+				 file->reader.swapped, error);
+}
+
+static int open_file(struct mb_source *source, const struct mb_source_options *options,
+		     struct mb_error *error)
+{
+	struct file *file = source->state;
+	int result;
+
+	if (options->filter && options->filter[0]) {
+		file->filter = mb_filter_create(options->filter);
+		if (!file->filter)
+			return mb_fail(error, ENOMEM, "%s: out of memory", options->target);
+	}
+	result = mb_input_open(&file->reader.input, options->target, &source->stop, error);
+	if (result < 0)
+		return result;
+	/* A pipe may keep us waiting: that is for read(), which can be told how long. */
+	if (!file->reader.input.regular)
+		return 0;
+	result = begin(&file->reader, error);
+	return result < 0 ? result : prepare_filter(file, error);
+}
+
 static int file_open(struct mb_source *source, const struct mb_source_options *options,
 		     struct mb_error *error)
 {
-	struct file *file = calloc(1, sizeof(*file));
 	int result;
 
-	if (!file)
+	source->state = calloc(1, sizeof(struct file));
+	if (!source->state)
 		return mb_fail(error, ENOMEM, "%s: out of memory", options->target);
-	source->state = file;
-	result = mb_input_open(&file->reader.input, options->target, &source->stop, error);
-	/* A pipe may keep us waiting: that is for read(), which can be told how long. */
-	if (result == 0 && file->reader.input.regular)
-		result = begin(&file->reader, error);
+	result = open_file(source, options, error);
 	if (result < 0)
 		mb_source_close(source);
-	return result < 0 ? result : 0;
+	return result;
 }
 
 static int read_frames(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
@@ -127,6 +156,26 @@ static int read_frames(struct mb_reader *reader, struct mb_batch *batch, struct 
 	return reader->format->read(reader, batch, error);
 }
 
+/* As read_frames(), without the frames that the filter leaves out. */
+static int read_matching(struct file *file, struct mb_batch *batch, struct mb_error *error)
+{
+	while (!*file->reader.input.stop) {
+		int result = read_frames(&file->reader, batch, error);
+
+		if (!file->filter || result <= 0)
+			return result;
+		/* An interface that the filter cannot be compiled for: the frames before it, then
+		 * the error. */
+		file->failure = prepare_filter(file, error);
+		file->stats.filtered += mb_filter_apply(file->filter, batch);
+		if (batch->count)
+			return (int)batch->count;
+		if (file->failure < 0)
+			return file->failure;
+	}
+	return MB_SOURCE_END;
+}
+
 static int file_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
 		     struct mb_error *error)
 {
@@ -136,18 +185,15 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 	batch->count = 0;
 	if (file->failure < 0)
 		return mb_fail(error, -file->failure, "%s", file->failure_error.message);
-	if (source->stop)
-		return MB_SOURCE_END;
 	mb_input_set_timeout(&file->reader.input, timeout_ms);
-	count = read_frames(&file->reader, batch, &file->failure_error);
+	count = read_matching(file, batch, &file->failure_error);
 	if (count < 0 && count != MB_SOURCE_END) {
 		file->failure = count;
 		return mb_fail(error, -count, "%s", file->failure_error.message);
 	}
-	for (int i = 0; i < count; i++)
+	for (uint32_t i = 0; i < batch->count; i++)
 		file->stats.bytes += batch->frames[i].len;
-	if (count > 0)
-		file->stats.frames += (uint64_t)count;
+	file->stats.frames += batch->count;
 	return count;
 }
 
@@ -185,6 +231,7 @@ static void file_close(struct mb_source *source)
 		file->reader.format->close(&file->reader);
 	mb_interfaces_deinit(&file->reader.interfaces);
 	mb_input_close(&file->reader.input);
+	mb_filter_destroy(file->filter);
 	free(file);
 }
 
@@ -200,6 +247,13 @@ bool mb_source_file_is_mapped(const struct mb_source *source)
 	const struct file *file = source->state;
 
 	return file->reader.input.mapping.base != NULL;
+}
+
+void mb_source_file_set_stop(struct mb_source *source, const volatile bool *stop)
+{
+	struct file *file = source->state;
+
+	file->reader.input.stop = stop;
 }
 
 const struct mb_source_ops mb_source_file = {

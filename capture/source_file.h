@@ -15,4 +15,7 @@ bool mb_source_file_has_interfaces(const struct mb_source *source);
 /* Whether frames stay valid until close() rather than until the next read(). */
 bool mb_source_file_is_mapped(const struct mb_source *source);
 
+/* Let *STOP end reads instead of SOURCE's own flag: for a source within another. */
+void mb_source_file_set_stop(struct mb_source *source, const volatile bool *stop);
+
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "merge.h"
 #include "source.h"
 
 /* FNV-1a, so that every captured byte is read (and checked by the sanitizers). */
@@ -68,8 +69,10 @@ int main(int argc, char **argv)
 		else
 			quiet = 1;
 	}
-	options.target = argv[optind];
-	if (mb_source_open(&source, &options, &error) < 0) {
+	if (optind == argc)
+		return 2;
+	if (mb_merge_open(&source, (const char *const *)argv + optind, (size_t)(argc - optind),
+			  &options, &error) < 0) {
 		printf("error: %s\n", error.message);
 		return 1;
 	}
