@@ -17,11 +17,27 @@
 
 #include "decode.h"
 
-#define mb_cold __attribute__((cold, noinline))
-
 enum {
 	MB_ETHERNET_HEADER = 14,
 	MB_MAC_LENGTH = 6,
+};
+
+/* As files have them. */
+enum {
+	MB_LINKTYPE_NULL = 0,
+	MB_LINKTYPE_ETHERNET = 1,
+	MB_LINKTYPE_PPP = 9,
+	MB_LINKTYPE_RAW_12 = 12, /* raw IP, as some systems number it */
+	MB_LINKTYPE_RAW_14 = 14,
+	MB_LINKTYPE_PPP_HDLC = 50,
+	MB_LINKTYPE_PPP_ETHER = 51,
+	MB_LINKTYPE_RAW = 101,
+	MB_LINKTYPE_C_HDLC = 104,
+	MB_LINKTYPE_LOOP = 108,
+	MB_LINKTYPE_LINUX_SLL = 113,
+	MB_LINKTYPE_IPV4 = 228,
+	MB_LINKTYPE_IPV6 = 229,
+	MB_LINKTYPE_LINUX_SLL2 = 276,
 };
 
 /* IANA protocol numbers. */
@@ -152,23 +168,24 @@ static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
 	return true;
 }
 
-/* Fingerprint of a flow. Multiply-and-fold as in wyhash; the factors are folded in again, so
- * that no factor of zero hides the other. TAIL: ports, protocol, family. Never 0. */
+/* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. What was multiplied is
+ * folded in again, so that no factor of zero hides the other. TAIL: ports, protocol, family.
+ * Never 0. */
 static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail)
 {
-	unsigned __int128 product = (unsigned __int128)(addresses ^ 0xa0761d6478bd642full) *
-				    (tail ^ 0xe7037ed1a0b428dbull);
-	uint64_t low = (uint64_t)product ^ addresses, high = (uint64_t)(product >> 64) ^ tail;
+	uint64_t factor = tail ^ 0xe7037ed1a0b428db, low, high;
+	unsigned __int128 product = (unsigned __int128)addresses * factor;
 
-	product = (unsigned __int128)(low ^ 0x8ebc6af09c88c6e3ull) * (high ^ 0x589965cc75374cc3ull);
+	low = (uint64_t)product ^ addresses;
+	high = (uint64_t)(product >> 64) ^ factor;
+	product = (unsigned __int128)(low ^ 0x8ebc6af09c88c6e3) * high;
 	low ^= (uint64_t)product ^ (uint64_t)(product >> 64);
-	return low ? low : 1;
+	return low + !low;
 }
 
 static inline uint64_t mb_flow_fold(uint64_t hi, uint64_t lo)
 {
-	unsigned __int128 product = (unsigned __int128)(hi ^ 0x1d8e4e27c47d124full) *
-				    (lo ^ 0xeb44accab455d165ull);
+	unsigned __int128 product = (unsigned __int128)(hi ^ 0x1d8e4e27c47d124f) * (lo ^ 0xeb44accab455d165);
 
 	return ((uint64_t)product ^ (uint64_t)(product >> 64)) + lo;
 }
@@ -179,17 +196,17 @@ static inline uint64_t mb_flow_tail(uint32_t ports, uint8_t protocol, enum mb_fa
 	return (uint64_t)family << 40 | (uint64_t)protocol << 32 | ports;
 }
 
-static inline uint64_t mb_flow_ipv4(uint32_t source, uint32_t destination, uint32_t ports, uint8_t protocol)
+/* ADDRESSES: source << 32 | destination. */
+static inline uint64_t mb_flow_ipv4(uint64_t addresses, uint64_t tail)
 {
-	return mb_flow_mix((uint64_t)source << 32 | destination, mb_flow_tail(ports, protocol, MB_FAMILY_IPV4));
+	return mb_flow_mix(addresses, tail);
 }
 
 static inline uint64_t mb_flow_ipv6(const struct mb_address *source, const struct mb_address *destination,
-				    uint32_t ports, uint8_t protocol)
+				    uint64_t tail)
 {
 	return mb_flow_mix(mb_flow_fold(source->hi, source->lo),
-			   mb_flow_fold(destination->hi, destination->lo) ^
-				   mb_flow_tail(ports, protocol, MB_FAMILY_IPV6));
+			   mb_flow_fold(destination->hi, destination->lo) ^ tail);
 }
 
 /* A frame, read down to the transport header behind its outermost IP header. */
@@ -202,9 +219,6 @@ struct mb_headers {
 	bool has_ip;         /* `ip` holds */
 	struct mb_ip ip;
 };
-
-void mb_headers_read(const struct mb_frame *frame, const struct mb_interface *interface,
-		     struct mb_headers *headers);
 
 /* Read the link-layer header of a frame on INTERFACE and return what follows it (enum mb_next). */
 uint32_t mb_link_read(struct mb_walk *walk, const struct mb_interface *interface, struct mb_link *link);

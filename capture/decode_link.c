@@ -4,23 +4,6 @@
  */
 #include "decode_internal.h"
 
-enum {
-	LINKTYPE_NULL = 0,
-	LINKTYPE_ETHERNET = 1,
-	LINKTYPE_PPP = 9,
-	LINKTYPE_RAW_12 = 12, /* raw IP, as some systems number it */
-	LINKTYPE_RAW_14 = 14,
-	LINKTYPE_PPP_HDLC = 50,
-	LINKTYPE_PPP_ETHER = 51,
-	LINKTYPE_RAW = 101,
-	LINKTYPE_C_HDLC = 104,
-	LINKTYPE_LOOP = 108,
-	LINKTYPE_LINUX_SLL = 113,
-	LINKTYPE_IPV4 = 228,
-	LINKTYPE_IPV6 = 229,
-	LINKTYPE_LINUX_SLL2 = 276,
-};
-
 /* A type field that holds a length instead announces IEEE 802.2. */
 static uint32_t type_or_length(uint16_t type)
 {
@@ -209,31 +192,31 @@ uint32_t mb_link_read(struct mb_walk *walk, const struct mb_interface *interface
 {
 	memset(link, 0, sizeof(*link));
 	switch (interface->linktype) {
-	case LINKTYPE_ETHERNET:
+	case MB_LINKTYPE_ETHERNET:
 		return read_ethernet(walk, link);
-	case LINKTYPE_LINUX_SLL:
+	case MB_LINKTYPE_LINUX_SLL:
 		return read_sll(walk, link);
-	case LINKTYPE_LINUX_SLL2:
+	case MB_LINKTYPE_LINUX_SLL2:
 		return read_sll2(walk, link);
-	case LINKTYPE_NULL:
+	case MB_LINKTYPE_NULL:
 		return read_loopback(walk, link, true);
-	case LINKTYPE_LOOP:
+	case MB_LINKTYPE_LOOP:
 		return read_loopback(walk, link, false);
-	case LINKTYPE_PPP:
+	case MB_LINKTYPE_PPP:
 		return read_ppp_link(walk, link);
-	case LINKTYPE_PPP_HDLC:
+	case MB_LINKTYPE_PPP_HDLC:
 		return read_ppp_hdlc(walk, link);
-	case LINKTYPE_PPP_ETHER:
+	case MB_LINKTYPE_PPP_ETHER:
 		return MB_NEXT_PPPOE;
-	case LINKTYPE_C_HDLC:
+	case MB_LINKTYPE_C_HDLC:
 		return read_c_hdlc(walk, link);
-	case LINKTYPE_RAW:
-	case LINKTYPE_RAW_12:
-	case LINKTYPE_RAW_14:
+	case MB_LINKTYPE_RAW:
+	case MB_LINKTYPE_RAW_12:
+	case MB_LINKTYPE_RAW_14:
 		return MB_NEXT_IP;
-	case LINKTYPE_IPV4:
+	case MB_LINKTYPE_IPV4:
 		return MB_NEXT_IPV4;
-	case LINKTYPE_IPV6:
+	case MB_LINKTYPE_IPV6:
 		return MB_NEXT_IPV6;
 	default:
 		walk->marks |= MB_MARK_UNPARSED;

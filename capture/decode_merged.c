@@ -29,13 +29,14 @@ static uint32_t payload_offset(struct mb_headers *headers)
 uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_size,
 			      const struct mb_decode_options *options, uint32_t *marks)
 {
-	struct mb_headers inner = *headers;
+	struct mb_headers inner;
 	uint32_t offset, payload, mss, full;
 
 	if (!gso_size && (!options->mtu || headers->bytes - headers->l3 <= options->mtu))
 		return 0;
 	if (headers->next == MB_NEXT_OTHER)
 		return 0;
+	inner = *headers;
 	offset = payload_offset(&inner);
 	if (!offset || offset >= headers->bytes)
 		return 0;
