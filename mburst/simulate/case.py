@@ -129,7 +129,7 @@ def simulate(scenario: Scenario) -> Case:
     received, took = traffic.passed(offered, passage)
     received_ps = took.end_ps + HOP_NS * PS_PER_NS
     received["ts_ns"] = scenario.start_ns + received_ps // PS_PER_NS
-    received["ce"] = took.level - received["length"] >= (scenario.ecn_threshold_bytes or UNBOUNDED)
+    received["ce"] = took.level - received["length"] > (scenario.ecn_threshold_bytes or UNBOUNDED)
 
     probed = received["kind"] == Kind.PROBE
     sent = [requests, traffic.replies(received[probed], received_ps[probed], rngs["replies"])]

@@ -76,7 +76,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         for name, low, high in (
-            ("seed", 0, 2**63), ("start_ns", 0, 2**32 * 10**9 - 1), ("rounds", 0, 10**6), ("period_ns", 1, 10**15),
+            ("seed", 0, 2**63), ("start_ns", 10**9, 4 * 10**18), ("rounds", 0, 10**6), ("period_ns", 1, 10**15),
             ("duration_ns", 0, 10**15), ("senders", 1, 65_000), ("bytes_per_sender", 1, 2**31 - 1),
             ("reaction_ns", 0, 10**12), ("reaction_jitter_ns", 0, 10**12), ("rto_ns", 1, 10**12),
             ("link_bps", 10**6, 10**12), ("sender_bps", 0, 10**12), ("ecn_threshold_bytes", 0, 2**62),
