@@ -53,7 +53,7 @@ def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]
     """Nanoseconds from each burst's end to the next one's start, where one recording holds both."""
     ordered = sorted((int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts)
     begins = np.array([begin for begin, _ in coverage], np.int64)
-    recording = [int(np.searchsorted(begins, start, side="right")) for start, _ in ordered]
+    recording = [int(np.searchsorted(begins, end - 1, side="right")) for _, end in ordered]
     return [
         max(0, ordered[i + 1][0] - ordered[i][1])
         for i in range(len(ordered) - 1)

@@ -224,8 +224,8 @@ def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane],
     for burst in bursts:
         key = burst["rack"], burst["host"], burst["interface"], burst["direction"]
         own = candidates.get(key, [])
-        start = burst["start_ns"]
-        held = [i for i in own if any(begin - chosen[i].bin_ns < start < end for begin, end in covered[i])]
+        start, until = burst["start_ns"], burst["end_ns"]
+        held = [i for i in own if any(begin < until and start < end for begin, end in covered[i])]
         for i in (held or own)[:1]:
             owned[i].append(dict(burst))
     return [sorted(own, key=lambda burst: (burst["start_ns"], burst["end_ns"])) for own in owned]

@@ -6,6 +6,7 @@ that the page can exchange them for another palette.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,9 @@ NS_PER_MINUTE = 60_000_000_000
 BUCKETS = 600  # of a figure's first view; the page draws one a pixel
 FONT = ('system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", "Liberation Sans", Arial, '
         "sans-serif")
-MARGIN_TOP, MARGIN_BOTTOM, STRIP, SPACE = 8, 44, 16, 26  # pixels
+MARGIN_TOP, MARGIN_BOTTOM, STRIP, SPACE = 8, 40, 16, 26  # pixels
 UTILIZATION, LATENCY, QUEUE = 320, 150, 130
+AROUND = 1.5  # how far a logarithmic axis reaches beyond its values, as a factor
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,6 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def _latency_axis(latency: Latency, domain: tuple[float, float]) -> dict[str, Any]:
-    import math
-
     answered = latency.median[latency.n > 0]
     low = max(float(answered.min()), 1.0) / 1e6 if len(answered) else 1e-3
     high = (latency.max_ns or 1_000_000) / 1e6
@@ -155,20 +155,15 @@ def _latency_axis(latency: Latency, domain: tuple[float, float]) -> dict[str, An
                    tickvals=ticks, ticktext=[format_duration(value * 1e6) for value in ticks])
 
 
-def _reference_lines(report: LaneReport, threshold: float | None) -> tuple[list[Any], list[Any]]:
-    """The line rate and the burst threshold, named at the right."""
-    shapes, notes = [], []
+def _reference_lines(report: LaneReport, threshold: float | None) -> list[dict[str, Any]]:
+    """The line rate and the burst threshold; the page's legend names them."""
     if not report.lane.link_bps:
-        return [], []
-    for value, name, dash in ((100.0, "line rate", "solid"), (100 * (threshold or 0), "burst threshold", "dot")):
-        if not value:
-            continue
-        shapes.append({"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": value, "y1": value,
-                       "layer": "above", "line": {"color": LIGHT["muted"], "width": 1, "dash": dash}})
-        notes.append({"xref": "paper", "yref": "y", "x": 1, "y": value, "xanchor": "right", "yanchor": "bottom",
-                      "text": name, "showarrow": False, "font": {"size": 11, "color": LIGHT["muted"]},
-                      "bgcolor": "rgba(0,0,0,0)", "borderpad": 1})
-    return shapes, notes
+        return []
+    return [
+        {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": value, "y1": value, "layer": "above",
+         "line": {"color": LIGHT["ink"], "width": 1, "dash": dash}}
+        for value, dash in ((100.0, "solid"), (100 * (threshold or 0), "dot")) if value
+    ]
 
 
 def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
@@ -202,7 +197,6 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
         high = max((entry.max_bytes or 0 for entry in report.queues), default=0) / 1e6
         layout["yaxis3"] = _y_axis((max(0.0, low - (SPACE + QUEUE) / plot), low - SPACE / plot), "Queue, MB",
                                    range=[0, max(high, 1e-3) * 1.12], nticks=4)
-    shapes, notes = _reference_lines(report, threshold)
     layout.update(
         height=plot + MARGIN_TOP + MARGIN_BOTTOM, margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
         xaxis={"domain": [0, 1], "anchor": "free", "position": 0, "showgrid": True, "gridcolor": LIGHT["rule"],
@@ -212,7 +206,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
                "tickcolor": LIGHT["rule"], "showspikes": True, "spikemode": "across", "spikesnap": "cursor",
                "spikethickness": 1, "spikedash": "solid", "spikecolor": LIGHT["muted"],
                "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}}},
-        shapes=shapes, annotations=notes, hovermode="x", dragmode="zoom", **_common(),
+        shapes=_reference_lines(report, threshold), hovermode="x", dragmode="zoom", **_common(),
     )
     return go.Figure(data=data, layout=layout)
 
@@ -222,17 +216,20 @@ def _common() -> dict[str, Any]:
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 
 
+def _linear_span(low: float, high: float) -> tuple[float, float]:
+    around = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - around, high + around
+
+
 def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequence[tuple[float, str]],
                  logarithmic: bool) -> go.Figure:
     """The empirical distribution of `values`: what share of them is no larger. `title` names the axis."""
-    import math
-
     import plotly.graph_objects as go
 
     x, y = distributions.ecdf(values)
     low, high = (float(x[0]), float(x[-1])) if len(x) else (1.0, 1.0)
-    span = [math.log10(max(low, 1e-9) / 1.6), math.log10(max(high, 1e-9) * 1.6)] if logarithmic else \
-        [low - 0.06 * (high - low or high or 1), high + 0.06 * (high - low or high or 1)]
+    span = [math.log10(max(low, 1) / AROUND), math.log10(max(high, 1) * AROUND)] if logarithmic else \
+        list(_linear_span(low, high))
     middle = distributions.summarize(values).p50
     data = [_line("ecdf", [*x[:1], *x], [0.0, *y], colour, width=2, line={"shape": "hv"}, hoverinfo="x+y")]
     data[0]["hovertemplate"] = "%{y:.0%} are no larger<extra></extra>"
@@ -251,22 +248,30 @@ def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequen
     return go.Figure(data=data, layout=layout)
 
 
+def _even(low: float, high: float, ticks: int = 4) -> list[float]:
+    """Round numbers at even steps in [low, high], about `ticks` of them."""
+    rough = (high - low) / ticks
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
+    return [round(i * step, 12) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
 def duration_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Ticks of a logarithmic axis of nanoseconds: decades, and 2 and 5 between them where there are few."""
+    """Ticks of a logarithmic axis of nanoseconds: decades, with 2 and 5 between few of them, or even steps within one."""
     if not len(values):
         return []
-    low, high = max(min(values), 1) / 1.6, max(max(values), 1) * 1.6
-    steps_of = (1, 10) if high / low > 300 else (1, 2, 5)
-    found = [step * 10**power for power in range(19) for step in steps_of if low <= step * 10**power <= high]
-    return [(value, format_duration(value)) for value in dict.fromkeys(found)]
+    low, high = max(min(values), 1) / AROUND, max(max(values), 1) * AROUND
+    if high / low < 8:
+        found = _even(low, high)
+    else:
+        between = (1,) if high / low > 2000 else (1, 2, 5)
+        found = [step * 10.0**power for power in range(19) for step in between if low <= step * 10.0**power <= high]
+    return [(value, format_duration(value)) for value in found]
 
 
 def share_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     """Ticks of a linear axis of shares, in percent."""
     if not len(values):
         return []
-    low, high = min(values), max(values)
-    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 1e9) if (high - low or 0.01) / step <= 5)
-    first = int(low / step) - 1
-    return [(round(i * step, 4), f"{100 * i * step:.0f} %") for i in range(first, first + 9)]
-
+    low, high = _linear_span(float(min(values)), float(max(values)))
+    return [(value / 100, f"{value:.4g} %") for value in _even(100 * low, 100 * high)]

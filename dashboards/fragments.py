@@ -36,7 +36,7 @@ def _senders(burst: Mapping[str, Any]) -> str:
 
 COLUMNS = [
     Column("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
-           lambda b: words.clock(b["start_ns"], 6)),
+           lambda b: words.exact_clock(b["start_ns"], b["end_ns"])),
     Column("Duration", "from the first bin's start to the last bin's end", lambda b: b["duration_ns"],
            lambda b: format_duration(b["duration_ns"])),
     Column("Peak", "utilization of the busiest bin", lambda b: b["peak_utilization"],
@@ -47,7 +47,7 @@ COLUMNS = [
     Column("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
     Column("Fan-in", "senders of at least half an equal share, of all senders in the burst", lambda b: b["fan_in"],
            lambda b: f"{b['fan_in']:,} of {b['sources']:,}"),
-    Column("Onset spread", "between the first frames of the first and of the last of those senders",
+    Column("Onset", "between the first frames of the first and of the last of those senders",
            lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
            lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
     Column("Pattern", "single source, incast (together) or many sources (not together)", lambda b: b["pattern"],
@@ -106,11 +106,11 @@ def facts(report: LaneReport) -> str:
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in rows if value) + "</dl>"
 
 
-def numbers(report: LaneReport) -> str:
+def numbers(report: LaneReport, definition: BurstDefinition) -> str:
     """The headline: what monitoring shows against what happened, and how much of it is bursts."""
     first = "".join(
         f'<div class="tile {"average" if i == 0 else "real"}"><dt>{escape(name)}</dt><dd>{escape(value)}'
-        f"<small>{escape(note)}</small></dd></div>" for i, (name, value, note) in enumerate(words.contrast(report)))
+        f"<small>{escape(note)}</small></dd></div>" for i, (name, value, note) in enumerate(words.contrast(report, definition)))
     second = "".join(
         f'<div class="tile"><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
         for name, value, note in words.headline(report))
@@ -176,7 +176,7 @@ def overview(reports: Sequence[LaneReport], drawn: Sequence[LaneReport]) -> str:
     head = "".join(f'<th scope="col"{"" if i < 2 else " class=n"}><button type="button">{text}</button></th>'
                    for i, text in enumerate(heads))
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="Table of interfaces"><table class="lanes">'
-            f"<caption>{words.count(len(reports), 'interface and direction').replace('directions', 'directions')}</caption>"
+            f"<caption>{len(reports):,} interfaces and directions</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>")
 
 
@@ -190,7 +190,8 @@ def definitions(definition: BurstDefinition, bin_ns: int | None) -> str:
                    "background and probes do not count."),
         ("Effective senders", "1 / Σ share²: as many equal senders would be as concentrated."),
         ("Onset spread", "from the first frame in the burst of the first of those senders to that of the last."),
-        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows."),
+        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A second "
+                        "that was recorded in part counts as a whole one."),
         ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged away, "
                              "so no burst disappears at any zoom."),
         ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n is too small to hold them."),

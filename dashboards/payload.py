@@ -13,7 +13,7 @@ from ..analysis.envelope import Envelope, Interval
 from ..analysis.report_data import LaneReport
 from . import figures
 from .packing import Pack
-from .words import clock
+from .words import exact_clock
 
 
 def lane_payload(report: LaneReport, threshold: float | None, shown: Sequence[tuple[int, Mapping[str, Any]]],
@@ -78,7 +78,7 @@ def _queue(pack: Pack, queue: Queue, zero: int) -> dict[str, Any]:
 def _burst(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]:
     return {
         "number": number, "start": burst["start_ns"] - zero, "end": burst["end_ns"] - zero,
-        "clock": clock(burst["start_ns"], 6), "bytes": burst["bytes"], "sources": burst["sources"],
+        "clock": exact_clock(burst["start_ns"], burst["end_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],
         "fanIn": burst["fan_in"], "pattern": burst["pattern"], "spread": burst["onset_spread_ns"],
         "effective": burst["effective_sources"],
         "top": [[sender["source"], sender["bytes"], sender["share"]] for sender in burst["top_sources"]],

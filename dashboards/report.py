@@ -18,6 +18,7 @@ from .. import __version__
 from ..analysis import distributions
 from ..analysis.report_data import LaneReport, worst_first
 from ..errors import MburstError
+from ..units import format_share
 from . import fragments, palette, words
 from .packing import Pack, compress
 from .payload import lane_payload
@@ -58,7 +59,8 @@ def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
     return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
 
 
-def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]]) -> str:
+def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
+               definition: BurstDefinition, alone: bool) -> str:
     total = len(report.bursts)
     caption = words.count(total, "burst") if len(shown) == total else \
         f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
@@ -66,11 +68,11 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
     found = words.statements(report)
     return _template("lane.html").substitute(
         id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
-        rack_class="" if report.lane.rack else "absent", facts=fragments.facts(report),
-        statements=fragments.statements(found), numbers=fragments.numbers(report),
-        figure_class="" if report.bins else "absent", summary=escape(_figure_words(report)),
+        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "", facts=fragments.facts(report),
+        statements=fragments.statements(found), numbers=fragments.numbers(report, definition),
+        figure_class="" if report.bins else "absent", summary=escape(_figure_words(report, definition)),
         resolution=escape(words.resolution(report)) if report.bins else "",
-        legend=_legend(report), beside=escape(_beside_words(report)),
+        legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
         bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
         no_bursts=escape(_no_bursts(report)), table=fragments.bursts_table(shown, caption) if shown else "",
         senders=fragments.senders(report), dist_class="" if shown else "absent",
@@ -79,8 +81,8 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
     )
 
 
-def _figure_words(report: LaneReport) -> str:
-    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in words.contrast(report))
+def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
+    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in words.contrast(report, definition))
     return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
 
 
@@ -101,8 +103,10 @@ def _beside_words(report: LaneReport) -> str:
     return " ".join(told)
 
 
-def _legend(report: LaneReport) -> str:
+def _legend(report: LaneReport, threshold: float) -> str:
     entries = [("largest", "largest bin of a step"), ("mean", "mean of a step"), ("second", "1 s average")]
+    if report.lane.link_bps:
+        entries += [("rate", "line rate"), ("threshold", f"burst threshold, {format_share(threshold)}")]
     if report.bursts:
         entries.append(("burst", "burst"))
     if report.losing:
@@ -128,6 +132,12 @@ def title_of(reports: Sequence[LaneReport]) -> str:
     return f"{where}{len(hosts)} hosts"
 
 
+def _kicker(reports: Sequence[LaneReport]) -> str:
+    racks = {report.lane.rack for report in reports}
+    rack = next(iter(racks)) if len(racks) == 1 else ""
+    return "Microburst report" + (f" · rack {rack}" if rack else "")
+
+
 def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
     """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
     from plotly.offline import get_plotlyjs
@@ -145,13 +155,13 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
     bins = {report.lane.bin_ns for report in reports}
     recorded = [report for report in reports if report.bins]
     return _template("report.html").substitute(
-        title=escape(title_of(reports)), version=escape(__version__), css=palette.css() + _static("report.css"),
+        title=escape(title_of(reports)), kicker=escape(_kicker(reports)), version=escape(__version__), css=palette.css() + _static("report.css"),
         period=escape(words.period(min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)))
         if recorded else "no packet was recorded",
         definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
         overview_class="" if len(reports) > 1 else "absent",
         overview=fragments.overview(reports, drawn) if len(reports) > 1 else "",
-        lanes="".join(_lane_html(i, report, table)
+        lanes="".join(_lane_html(i, report, table, definition, len(reports) == 1)
                       for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)),
         left_out=f"{len(reports) - len(drawn)} quieter ones have no section here; the JSON beside this page has them."
         if len(drawn) < len(reports) else "",

@@ -34,6 +34,12 @@ def clock(ts_ns: int, digits: int = 9) -> str:
     return f"{text}.{rest:09d}"[: 8 + (digits + 1 if digits else 0)]
 
 
+def exact_clock(ts_ns: int, *others: int) -> str:
+    """The clock with as many digits (3, 6 or 9) as tell this time, and the others, exactly."""
+    digits = next(digits for digits in (3, 6, 9) if all(t % 10 ** (9 - digits) == 0 for t in (ts_ns, *others)))
+    return clock(ts_ns, digits)
+
+
 def date(ts_ns: int) -> str:
     """ "2026-11-21" in UTC."""
     return datetime.fromtimestamp(ts_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d")
@@ -254,21 +260,21 @@ def headline(report: LaneReport) -> list[tuple[str, str, str]]:
     return found
 
 
-def contrast(report: LaneReport) -> list[tuple[str, str, str]]:
+def contrast(report: LaneReport, definition: BurstDefinition) -> list[tuple[str, str, str]]:
     """What monitoring shows against what happened: (what, number, when); empty without a packet."""
     if report.busiest_bin is None or report.busiest_second is None:
         return []
     lane = report.lane
     second = rate(report.busiest_second.wire_bytes * 8, lane.link_bps)
     found = [("Busiest second, as monitoring shows it", second, f"at {clock(report.busiest_second.ts_ns, 0)}")]
-    if report.bursts:
+    judged = definition.bin_ns or lane.bin_ns
+    if report.bursts and judged != lane.bin_ns:
         top = max(report.bursts, key=lambda burst: burst["peak_utilization"])
-        found.append(("Highest peak of a burst", format_share(top["peak_utilization"]),
-                      f"at {clock(top['start_ns'], 3)}"))
-    digits = 3 if lane.bin_ns >= 1_000_000 else 6
+        found.append((f"Busiest bin of {format_duration(judged)} in a burst", format_share(top["peak_utilization"]),
+                      f"burst at {exact_clock(top['start_ns'])}"))
     found.append((f"Busiest bin of {format_duration(lane.bin_ns)}",
                   rate(report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns, lane.link_bps),
-                  f"at {clock(report.busiest_bin.ts_ns, digits)}"))
+                  f"at {exact_clock(report.busiest_bin.ts_ns)}"))
     return found
 
 
