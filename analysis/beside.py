@@ -154,7 +154,8 @@ def _cell_width(count: int, limit: int, since_ns: int, until_ns: int) -> int:
     return 0 if count <= limit else max(1, -(-(until_ns - since_ns) // limit))
 
 
-def _dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a small answer, by column."""
     cursor = con.execute(query, parameters)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -173,7 +174,7 @@ def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until
     A path of more than `limit` probes comes in cells of time.
     """
     period = {"since": since_ns, "until": until_ns}
-    rows = _dicts(con, _PATHS, {"host": host, **period})
+    rows = dicts(con, _PATHS, {"host": host, **period})
     series = []
     for row in rows[:paths]:
         width = _cell_width(row["n"], limit, since_ns, until_ns)
@@ -192,7 +193,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, qu
                 limit: int) -> tuple[list[Queue], int]:
     """The `queues` fullest switch queues of the period, and how many there were; in cells beyond `limit` windows."""
     period = {"since": since_ns, "until": until_ns}
-    rows = _dicts(con, _QUEUES, period)
+    rows = dicts(con, _QUEUES, period)
     series = []
     for row in rows[:queues]:
         width = _cell_width(row["n"], limit, since_ns, until_ns)

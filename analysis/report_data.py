@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import beside, distributions, envelope
+from .bursts import BurstDefinition, find_bursts
 from .envelope import Envelope, Interval, Slice
 
 if TYPE_CHECKING:
@@ -55,10 +56,6 @@ class Lane:
     link_bps: int | None
     runs: Sequence[Mapping[str, Any]]
 
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return self.rack, self.host, self.interface, self.direction
-
     def total(self, column: str) -> int:
         """The sum of a column of `runs` over the lane's recordings."""
         return sum(int(run[column]) for run in self.runs)
@@ -81,7 +78,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Source:
-    """What a sender sent in the period, and of it what fell into source bins that a burst touches."""
+    """What a sender sent in the period, and of it what fell into bursts."""
 
     source: str
     bytes: int
@@ -165,35 +162,59 @@ SELECT DISTINCT ts_ns // $width AS cell FROM bins
 WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
 """
 _SOURCES = """
-SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members,
-    CAST(coalesce(sum(bytes) FILTER (WHERE ts_ns // $width IN (SELECT unnest($cells))), 0) AS BIGINT) AS burst_bytes,
-    count(*) OVER () AS senders, CAST(sum(sum(bytes)) OVER () AS BIGINT) AS all_bytes
-FROM sources WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until
-GROUP BY source ORDER BY burst_bytes DESC, bytes DESC, source LIMIT $limit
+WITH sent AS (
+    SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
+    FROM sources WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
+), burst AS (
+    SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
+    WHERE run IN (SELECT unnest($runs)) GROUP BY source
+)
+SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS senders,
+    CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
+FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes DESC, source LIMIT $limit
 """
 
 
-def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None) -> list[Lane]:
-    """The lanes of a store, in the order of rack, host, interface, direction."""
+def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None,
+          link_bps: int | None = None) -> list[Lane]:
+    """The lanes of a store, in the order of rack, host, interface, direction. `link_bps` stands in for what runs say."""
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for run in beside._dicts(con, _RUNS, {"rack": rack, "host": host}):
+    for run in beside.dicts(con, _RUNS, {"rack": rack, "host": host}):
+        run["link_bps"] = link_bps or run["link_bps"]
         key = tuple(run[name] for name in ("rack", "host", "interface", "direction", "bin_ns", "link_bps"))
         grouped.setdefault(key, []).append(run)
     return [Lane(*key, runs=runs) for key, runs in grouped.items()]
 
 
+def judge(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: BurstDefinition,
+          since_ns: int | None = None, until_ns: int | None = None) -> list[dict[str, Any]]:
+    """The bursts of the lanes whose link speed is known, by `analysis.bursts`.
+
+    CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as find_bursts does.
+    """
+    con.execute("CREATE OR REPLACE TEMP TABLE report_senders (run VARCHAR, source VARCHAR, bytes DOUBLE)")
+    known = [run["run"] for lane in chosen if lane.link_bps for run in lane.runs]
+    whole = con.execute("SELECT count(*) FROM runs").fetchall()[0][0] == len(known)
+    bursts: list[dict[str, Any]] = []
+    for run in [None] if whole else known:  # one question for all, unless some have to be left out
+        bursts += find_bursts(con, definition, run=run, since_ns=since_ns, until_ns=until_ns)
+        con.execute("INSERT INTO report_senders SELECT run, source, sum(s.bytes) FROM burst_sources s "
+                    "JOIN bursts USING (burst) GROUP BY run, source")
+    return bursts
+
+
 def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Sequence[Mapping[str, Any]],
            since_ns: int | None = None, until_ns: int | None = None, limits: Limits | None = None) -> list[LaneReport]:
-    """The report of each lane in [since_ns, until_ns), from the bursts that `analysis.bursts` found in that time."""
+    """The report of each lane in [since_ns, until_ns), from the bursts that `judge` found in that time."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
     runs = [run["run"] for lane in chosen for run in lane.runs]
     parameters = {"runs": runs, "since": period[0], "until": period[1]}
-    facts = {row["run"]: row for row in beside._dicts(con, _FACTS, parameters)}
-    qualities = beside._dicts(con, _QUALITIES, parameters)
+    facts = {row["run"]: row for row in beside.dicts(con, _FACTS, parameters)}
+    qualities = beside.dicts(con, _QUALITIES, parameters)
     busy = sum(any(run["run"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
     covered = [_coverage(lane, facts, period) for lane in chosen]
-    owned = _assign(bursts, chosen, covered)
+    owned = _assign(bursts, chosen)
     return [
         _lane_report(con, lane, coverage, facts, qualities, own, share)
         for lane, coverage, own in zip(chosen, covered, owned, strict=True)
@@ -214,21 +235,14 @@ def _coverage(lane: Lane, facts: Mapping[str, Mapping[str, Any]], period: Interv
     return envelope.merge_intervals(spans)
 
 
-def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane],
-            covered: Sequence[list[Interval]]) -> list[list[dict[str, Any]]]:
-    """Each burst to its lane; where lanes differ in bin width or speed alone, to the one recorded at that time."""
+def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane]) -> list[list[dict[str, Any]]]:
+    """Each burst to the lane of its run."""
+    place = {run["run"]: i for i, lane in enumerate(chosen) for run in lane.runs}
     owned: list[list[dict[str, Any]]] = [[] for _ in chosen]
-    candidates: dict[tuple[str, str, str, str], list[int]] = {}
-    for i, lane in enumerate(chosen):
-        candidates.setdefault(lane.key, []).append(i)
     for burst in bursts:
-        key = burst["rack"], burst["host"], burst["interface"], burst["direction"]
-        own = candidates.get(key, [])
-        start, until = burst["start_ns"], burst["end_ns"]
-        held = [i for i in own if any(begin < until and start < end for begin, end in covered[i])]
-        for i in (held or own)[:1]:
-            owned[i].append(dict(burst))
-    return [sorted(own, key=lambda burst: (burst["start_ns"], burst["end_ns"])) for own in owned]
+        if burst["run"] in place:
+            owned[place[burst["run"]]].append(dict(burst))
+    return [sorted(own, key=lambda burst: (burst["start_ns"], burst["end_ns"], burst["run"])) for own in owned]
 
 
 def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
@@ -257,7 +271,7 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
     seconds = envelope.read_seconds(con, where)
     latency, paths = beside.read_latency(con, lane.host, start, end, limits.paths, limits.probes)
     queues, queue_count = beside.read_queues(con, start, end, limits.queues, limits.windows)
-    sources, source_count, source_bytes = _sources(con, lane, where, bursts, limits.sources)
+    sources, source_count, source_bytes = _sources(con, where, limits.sources)
     return LaneReport(
         lane=lane, start_ns=start, end_ns=end, coverage=coverage,
         packets=sum(row["packets"] for row in seen), bytes=sum(row["bytes"] for row in seen),
@@ -305,12 +319,8 @@ def _marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) 
     return envelope.merge_intervals([(cell * width, (cell + 1) * width) for cell in cells], limit)
 
 
-def _sources(con: duckdb.DuckDBPyConnection, lane: Lane, where: Slice, bursts: Sequence[Mapping[str, Any]],
-             limit: int) -> tuple[list[Source], int, int]:
+def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
     """The senders of most bytes in bursts, how many senders there are, and all their bytes."""
-    width = max((int(run["source_bin_ns"]) for run in lane.runs), default=1_000_000)
-    touched = envelope.merge_intervals([(a // width, (b - 1) // width + 1) for a, b in _spans(bursts)])
-    cells = np.concatenate([np.arange(a, b) for a, b in touched]) if touched else np.zeros(0, np.int64)
-    rows = beside._dicts(con, _SOURCES, {"width": width, "cells": cells, "limit": limit, **where.parameters()})
+    rows = beside.dicts(con, _SOURCES, {"limit": limit, **where.parameters()})
     found = [Source(row["source"], row["bytes"], row["packets"], row["members"], row["burst_bytes"]) for row in rows]
     return found, rows[0]["senders"] if rows else 0, rows[0]["all_bytes"] if rows else 0

@@ -15,7 +15,7 @@ from . import words
 if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
 
-PATTERNS = {"single-source": "single source", "incast": "incast", "many-sources": "many sources"}
+PATTERNS = {"single-source": "single source", "incast": "incast", "many-sources": "many sources", "unknown": "not known"}
 SIGNS = {words.GOOD: "✓", words.NOTE: "i", words.WARNING: "!"}
 
 
@@ -134,8 +134,7 @@ def senders(report: LaneReport) -> str:
     left = report.source_count - len(report.sources)
     caption = f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}" if left > 0 else \
         words.count(report.source_count, "sender")
-    return (f'<div class="scroll"><table class="senders"><caption>{caption}, by bytes in bursts, counted in whole source '
-            f'bins of {format_duration(max(run["source_bin_ns"] for run in report.lane.runs))}</caption><thead><tr>'
+    return (f'<div class="scroll"><table class="senders"><caption>{caption}, by bytes in bursts</caption><thead><tr>'
             '<th scope="col">Sender</th><th scope="col"><span class="quiet">Share</span></th>'
             '<th scope="col" class="n">In bursts</th><th scope="col" class="n">In all</th>'
             f'<th scope="col" class="n">Of all bytes</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>')

@@ -207,7 +207,7 @@ def stem(reports: Sequence[LaneReport]) -> str:
     for name in ("rack", "host"):
         values = {getattr(report.lane, name) for report in reports}
         if len(values) == 1:
-            parts.append(re.sub(r"[^A-Za-z0-9._]+", "_", next(iter(values)))[:60].strip("._"))
+            parts.append(re.sub(r"[^A-Za-z0-9._-]+", "_", next(iter(values)))[:60].strip("._"))
     recorded = [report for report in reports if report.bins]
     if recorded:
         for moment in (min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.envelope import merge_intervals
 from ..analysis.report_data import Lane, LaneReport
 from ..units import format_bytes, format_duration, format_rate, format_share
 
@@ -70,7 +71,7 @@ def period(start_ns: int, end_ns: int) -> str:
 def statements(report: LaneReport) -> list[Statement]:
     """Everything to know before the figures of a lane are believed, what weighs most first."""
     found = [
-        *_completeness(report), *_loss(report), *_link(report), *_clock(report), *_frames(report), *_senders(report),
+        *_completeness(report), *_overlap(report), *_loss(report), *_link(report), *_clock(report), *_frames(report), *_senders(report),
         *_recording(report),
     ]
     order = (WARNING, NOTE, GOOD)
@@ -98,6 +99,18 @@ def _completeness(report: LaneReport) -> Iterator[Statement]:
                         f"{format_duration(report.recorded_ns)} were recorded of "
                         f"{format_duration(report.end_ns - report.start_ns)}. Pauses are left empty in the figure; they "
                         "are not silence.")
+
+
+def _overlap(report: LaneReport) -> Iterator[Statement]:
+    spans = sum(run["end_ns"] - run["start_ns"] for run in report.lane.runs
+                if run["start_ns"] is not None and run["end_ns"] is not None)
+    whole = report.lane.runs and sum(b - a for a, b in merge_intervals([
+        (run["start_ns"], run["end_ns"]) for run in report.lane.runs
+        if run["start_ns"] is not None and run["end_ns"] is not None]))
+    if spans > whole:
+        yield Statement(WARNING, f"{format_duration(spans - whole)} were recorded more than once",
+                        "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time once "
+                        "for each, and its bursts are listed for each; single bins are not added.")
 
 
 def _loss(report: LaneReport) -> Iterator[Statement]:
@@ -239,6 +252,8 @@ def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
     least = definition.min_duration_ns if definition.min_duration_ns is not None else width
     bins = f"bins of {format_duration(width)}" if width else "bins"
     text = f"Consecutive {bins} at or above {format_share(definition.threshold)} of line rate"
+    if definition.release is not None and definition.release != definition.threshold:
+        text += f", going on at {format_share(definition.release)} or more"
     text += f", joined over gaps of up to {format_duration(join)}" if join else ", without joining over gaps" \
         if join == 0 else ", joined over gaps of up to five bins"
     return text + (f", lasting at least {format_duration(least)}." if least else ", lasting at least one bin.")

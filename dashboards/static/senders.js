@@ -2,7 +2,7 @@
 
 const PATTERNS = {
   "single-source": "One sender made it.", incast: "Incast: their first frames fall together.",
-  "many-sources": "Many senders, but they did not begin together.",
+  "many-sources": "Several senders that did not begin together.", unknown: "No sender of it is known.",
 };
 
 function element(tag, name, text) {
@@ -32,9 +32,13 @@ function showSenders(aside, burst, onShow) {
   aside.replaceChildren();
   aside.append(element("h4", "", `Burst ${burst.number}`));
   aside.append(element("p", "when", `${burst.clock} UTC · ${duration(burst.end - burst.start)} · ${bytes(burst.bytes)}`));
-  const facts = [`${burst.fanIn} of ${burst.sources} senders carried it`, `as concentrated as ${Number(burst.effective?.toPrecision(3))} equal ones`];
-  if (burst.spread !== null) facts.push(`first frames within ${duration(burst.spread)}`);
-  aside.append(element("p", "", `${PATTERNS[burst.pattern] ?? burst.pattern} ${facts.join("; ")}.`));
+  const facts = [PATTERNS[burst.pattern] ?? burst.pattern];
+  if (burst.sources > 1) {
+    const spread = burst.fanIn > 1 && burst.spread !== null ? `, first frames within ${duration(burst.spread)}` : "";
+    facts.push(`${burst.fanIn.toLocaleString("en")} of ${burst.sources.toLocaleString("en")} senders carried it${spread}.`);
+  }
+  if (burst.effective > 1) facts.push(`As concentrated as ${Number(burst.effective.toPrecision(3))} equal senders.`);
+  aside.append(element("p", "", facts.join(" ")));
   const widest = Math.max(...burst.top.map((sender) => sender[2]), 1e-9);
   const list = element("ol", "bars");
   const half = burst.sources ? 1 / burst.sources / 2 : 0;

@@ -54,9 +54,12 @@ class Timeline {
     await Plotly.newPlot(this.place, figure.data, figure.layout, CONFIG);
     this.roles = figure.data.map((trace) => trace.meta);
     this.place.on("plotly_relayout", (change) => this.moved(change));
-    this.place.on("plotly_hover", (event) => this.tell(event.xvals[0] * 1e9));
-    this.place.on("plotly_unhover", () => this.tell(null));
-    this.place.on("plotly_click", (event) => this.pick(event.xvals?.[0] ?? event.points[0].x));
+    this.place.on("plotly_hover", (event) => {
+      this.pointed = event.xvals[0];
+      this.tell(this.pointed * 1e9);
+    });
+    this.place.on("plotly_click", (event) => this.pick(this.pointed ?? event.points[0].x));
+    this.place.onmouseleave = () => this.tell(null);
     await this.refresh();
   }
 
@@ -166,23 +169,17 @@ class Timeline {
     if (near.length) this.onPick(near.reduce((p, q) => (q.bytes > p.bytes ? q : p)));
   }
 
-  choose(burst) {
-    this.chosen = burst;
-    return this.refresh();
-  }
-
   showBurst(burst) {
     const around = 0.75 * (burst.end - burst.start);
     return this.show(burst.start - around, burst.end + around);
   }
 
-  // The burst before or after the middle of what is shown.
+  // The burst of the table before or after the chosen one, where that is in sight, else before or after what is shown.
   neighbour(later) {
-    const [a, b] = this.range, middle = (a + b) / 2;
+    const [a, b] = this.range;
     const at = this.chosen && this.chosen.end >= a && this.chosen.start <= b ? this.chosen.start : later ? a - 1 : b + 1;
     const ordered = [...this.lane.bursts].sort((p, q) => p.start - q.start);
-    return (later ? ordered.find((burst) => burst.start > at) : ordered.reverse().find((burst) => burst.start < at))
-      ?? (middle > this.lane.end ? null : null);
+    return later ? ordered.find((burst) => burst.start > at) : ordered.findLast((burst) => burst.start < at);
   }
 
   do(what) {
