@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record"]
+VERBS = ["record", "bursts", "sql", "report"]
 
 
 def build_parser() -> argparse.ArgumentParser:

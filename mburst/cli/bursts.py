@@ -6,77 +6,48 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MburstError
-from ..units import (format_bytes, format_duration, format_rate, format_share, format_time, parse_duration,
-                     parse_fraction, parse_rate, parse_time)
-from . import output
+from ..units import format_bytes, format_duration, format_rate, format_share, format_time
+from . import definition, output
 
 if TYPE_CHECKING:
     import duckdb
-
-    from ..sql import Store
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("bursts", help="list bursts and who sent them", description=__doc__.split(": ", 1)[1])
     parser.add_argument("store", metavar="STORE")
-    what = parser.add_argument_group("what a burst is")
-    what.add_argument("--bin", metavar="TIME", help="width that is judged: the recorded one (default) or a multiple")
-    what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
-    what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
-    what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
-    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
-    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
+    definition.add_burst_options(parser)
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="may be given several times")
     where.add_argument("--rack")
     where.add_argument("--interface")
     where.add_argument("--direction", choices=["in", "out", "mirror"])
     where.add_argument("--run", dest="recording", metavar="RUN", help="one recording, by its name in `mburst sql STORE runs`")
-    where.add_argument("--since", metavar="TIME", help="such as 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
-    where.add_argument("--until", metavar="TIME")
+    definition.add_time_options(where)
     output.add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+    from ..analysis.bursts import COLUMNS, find_bursts, overlapping_runs
     from ..sql import Store
 
-    definition = BurstDefinition(
-        bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
-        release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
-        min_duration_ns=_optional(parse_duration, arguments.min_duration), link_bps=_optional(parse_rate, arguments.link))
+    wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
-    since, until = _span(store, arguments)
+    since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = find_bursts(connection, definition, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
+    bursts = find_bursts(connection, wanted, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
                          direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
     for first, second in overlapping_runs(connection):
         print(f"mburst: runs {first} and {second} recorded the same interface and time: their bursts are listed for each"
               " (--run picks one)", file=sys.stderr)
     if arguments.format == "table":
-        _print(connection, bursts, definition)
+        _print(connection, bursts, wanted)
     else:
         output.write(arguments.format, COLUMNS, ([burst[key] for key in COLUMNS] for burst in bursts))
     return 0
-
-
-def _optional(parse: Any, text: str | None) -> Any:
-    return None if text is None else parse(text)
-
-
-def _span(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds."""
-    if arguments.since is None and arguments.until is None:
-        return None, None
-    newest = store.connect(arguments.rack).execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0]
-    since, until = (_optional(lambda text: parse_time(text, newest or 0), text) for text in (arguments.since, arguments.until))
-    if since is not None and until is not None and since >= until:
-        raise MburstError("--since is not before --until")
-    return since, until
 
 
 def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], definition: Any) -> None:
