@@ -43,7 +43,7 @@ def make_flows(random: np.random.Generator, sources: int) -> Flows:
     is_ipv6 = source % 16 == 15
     is_tcp = random.random(count) < 0.7
     template = np.zeros((count, 80), dtype=np.uint8)
-    template[:, 0:6] = [0x02, 0, 0, 0, 0, 0x01]
+    template[:, 0:6] = [0x02, 0xFF, 0, 0, 0, 0x01]
     template[:, 6] = 0x02
     put(template, 8, source, 4)
     protocol = np.where(is_tcp, 6, 17)

@@ -127,6 +127,9 @@ static int make_inference(struct mb_engine *engine)
 		engine->options.locals[0] = engine->inference.local;
 		engine->options.n_locals = 1;
 	}
+	engine->first_local_mac = UINT64_MAX;
+	if (engine->options.n_locals && engine->options.locals[0].family == MB_FAMILY_MAC)
+		engine->first_local_mac = engine->options.locals[0].lo;
 	return 0;
 }
 
@@ -252,11 +255,15 @@ static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
 		       const struct mb_packet *packet, const struct mb_interface *interface)
 {
 	if (interface->linktype == LINKTYPE_ETHERNET && frame->caplen >= 12) {
-		engine->ethernet_packets++;
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
+		uint64_t receiver = load_be64(frame->data) >> 16;
+
+		engine->ethernet_packets++;
+		if (receiver == engine->first_local_mac)
+			return MB_DIRECTION_IN;
 		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
-		if (!(frame->data[0] & 1) && !is_local_mac(engine, load_be64(frame->data) >> 16))
+		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
 			engine->foreign_packets++;
 	}
 	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;

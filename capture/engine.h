@@ -46,6 +46,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
+	uint64_t first_local_mac; /* where most frames go; beyond 48 bits: none */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
