@@ -59,7 +59,7 @@ def make_flows(random: np.random.Generator, sources: int) -> Flows:
     template[is_ipv6, 20] = protocol[is_ipv6]
     template[is_ipv6, 21] = 64
     template[np.ix_(is_ipv6, range(22, 54))] = np.frombuffer(
-        bytes.fromhex("20010db8000000000000000000000000" "20010db8000000000000000000000001"), dtype=np.uint8
+        bytes.fromhex("20010db800000000000000000000000020010db8000000000000000000000001"), dtype=np.uint8
     )
     template[is_ipv6, 36] = source[is_ipv6] >> 8
     template[is_ipv6, 37] = source[is_ipv6] & 0xFF
