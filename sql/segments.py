@@ -181,7 +181,6 @@ class HotLog:
         """The commit of a seal: from here on the sealed files count."""
         with failing_as_one_line(self.path, "remove"):
             self.path.unlink()
-        self.leave()
 
 
 def read_log(path: Path) -> pa.Table:
@@ -268,7 +267,7 @@ class Parts:
             for path in self._paths:
                 _sync(Path(f"{path}.tmp"))
                 os.rename(f"{path}.tmp", path)
-            for folder in {folder for path in self._paths for folder in list(path.parents)[:3]}:
+            for folder in {folder for path in self._paths for folder in list(path.parents)[:4]}:
                 _sync(folder)
 
     def discard(self) -> None:
@@ -344,11 +343,12 @@ def seal(store: Path, table: str, path: Path) -> bool:
 def _seal_locked(store: Path, table: str, path: Path) -> None:
     log = read_log(path)
     segment = segment_of(path)
+    rack = (log.schema.metadata or {}).get(b"rack", b"").decode()
     for suffix in (".parquet", ".parquet.tmp"):  # of a seal that was cut short; they may differ from what we write now
-        for leftover in sealed_files(store, table, Narrow(), suffix):
+        for leftover in sealed_files(store, table, Narrow(rack), suffix):
             if segment_of(leftover) == segment:
                 leftover.unlink()
-    parts = Parts(store, table, (log.schema.metadata or {}).get(b"rack", b"").decode(), segment)
+    parts = Parts(store, table, rack, segment)
     try:
         for start in range(0, log.num_rows, ROW_GROUP):
             parts.add(log.slice(start, ROW_GROUP))

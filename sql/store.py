@@ -121,7 +121,7 @@ class Store:
         select = " UNION ALL ".join(f"SELECT {', '.join(names)} FROM {branch}"
                                     for branch in branches or [f"defined.{table}"])
         if table == "runs":
-            select = f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY run ORDER BY written_ns DESC) = 1"
+            select = f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
         with readable():
             connection.execute(f"CREATE VIEW {table} AS {select}")
 

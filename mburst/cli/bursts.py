@@ -7,8 +7,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
-from ..units import (format_bytes, format_duration, format_rate, format_share, format_time, parse_duration,
-                     parse_fraction, parse_rate, parse_time)
+from ..units import (
+    format_bytes,
+    format_duration,
+    format_rate,
+    format_share,
+    format_time,
+    parse_duration,
+    parse_fraction,
+    parse_rate,
+    parse_time,
+)
 from . import output
 
 if TYPE_CHECKING:

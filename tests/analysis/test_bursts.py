@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
-from mburst.errors import MburstError, UsageError
-from mburst.sql import Store, text
+from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts
+from mburst.sql import Store
 
 MS = 1_000_000
 T0 = 1_700_000_000_000_000_000
