@@ -24,12 +24,20 @@ BACKLOG = 8  # row groups that may wait for the sealing thread before `append` w
 class Writer:
     """Appends rows to a table of a store. Not for use by several threads at once.
 
-    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this process
-    (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed, and after
-    ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close` is short."""
+    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
+    process (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed,
+    and after ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close`
+    is short."""
 
-    def __init__(self, store: Path, table: str, host: str = "", rack: str = "",
-                 roll_rows: int = ROLL_ROWS, roll_s: float = ROLL_S) -> None:
+    def __init__(
+        self,
+        store: Path,
+        table: str,
+        host: str = "",
+        rack: str = "",
+        roll_rows: int = ROLL_ROWS,
+        roll_s: float = ROLL_S,
+    ) -> None:
         self._store = store
         self._table = table
         self._host = host
@@ -75,8 +83,11 @@ class Writer:
         """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
         for name, value in (("host", self._host), ("rack", self._rack)):
             if name in rows.column_names:
-                seen = {text for chunk in rows.column(name).chunks
-                        for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()}
+                seen = {
+                    text
+                    for chunk in rows.column(name).chunks
+                    for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()
+                }
                 if seen - {value}:
                     raise ValueError(f"{self._table}: rows of {name} {min(seen - {value})!r}, writer of {value!r}")
 
@@ -89,8 +100,8 @@ class Writer:
         return self._behind.stop()
 
     def close(self) -> None:
-        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when the
-        former fails; the rows are kept in the hot log even so."""
+        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when
+        the former fails; the rows are kept in the hot log even so."""
         if self._closed:
             return
         self._closed = True
@@ -102,7 +113,9 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             self.close()
         except MburstError:

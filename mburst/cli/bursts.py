@@ -6,93 +6,70 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MburstError
-from ..units import (
-    format_bytes,
-    format_duration,
-    format_rate,
-    format_share,
-    format_time,
-    parse_duration,
-    parse_fraction,
-    parse_rate,
-    parse_time,
-)
-from . import output
+from ..units import format_bytes, format_duration, format_rate, format_share, format_time
+from . import definition, output
 
 if TYPE_CHECKING:
     import duckdb
-
-    from ..sql import Store
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("bursts", help="list bursts and who sent them", description=__doc__.split(": ", 1)[1])
     parser.add_argument("store", metavar="STORE")
-    what = parser.add_argument_group("what a burst is")
-    what.add_argument("--bin", metavar="TIME", help="width that is judged: the recorded one (default) or a multiple")
-    what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
-    what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
-    what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
-    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
-    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
+    definition.add_burst_options(parser)
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="may be given several times")
     where.add_argument("--rack")
     where.add_argument("--interface")
     where.add_argument("--direction", choices=["in", "out", "mirror"])
-    where.add_argument("--run", dest="recording", metavar="RUN", help="one recording, by its name in `mburst sql STORE runs`")
-    where.add_argument("--since", metavar="TIME", help="such as 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
-    where.add_argument("--until", metavar="TIME")
+    where.add_argument(
+        "--run", dest="recording", metavar="RUN", help="one recording, as `mburst sql STORE runs` names it"
+    )
+    definition.add_time_options(where)
     output.add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+    from ..analysis.bursts import COLUMNS, find_bursts, overlapping_runs
     from ..sql import Store
 
-    definition = BurstDefinition(
-        bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
-        release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
-        min_duration_ns=_optional(parse_duration, arguments.min_duration), link_bps=_optional(parse_rate, arguments.link))
+    wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
-    since, until = _span(store, arguments)
+    since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = find_bursts(connection, definition, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
-                         direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
+    bursts = find_bursts(
+        connection,
+        wanted,
+        hosts=arguments.host,
+        rack=arguments.rack,
+        interface=arguments.interface,
+        direction=arguments.direction,
+        run=arguments.recording,
+        since_ns=since,
+        until_ns=until,
+    )
     for first, second in overlapping_runs(connection):
-        print(f"mburst: runs {first} and {second} recorded the same interface and time: their bursts are listed for each"
-              " (--run picks one)", file=sys.stderr)
+        print(
+            f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
+            " (--run picks one)",
+            file=sys.stderr,
+        )
     if arguments.format == "table":
-        _print(connection, bursts, definition)
+        _print(connection, bursts, wanted)
     else:
         output.write(arguments.format, COLUMNS, ([burst[key] for key in COLUMNS] for burst in bursts))
     return 0
-
-
-def _optional(parse: Any, text: str | None) -> Any:
-    return None if text is None else parse(text)
-
-
-def _span(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds."""
-    if arguments.since is None and arguments.until is None:
-        return None, None
-    newest = store.connect(arguments.rack).execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0]
-    since, until = (_optional(lambda text: parse_time(text, newest or 0), text) for text in (arguments.since, arguments.until))
-    if since is not None and until is not None and since >= until:
-        raise MburstError("--since is not before --until")
-    return since, until
 
 
 def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], definition: Any) -> None:
     """For each recording: what was judged, the table, the sum."""
     lanes = connection.execute(
         "SELECT lanes.*, runs.* EXCLUDE (run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps)"
-        " FROM lanes JOIN runs USING (run) ORDER BY host, interface, direction, start_ns, run")
+        " FROM lanes JOIN runs USING (run) ORDER BY host, interface, direction, start_ns, run"
+    )
     columns = [column[0] for column in lanes.description]
     judged = [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
     if not judged:
@@ -105,16 +82,31 @@ def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], 
 
 def _print_lane(lane: dict[str, Any], bursts: list[dict[str, Any]], definition: Any) -> None:
     release = "" if definition.release is None else f", goes on at {format_share(definition.release)} or more"
-    print(f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
-          f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
-          f"{format_share(definition.threshold)} of line rate or more{release}, joined over gaps up to "
-          f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer")
+    print(
+        f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
+        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
+        f"{format_share(definition.threshold)} of line rate or more{release}, joined over gaps up to "
+        f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer"
+    )
     if bursts:
-        output.write("table", ["start (UTC)", "duration", "mean", "peak", "bytes", "fan-in", "pattern", "top senders", "quality"],
-                     [[format_time(burst["start_ns"]), format_duration(burst["duration_ns"]),
-                       format_share(burst["mean_utilization"]), format_share(burst["peak_utilization"]),
-                       format_bytes(burst["bytes"]), burst["fan_in"], burst["pattern"], _top(burst),
-                       ", ".join(burst["quality"])] for burst in bursts])
+        output.write(
+            "table",
+            ["start (UTC)", "duration", "mean", "peak", "bytes", "fan-in", "pattern", "top senders", "quality"],
+            [
+                [
+                    format_time(burst["start_ns"]),
+                    format_duration(burst["duration_ns"]),
+                    format_share(burst["mean_utilization"]),
+                    format_share(burst["peak_utilization"]),
+                    format_bytes(burst["bytes"]),
+                    burst["fan_in"],
+                    burst["pattern"],
+                    _top(burst),
+                    ", ".join(burst["quality"]),
+                ]
+                for burst in bursts
+            ],
+        )
     print(_summary(lane, bursts))
 
 
@@ -132,9 +124,14 @@ def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]]) -> str:
     if span > 0:
         parts[0] += f" in {format_duration(span)}"
         parts.append(f"{format_share(sum(burst['duration_ns'] for burst in bursts) / span)} of the time")
-    lost = [f"{lane[key]} {words}" for key, words in (
-        ("dropped", "packets were dropped before they were seen: counts are lower bounds"),
-        ("late", "packets came too late for their bin and are in none")) if lane[key]]
+    lost = [
+        f"{lane[key]} {words}"
+        for key, words in (
+            ("dropped", "packets were dropped before they were seen: counts are lower bounds"),
+            ("late", "packets came too late for their bin and are in none"),
+        )
+        if lane[key]
+    ]
     if not lane["complete"]:
         lost.append("the recording did not end: how much was lost is not known")
     return ", ".join(parts) + "; " + ("; ".join(lost) or "no packet was lost")
