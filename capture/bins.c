@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
-#define AHEAD 8 /* packets between the look-up of a flow and its use */
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
@@ -368,6 +367,21 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 	return add_packet(lane, bin_at(lane, packet->ts_ns), senders_at(lane, packet->ts_ns), packet);
 }
 
+/* Have the look-ups of PACKETS under way before the first is needed. */
+static void prefetch_flows(const struct mb_lane *lane, const struct mb_packet *packets,
+			   uint32_t count)
+{
+	uint64_t flow = 0;
+
+	for (uint32_t i = 0; lane->newest && i < count; i++) {
+		if (packets[i].flow == flow)
+			continue;
+		flow = packets[i].flow;
+		mb_senders_prefetch(lane->newest_senders, &packets[i]);
+		mb_sequences_prefetch(lane->sequences, &packets[i]);
+	}
+}
+
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
 {
 	const uint64_t bin_ns = (uint64_t)lane->options->bin_ns;
@@ -375,11 +389,8 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t 
 	const struct mb_packet *packet = packets, *end = packets + count;
 	int n = 0;
 
+	prefetch_flows(lane, packets, count);
 	for (; packet < end && n >= 0; packet += n) {
-		if (lane->newest && end - packet > AHEAD) {
-			mb_senders_prefetch(lane->newest_senders, packet + AHEAD);
-			mb_sequences_prefetch(lane->sequences, packet + AHEAD);
-		}
 		if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns)) {
 			n = add_older(lane, packet) ? -ENOMEM : 1;
 			continue;

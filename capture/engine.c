@@ -258,7 +258,6 @@ static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
 		uint64_t receiver = load_be64(frame->data) >> 16;
 
-		engine->ethernet_packets++;
 		if (receiver == engine->first_local_mac)
 			return MB_DIRECTION_IN;
 		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
@@ -308,6 +307,7 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
 	mb_decode(frames, count, interface, &engine->options.decode, packets);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? count : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t next = packets[i].direction;
 
@@ -334,7 +334,8 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 	int code;
 
 	for (uint32_t i = 1; i <= engine->batch.count; i++) {
-		if (i < engine->batch.count && frames[i].interface == frames[begin].interface)
+		if (i < engine->batch.count && i - begin < MB_ENGINE_PACKETS &&
+		    frames[i].interface == frames[begin].interface)
 			continue;
 		code = count_frames(engine, frames + begin, i - begin, error);
 		if (code)

@@ -18,6 +18,7 @@
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
+#define MB_ENGINE_PACKETS 64 /* decoded at once: they stay in the first-level cache */
 
 /* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
  * mirror port, which has no side, and is always on. */
@@ -63,7 +64,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_BATCH_FRAMES];
+	struct mb_packet packets[MB_ENGINE_PACKETS];
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */
