@@ -212,7 +212,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
 
 
 def _common() -> dict[str, Any]:
-    return {"template": None, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
+    return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from storelib import write
 
 from mburst.analysis import envelope
 from mburst.analysis.envelope import Envelope, Slice
 from mburst.sql import Store
-from storelib import write
 
 BIN = 100_000
 START = 1_795_228_463_900_000_000 // BIN
@@ -85,7 +87,7 @@ def test_steps_are_zero_in_silence_and_absent_where_nothing_was_recorded(bins, m
 def test_merged_intervals_cover_all_and_little_else(given_spans, limit):
     spans = [(a, a + n) for a, n in given_spans]
     merged = envelope.merge_intervals(spans)
-    assert all(a[1] < b[0] for a, b in zip(merged, merged[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in pairwise(merged))
     assert {t for a, b in merged for t in range(a, b)} == {t for a, b in spans for t in range(a, b)}
     few = envelope.merge_intervals(spans, limit)
     assert len(few) <= limit
@@ -127,7 +129,7 @@ def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(b
 
 
 def test_a_slice_without_bins_is_an_empty_envelope(bursty):
-    con, where = bursty
+    con, _ = bursty
     empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 10)
     assert not len(empty) and not len(empty.coarsen(5)) and not len(empty.view(0, 10, 3))
     assert envelope.steps(empty, empty.max_bps(), [], 0) == ([], [])
