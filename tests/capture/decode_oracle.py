@@ -413,6 +413,8 @@ def tunnel(rest: Rest, ip: Ip):
         return {4: 4, 41: 6}[ip.protocol]
     if ip.protocol == 137:
         return ("type", 0x8847)
+    if ip.protocol == 143:
+        return "ethernet"
     if ip.protocol == 47:
         return gre(rest)
     if ip.protocol == 17 and ip.ports[1] in (4789, 8472):
@@ -446,6 +448,10 @@ def gre(rest: Rest):
         return "nothing"
     if protocol == 0x22EB or (protocol == 0x88BE and sequence):
         return erspan(rest)
+    if protocol == 0x883E:
+        if rest.need(4)[0] >> 4 != 4:
+            rest.take(4)
+        return 4
     return "ethernet" if protocol == 0x88BE else ("type", protocol)
 
 

@@ -366,6 +366,7 @@ TUNNELS = {
     "6in4": v4(INSIDE6, 41),
     "ipv6 in ipv6": v6(INSIDE6, 41, extensions=((60, extension(1)),)),
     "mpls in ip": v4(mpls(INSIDE, 2), 137),
+    "ethernet in ip": v6(FRAME_INSIDE, 143),
     "gre": v4(gre(INSIDE, 0x0800), 47),
     "gre, ipv6": v6(gre(INSIDE6, 0x86DD), 47),
     "gre, all fields": v4(gre(INSIDE, 0x0800, checksum=True, key=True, sequence=True), 47),
@@ -378,6 +379,8 @@ TUNNELS = {
     "erspan III": v4(gre(erspan3(FRAME_INSIDE), 0x22EB, sequence=True), 47),
     "erspan III, platform": v4(gre(erspan3(FRAME_INSIDE, platform=True), 0x22EB, sequence=True), 47),
     "erspan III, ip": v4(gre(erspan3(INSIDE, kind=2), 0x22EB, sequence=True), 47),
+    "wccp": v4(gre(INSIDE, 0x883E), 47),
+    "wccp 2": v4(gre(bytes(4) + INSIDE, 0x883E), 47),
     "vxlan": v4(udp(vxlan(FRAME_INSIDE), (50000, 4789)), UDP),
     "vxlan over ipv6": v6(udp(vxlan(FRAME_INSIDE), (50000, 4789)), UDP),
     "vxlan, Linux's port": v4(udp(vxlan(FRAME_INSIDE), (50000, 8472)), UDP),
@@ -572,7 +575,7 @@ def tunnels(draw: st.DrawFn) -> tuple[int, bytes]:
         case 2:
             return 47, gre(inside_ethernet, 0x6558, **flags, routes=draw(st.none() | st.tuples(octets)))
         case 3:
-            return 47, gre(inside_ethernet, 0x88BE)
+            return 47, draw(st.sampled_from([gre(inside_ethernet, 0x88BE), gre(bytes(4) + inside, 0x883E)]))
         case 4:
             return 47, gre(erspan2(inside_ethernet), 0x88BE, sequence=True)
         case 5:
@@ -583,7 +586,7 @@ def tunnels(draw: st.DrawFn) -> tuple[int, bytes]:
         case 7:
             return 17, udp(geneve(inside_ethernet, 0x6558, draw(st.integers(0, 9))), (draw(small), 6081))
         case 8:
-            return 137, mpls(inside)
+            return draw(st.sampled_from([(137, mpls(inside)), (143, inside_ethernet)]))
         case _:
             return 17, udp(vxlan(inside_ethernet), (draw(small), 4789))
 
