@@ -76,7 +76,9 @@ def stack(protocols: list[str], values: dict[str, list[str]]) -> tuple[list[Head
             if index >= len(values[protocol + ".dst"]):  # its last field
                 return headers, fragment, "malformed"
             headers.append(header(protocol, index, values))
-            more, offset = ("ip.flags.mf", "ip.frag_offset") if protocol == "ip" else ("ipv6.fraghdr.more", "ipv6.fraghdr.offset")
+            more, offset = (
+                ("ip.flags.mf", "ip.frag_offset") if protocol == "ip" else ("ipv6.fraghdr.more", "ipv6.fraghdr.offset")
+            )
             fragment = any(number(text) for text in values[more] + values[offset])
         elif headers and protocol == "udp" and following not in TUNNELS:
             return headers, fragment, protocol
