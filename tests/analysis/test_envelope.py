@@ -107,19 +107,19 @@ def bursty(tmp_path):
 
 def test_the_store_aggregates_to_what_fits(bursty):
     con, where = bursty
-    whole = envelope.finest(con, where, 20_000)
+    whole = envelope.finest(con, where, 20_000, 20_000)
     assert whole.width_ns == 10_000 and len(whole) == 20_000
-    base = envelope.finest(con, where, 2500)
+    base = envelope.finest(con, where, 20_000, 2500)
     assert base.width_ns == 100_000 and len(base) == 2000
     assert base.total.sum() == whole.total.sum()
-    for cells in (base, envelope.read_seconds(con, where)):
+    for cells in (base, envelope.read_seconds(con, where), envelope.read_seconds(con, where, base)):
         assert cells.total.sum() == 20 * 12_500 + 19_980 * 84
     assert base.largest.max() == 12_500
 
 
 def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(bursty):
     con, where = bursty
-    base = envelope.finest(con, where, 2500)
+    base = envelope.finest(con, where, 20_000, 2500)
     burst = (10**18 + 7000 * 10_000, 10**18 + 7020 * 10_000)
     detail, cells = envelope.read_detail(con, where, base, [burst], 100)
     assert cells.tolist() == [10**13 + 700, 10**13 + 701]
@@ -130,6 +130,6 @@ def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(b
 
 def test_a_slice_without_bins_is_an_empty_envelope(bursty):
     con, _ = bursty
-    empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 10)
+    empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 0, 10)
     assert not len(empty) and not len(empty.coarsen(5)) and not len(empty.view(0, 10, 3))
     assert envelope.steps(empty, empty.max_bps(), [], 0) == ([], [])
