@@ -227,8 +227,7 @@ def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[In
         if end < at:  # a cell that reaches over several recordings has said it all
             continue
         at = max(begin, at)
-        if i >= len(starts) or starts[i] > at:
-            put(at, 0.0)
+        put(min(at, starts[i]) if i < len(starts) else at, 0.0)  # so that a filled line is flat over a pause
         while i < len(starts) and starts[i] <= end:
             if starts[i] > at:
                 put(at, 0.0)

@@ -36,7 +36,7 @@ def _senders(burst: Mapping[str, Any]) -> str:
 
 COLUMNS = [
     Column("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
-           lambda b: words.exact_clock(b["start_ns"], b["end_ns"])),
+           lambda b: words.exact_clock(b["start_ns"], b["bin_ns"])),
     Column("Duration", "from the first bin's start to the last bin's end", lambda b: b["duration_ns"],
            lambda b: format_duration(b["duration_ns"])),
     Column("Peak", "utilization of the busiest bin", lambda b: b["peak_utilization"],
@@ -46,7 +46,7 @@ COLUMNS = [
     Column("Bytes", "link-layer bytes in the burst", lambda b: b["bytes"], lambda b: format_bytes(b["bytes"])),
     Column("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
     Column("Fan-in", "senders of at least half an equal share, of all senders in the burst", lambda b: b["fan_in"],
-           lambda b: f"{b['fan_in']:,} of {b['sources']:,}"),
+           lambda b: f"{b['fan_in']:,} of {b['sources']:,}" if b["sources"] else "–"),
     Column("Onset", "between the first frames of the first and of the last of those senders",
            lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
            lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),

@@ -82,6 +82,13 @@ def test_steps_are_zero_in_silence_and_absent_where_nothing_was_recorded(bins, m
         assert shown == (bins.get(at, 0) * 8e9 / BIN if at in recorded else None)
 
 
+def test_a_pause_begins_and_ends_at_zero_so_that_no_fill_leans_over_it():
+    level, zero = build({0: 9, 1: 9, 300: 9}), START * BIN
+    x, y = envelope.steps(level, level.max_bps(), [(zero, zero + 2 * BIN), (zero + 300 * BIN, zero + 301 * BIN)], zero)
+    pause = y.index(None)
+    assert y[pause - 1] == 0 == y[pause + 1] and x[pause + 1] == 300 * BIN / 1e9
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 9)), max_size=30), st.integers(1, 10))
 def test_merged_intervals_cover_all_and_little_else(given_spans, limit):
