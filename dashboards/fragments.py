@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -97,6 +98,7 @@ def statements(found: Sequence[words.Statement]) -> str:
 def facts(report: LaneReport) -> str:
     """Link, bin, clock, time: what a reader needs to place the figures."""
     lane = report.lane
+    names = [re.sub(r"[^ ]*/", "", name) for name in lane.distinct("input")]  # whole paths are in the JSON
     rows = [
         ("Link", format_rate(lane.link_bps) if lane.link_bps else "speed not known"),
         ("Bin", format_duration(lane.bin_ns)),
@@ -104,7 +106,7 @@ def facts(report: LaneReport) -> str:
         ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
         ("Recorded", f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
                      f"{format_bytes(report.bytes)}"),
-        ("From", "; ".join(lane.distinct("input")[:3]) + (" …" if len(lane.distinct("input")) > 3 else "")),
+        ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
     ]
     return '<dl class="facts">' + "".join(
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in rows if value) + "</dl>"
