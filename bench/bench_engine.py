@@ -37,7 +37,8 @@ def read_with_engine(capture: str) -> dict[str, Any]:
         bins += len(rows[0])
         senders += len(rows[1])
     cpu_ns = time.process_time_ns() - start
-    totals = {name: sum(int(lane[name]) for lane in engine.lanes) for name in TOTALS}  # type: ignore[literal-required]
+    lanes = [dict(lane) for lane in engine.lanes]
+    totals = {name: sum(int(str(lane[name])) for lane in lanes) for name in TOTALS}
     return {"cpu_ns": cpu_ns, **totals, "bins": bins, "senders": senders, "peak_kib": peak_kib()}
 
 
