@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 HOT = "hot"
 NS_PER_DAY = 86_400 * 10**9
 ROW_GROUP = 1 << 18  # rows: small enough for zone maps to help, large enough to compress
+PAGE = ROW_GROUP * 8  # bytes: a column of a row group is one page, as readers take it whole
 
 _HINTS = {
     ENOSPC: "free some space and try again",
@@ -268,6 +269,8 @@ class Parts:
             field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)
         ]
         numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
+        # Minimum and maximum of the other texts would cost as much as all else, and no query skips rows by them.
+        zoned = [field.name for field in schema if field.name not in strings or field.name in ORDER[self.table]]
         self._writer = pq.ParquetWriter(
             f"{path}.tmp",
             schema.remove_metadata(),
@@ -275,6 +278,8 @@ class Parts:
             compression_level=1,
             use_dictionary=strings,
             column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+            write_statistics=zoned,
+            data_page_size=PAGE,
             store_schema=False,
         )
         return self._writer
