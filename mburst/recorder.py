@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +20,14 @@ from .units import NS_PER_S
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .capture import Capture, Lane, Rows
+    from .capture import Capture, Facts, Lane, Rows
     from .sql import Store
 
 Direction = Literal["in", "out", "both"]
 Row = dict[str, Any]
 
 _FINGERPRINT_BYTES = 1 << 20  # of each end of a file
+_READ_AHEAD = 2  # blocks of rows that the engine may be ahead of the store
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,73 @@ def record(
     return known or _Recorder(store, recording, capture_id).run(progress)
 
 
+@dataclass(frozen=True)
+class _Block:
+    """What the engine yields at a time, and where it was then. Without rows: the end, and whether it came early."""
+
+    rows: tuple[Rows, Rows] | None
+    lanes: list[Lane]
+    facts: Facts
+    failure: MburstError | None = None
+
+
+class _Ahead:
+    """Reads a capture in a thread, so that the engine works on while rows are stored. Until the thread has ended, the
+    capture is its own, but for stop()."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._blocks: deque[_Block | BaseException] = deque()
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="mburst-read", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while self._put(self._read()).rows is not None:
+                pass
+        except BaseException as error:  # not lost: take() raises it
+            self._put(error)
+
+    def _read(self) -> _Block:
+        rows, failure = None, None
+        try:
+            rows = self._capture.read()
+        except MburstError as error:
+            failure = error
+        return _Block(rows, self._capture.lanes, self._capture.facts, failure)
+
+    def _put(self, block: Any) -> Any:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._blocks) < _READ_AHEAD)
+            self._blocks.append(block)
+            self._changed.notify_all()
+        return block
+
+    def wait(self) -> None:
+        """Until there is a block to take. May be interrupted, and nothing is lost."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._blocks)
+
+    def take(self) -> _Block:
+        """The block that wait() waited for. After one without rows there is none to wait for."""
+        with self._changed:
+            block = self._blocks.popleft()
+            self._changed.notify_all()
+        if isinstance(block, BaseException):
+            raise block
+        return block
+
+    def abandon(self) -> None:
+        """End the reading, drop what nobody took, and leave the capture to the caller."""
+        self._capture.stop()
+        while self._thread.is_alive():
+            with self._changed:
+                self._blocks.clear()
+                self._changed.notify_all()
+            self._thread.join(0.05)
+
+
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
@@ -131,30 +201,36 @@ class _Recorder:
         self.bins = store.writer("bins", **names)
         self.sources = store.writer("sources", **names)
         self.lanes: list[Lane] = []
+        self.facts: Facts = self.capture.facts
 
     def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
-        failure: BaseException | None = None
+        ahead = _Ahead(self.capture)
         try:
-            while True:
-                try:
-                    rows = self.capture.read()
-                except KeyboardInterrupt as interrupt:
-                    self.capture.stop()
-                    failure = interrupt
-                    continue
-                except MburstError as error:
-                    failure = error
-                    break
-                if rows is None:
-                    break
-                self._append(*rows)
-                if progress:
-                    progress(self._progress())
-            return self._finish(failure)
+            return self._finish(self._store_all(ahead, progress))
         finally:
+            ahead.abandon()
             for writer in (self.bins, self.sources, self.runs):
                 writer.close()
             self.capture.close()
+
+    def _store_all(self, ahead: _Ahead, progress: Callable[[Progress], None] | None) -> BaseException | None:
+        """Append what is read, to the end; what ended it early. An interrupt lets the rest of what was read come."""
+        failure: BaseException | None = None
+        while True:
+            try:
+                ahead.wait()
+            except KeyboardInterrupt as interrupt:
+                self.capture.stop()
+                failure = interrupt
+                continue
+            block = ahead.take()
+            self.facts = block.facts
+            known, self.lanes = len(self.lanes), block.lanes
+            if block.rows is None:
+                return failure or block.failure
+            self._append(known, *block.rows)
+            if progress:
+                progress(self._progress())
 
     def _progress(self) -> Progress:
         return Progress(
@@ -162,9 +238,8 @@ class _Recorder:
             max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0),
         )
 
-    def _append(self, bins: Rows, sources: Rows) -> None:
-        known = len(self.lanes)
-        self.lanes = self.capture.lanes
+    def _append(self, known: int, bins: Rows, sources: Rows) -> None:
+        """Append rows, and before them those of runs for the lanes beyond the KNOWN first."""
         if len(self.lanes) > known:
             self._append_runs(range(known, len(self.lanes)), complete=False, notes=[])
         if len(bins):
@@ -204,8 +279,7 @@ class _Recorder:
         return self.recording.interface or described["interface"] or unnamed
 
     def _finish(self, failure: BaseException | None) -> list[Row]:
-        self.lanes = self.capture.lanes
-        notes = describe(self.capture, self.lanes)
+        notes = describe(self.facts, self.lanes)
         if isinstance(failure, MburstError):
             notes.append(f"the input ended early: {failure}")
         elif failure:
@@ -224,7 +298,7 @@ class _Recorder:
         return rows
 
     def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
-        lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
+        lane, recording, facts = self.lanes[index], self.recording, self.facts
         return {
             "run": self._run_id(index),
             "capture": self.capture_id,
@@ -268,9 +342,8 @@ def _merged(count: int, mtu: int) -> str:
             "reckoned from segments, their timing inside is not known")
 
 
-def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
+def describe(facts: Facts, lanes: list[Lane]) -> list[str]:
     """What was inferred, and what a reader of the figures should know: one sentence each."""
-    facts = capture.facts
     notes = [facts["inferred"]] if facts["inferred"] else []
     notes += facts["notice"].splitlines() if facts["notice"] else []
     if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
