@@ -22,7 +22,8 @@ def add_parser(verbs: Any) -> None:
         "record",
         help="record capture files into a store",
         description="Count the packets of capture files into bins, with who sent them, and keep them in a store. "
-        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard input.",
+        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard "
+        "input.",
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE|FILTER", help="files, then a pcap filter if any")
     parser.add_argument("-o", "--store", required=True, metavar="STORE", help="folder of the store")
