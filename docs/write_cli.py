@@ -15,8 +15,8 @@ HEAD = """# The command line
 
 What `mburst --help` and `mburst VERB --help` say; `make docs` writes this page from them.
 
-Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25G`, `1Gbps`; shares `0.5`, `50%`. Times of
-day are ISO 8601 and UTC unless they say otherwise.
+Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25G`, `1Gbps`; shares `0.5`, `50%`. Times
+of day are ISO 8601 and UTC unless they say otherwise.
 
 Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do), 2 wrong usage, 130 interrupted.
 """

@@ -34,7 +34,8 @@ def add_parser(verbs: Any) -> None:
                         help="bin in which senders are counted (default: %(default)s)")
     parser.add_argument("--host", default="unknown", help="name of the host that received the packets")
     parser.add_argument("--rack", default="unknown", help="name of its rack")
-    parser.add_argument("--interface", metavar="NAME", help="name of the interface (default: what the capture says, or its file's name)")
+    parser.add_argument("--interface", metavar="NAME",
+                        help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
                         help="which direction to keep (default: %(default)s, apart from each other)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
