@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..sql import text
-from ..sql.store import readable
+from ..sql.damage import readable
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,7 +94,7 @@ def find_bursts(
         "since_ns": since_ns,
         "until_ns": until_ns,
     }
-    with readable():
+    with readable(con):
         for name, value in settings.items():
             con.execute(f"SET VARIABLE {name} = ?", [value])
         return [dict(zip(COLUMNS, row, strict=True)) for row in con.execute(text("bursts")).fetchall()]

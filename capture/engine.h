@@ -15,6 +15,7 @@
 #include "infer.h"
 #include "source.h"
 #include "table.h"
+#include "trains.h"
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
@@ -46,7 +47,6 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
-	uint64_t first_local_mac; /* where most frames go; beyond 48 bits: none */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -63,7 +63,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_BATCH_FRAMES];
+	struct mb_trains trains;
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */

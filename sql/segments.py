@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import MburstError
+from .damage import damaged
 from .tables import ORDER
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class HotLog:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file = pa.OSFile(str(hidden), "wb")
                 self._stream = pa.ipc.new_stream(self._file, self.schema)
+                nothing = [pa.array([], field.type) for field in self.schema]
+                self._stream.write_batch(pa.record_batch(nothing, self.schema))  # only a batch brings the header out
                 hidden.rename(self.path)
             except BaseException:
                 os.close(self._lock)
@@ -220,10 +223,7 @@ def failing_on_damage(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise MburstError(
-            f"{path}: damaged: {str(error).splitlines()[0]}",
-            "the store can be read again once that file is moved out of it",
-        ) from error
+        raise damaged(path, str(error).splitlines()[0]) from error
 
 
 # --- the sealed form ------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..sql import Store, names, text
     from ..sql.named import about
-    from ..sql.store import readable
+    from ..sql.damage import readable
 
     store = Store.open(arguments.store)
     if arguments.query is None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     query = text(arguments.query) if arguments.query.replace("_", "").isalnum() else arguments.query
     connection = store.connect()
-    with readable():
+    with readable(connection):
         result = _execute(connection, query)
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0

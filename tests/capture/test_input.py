@@ -200,6 +200,18 @@ def test_file_that_shrinks(keep: int, tmp_path: Path) -> None:
     assert COUNT > len(made.frames) >= 512
 
 
+def test_bus_errors_of_others(tmp_path: Path) -> None:
+    path, other = tmp_path / "x.pcap", tmp_path / "other"
+    path.write_bytes(CAPTURE)
+    other.write_bytes(b"x")
+    code, output = run(program("c/bus_error.c"), path, other)
+    assert code == 0 and output.splitlines() == [
+        "outside: handled",
+        f"inside: {path}: byte 0: the file shrank to this while it was read",
+        "after: restored",
+    ]
+
+
 def test_file_that_grows_ends_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "grows.pcap"
     path.write_bytes(CAPTURE[: ENDS[700]])
