@@ -69,6 +69,11 @@ def test_setup_maps_every_room():
         assert f"mburst.{package.parent.name}" in packages
 
 
+def test_ruff_has_nothing_to_say():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_only_one_file_of_the_engine_knows_python():
     users = [path.name for path in (ROOT / "capture").glob("*.[ch]") if "Python.h" in path.read_text()]
     assert users == ["module.c"]

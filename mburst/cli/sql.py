@@ -28,8 +28,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..sql import Store, names, text
-    from ..sql.named import about
     from ..sql.damage import readable
+    from ..sql.named import about
 
     store = Store.open(arguments.store)
     if arguments.query is None:
