@@ -22,17 +22,20 @@ def add_parser(verbs: Any) -> None:
         "record",
         help="record capture files into a store",
         description="Count the packets of capture files into bins, with who sent them, and keep them in a store. "
-        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard input.",
+        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard "
+        "input.",
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE|FILTER", help="files, then a pcap filter if any")
-    parser.add_argument("-o", "--store", required=True, metavar="STORE", help="folder of the store")
+    parser.add_argument("-o", "--store", required=True, metavar="STORE",
+                        help="folder of the store; made where there is none")
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
                         help="bin in which senders are counted (default: %(default)s)")
     parser.add_argument("--host", default="unknown", help="name of the host that received the packets")
     parser.add_argument("--rack", default="unknown", help="name of its rack")
-    parser.add_argument("--interface", metavar="NAME", help="name of the interface (default: what the file says)")
+    parser.add_argument("--interface", metavar="NAME",
+                        help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
                         help="which direction to keep (default: %(default)s, apart from each other)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",

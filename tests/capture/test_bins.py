@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from frames import START_NS, Frame, write_pcap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frames import START_NS, Frame, write_pcap
 from mburst.capture import Capture
 from mburst.errors import MburstError
 
@@ -239,7 +239,7 @@ def test_retransmits_are_sequences_that_went_back():
 
 def test_directions_are_lanes_of_their_own_by_the_local_address():
     frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
-    bins, senders, lanes, facts = record(frames)
+    _, senders, lanes, facts = record(frames)
     assert "02:00:00:00:ff:ff is taken as this host" in facts["inferred"]
     assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 100, "in": 200}
     out = next(i for i, lane in enumerate(lanes) if lane["direction"] == "out")
