@@ -132,8 +132,11 @@ def correlation(x: Floats, y: Floats) -> float | None:
 
 
 def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Floats) -> Floats:
-    """Risk among the exposed over the risk outside, each with half a case added (Haldane and Anscombe).
+    """Risk among the exposed over the risk outside, with one case added that falls on both in proportion to their size.
 
-    The half keeps it finite when nobody outside was hit, and drags it towards 1 when there are few cases.
+    The case keeps it finite when nobody outside was hit, drags it towards 1 when there are few, and gives 1 for none.
     """
-    return ((hit + 0.5) / (exposed + 1)) / ((hit_outside + 0.5) / (outside + 1))
+    size = np.maximum(exposed + outside, 1)
+    inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
+    outside_risk = (hit_outside + outside / size) / np.maximum(outside, 1e-9)
+    return inside_risk / np.maximum(outside_risk, 1e-12)
