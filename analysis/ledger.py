@@ -34,12 +34,12 @@ PARTS = {
     "one way": ("forward",),
 }
 # Where the queue of a port lies on a probe's way: (the port is at, its direction) → stages. A receiver's queue is in the
-# switch, before its stamp; a sender's own queue (qdisc) is between application and stamp.
+# switch, before its stamp; a sender's own queue is between application and stamp (qdisc) or behind the stamp (interface).
 QUEUES = {
     ("dst", "in"): ("forward", "round_trip"),
-    ("dst", "out"): ("turn", "round_trip"),
+    ("dst", "out"): ("turn", "back", "return", "round_trip"),
     ("src", "in"): ("back", "return", "round_trip"),
-    ("src", "out"): ("send",),
+    ("src", "out"): ("send", "forward"),
 }
 
 
@@ -111,6 +111,8 @@ def wait_interval(
         base = delays.stages[stage][rows] - waited
         slack = float(np.nanmedian(base)) / 2 if len(base) else 0.0
         departure = probes.tx[rows] + base / 2 + waited
+    elif crossing.port.direction == "out" and stage in ("forward", "back", "return"):
+        departure = (probes.tx if stage == "forward" else probes.remote_tx)[rows] + waited
     elif stage == "forward":
         departure = probes.remote_rx[rows]
     elif stage == "turn":
