@@ -122,7 +122,7 @@ static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, cons
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = bytes;
 	packet->wire_bytes = (bytes < 60 ? 60 : bytes) + 24;
-	packet->lane = 0;
+	packet->quality = 0;
 	packet->direction = frame->direction;
 	/* twice, so that each has constant offsets */
 	if (mb_be16(data + 12) == MB_NEXT_VLAN)
@@ -180,7 +180,7 @@ static __attribute__((noinline)) void decode_any(const struct mb_frame *frame, c
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = headers.bytes;
 	packet->wire_bytes = mb_link_wire_bytes(headers.bytes, headers.link.header);
-	packet->lane = 0;
+	packet->quality = 0;
 	packet->direction = headers.link.direction ? headers.link.direction : frame->direction;
 	if (headers.l3 + USUAL_IPV4 > frame->caplen ||
 	    !usual_ip(frame, headers.l3, headers.next, headers.bytes, common, packet))

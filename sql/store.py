@@ -71,6 +71,10 @@ class Store:
             raise ValueError(f"no table {table!r}")
         return Writer(self.path, table, host, rack)
 
+    def is_empty(self, table: str) -> bool:
+        """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""
+        return not segments.hot_files(self.path, table) and not segments.sealed_files(self.path, table, segments.Narrow())
+
     def seal(self) -> int:
         """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could not
         be sealed, after the others."""
