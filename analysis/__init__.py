@@ -1,1 +1,1 @@
-"""What the stored numbers mean: bursts, who sent them, what they did to latency."""
+"""What the stored bins say. Reads relations, draws nothing."""

@@ -3,7 +3,7 @@
 """Write a seeded capture of a busy link: bench/make_capture.py OUT.pcap [--packets 10M] [--rate 10G] [--snaplen 96].
 
 Some 1,000 senders (Zipf shares) with several UDP and TCP flows each, IPv4 and one in sixteen IPv6, the usual
-three sizes of an internet mix, on and off in bursts of 0.1 to 3 ms, 1 in 200 packets CE-marked, 1 in 500 TCP segments
+three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200 packets CE-marked, 1 in 500 TCP segments
 sent again. Stamps are nanoseconds and never run backwards. The same arguments give the same bytes.
 """
 
@@ -90,15 +90,24 @@ def arrivals(random: np.random.Generator, sizes: npt.NDArray[np.uint32], rate: f
     return gap
 
 
-def chunks(packets: int, rate: float, snaplen: int, sources: int, seed: int) -> Iterator[bytes]:
+def trains(random: np.random.Generator, choices: int, share: npt.NDArray[np.float64], count: int,
+           mean: float) -> npt.NDArray[np.int64]:
+    """COUNT choices by SHARE in runs of the same one, geometric with MEAN: a sender's segments leave it, and mostly
+    arrive, one behind the other. MEAN 1 interleaves at random, which is as hard as it gets for any cache."""
+    lengths = random.geometric(1 / mean, size=int(2 * count / mean) + 64)
+    lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), count)) + 1]
+    return np.repeat(random.choice(choices, size=len(lengths), p=share), lengths)[:count]
+
+
+def chunks(packets: int, rate: float, snaplen: int, sources: int, seed: int, train: float) -> Iterator[bytes]:
     random = np.random.default_rng(seed)
     flows = make_flows(random, sources)
     sequence = random.integers(0, 2**32, len(flows.share), dtype=np.uint64)
     now = 0.0
     for first in range(0, packets, CHUNK):
         count = min(CHUNK, packets - first)
-        flow = random.choice(len(flows.share), size=count, p=flows.share)
-        sizes = random.choice(SIZES, size=count, p=SHARES)
+        flow = trains(random, len(flows.share), flows.share, count, train)
+        sizes = SIZES[trains(random, len(SIZES), SHARES, count, train)]
         sizes = np.where(flows.is_ipv6[flow], np.maximum(sizes, 86), sizes).astype(np.uint32)
         times = now + np.cumsum(arrivals(random, sizes, rate))
         now = float(times[-1])
@@ -178,13 +187,15 @@ def main() -> None:
     parser.add_argument("--rate", type=scaled, default=10**10, help="mean rate on the wire in bit/s (10G)")
     parser.add_argument("--snaplen", type=int, default=96)
     parser.add_argument("--sources", type=int, default=1000)
+    parser.add_argument("--train", type=float, default=16, help="mean length of a run of one flow (16)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     head = np.array([0xA1B23C4D, 4 << 16 | 2, 0, 0, arguments.snaplen, 1], dtype="<u4").tobytes()
     with arguments.out.open("wb") as out:
         out.write(head)
         for chunk in chunks(
-            arguments.packets, float(arguments.rate), arguments.snaplen, arguments.sources, arguments.seed
+            arguments.packets, float(arguments.rate), arguments.snaplen, arguments.sources, arguments.seed,
+            arguments.train,
         ):
             out.write(chunk)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError
+from ..errors import MburstError, UsageError
 from . import segments, tables
 from .writer import Writer, seal_abandoned
 
@@ -142,10 +142,14 @@ def _check_ends(path: Path) -> None:
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line."""
+    """Turns DuckDB's errors inside into MburstError of one line; what SQL calls error('usage: …') for, into UsageError."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        raise MburstError(str(error).splitlines()[0]) from error
+        first, *more = str(error).splitlines()
+        message = first.removeprefix("Invalid Input Error: ")
+        if message.startswith("usage: "):
+            raise UsageError(message.removeprefix("usage: ")) from error
+        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
