@@ -63,6 +63,8 @@ class Investigation:
     groups: list[fanin.Group] = field(default_factory=list)
     contention: fanin.Contention | None = None
     prediction: queue.Prediction | None = None
+    replay: queue.Replay | None = None
+    outcomes: list[queue.Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
@@ -91,6 +93,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     if bursts:
         answer.groups = fanin.groups(con, main_bursts(answer))
         answer.contention = fanin.contention(bursts)
+    answer.replay = replay_of(answer)
+    if answer.replay is not None:
+        answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
     answer.prediction = queue.predict_from_senders(ports, windows_of(findings), findings[0].evidence.crossing if findings else None)
     return answer
 
@@ -330,6 +335,18 @@ def main_bursts(answer: Investigation) -> list[dict[str, Any]]:
         return answer.bursts
     lane = (crossing.port.host, crossing.port.interface, crossing.port.direction)
     return [b for b in answer.bursts if (b["host"], b["interface"], b["direction"]) == lane]
+
+
+def replay_of(answer: Investigation) -> queue.Replay | None:
+    """A model of the deciding port, where its bursts delayed enough probes to fit one."""
+    if not answer.findings or not answer.findings[0].evidence.tail.present:
+        return None
+    rows = main_bursts(answer)
+    spans = [(b["start_ns"] - answer.origin_ns, b["end_ns"] - answer.origin_ns, b["fan_in"]) for b in rows]
+    if not spans:
+        return None
+    begin, end, fan_in = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
+    return queue.calibrate(answer.findings[0].scene, answer.findings[0].evidence, (begin, end, fan_in))
 
 
 def windows_of(findings: list[Finding]) -> Queue | None:
