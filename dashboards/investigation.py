@@ -159,6 +159,18 @@ def markdown(answer: Investigation) -> str:
     return "\n\n".join(parts) + f"\n\nmburst {__version__}\n"
 
 
+def plain(answer: Investigation) -> str:
+    """For a terminal: the verdict, then every question with its answer, tables aligned."""
+    lines = [summary(answer)]
+    for section in sections(answer):
+        lines += ["", section.question.upper(), *section.sentences]
+        if section.rows:
+            table = [section.head, *section.rows]
+            widths = [max(len(row[k]) for row in table) for k in range(len(section.head))]
+            lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return "\n".join(lines) + "\n"
+
+
 def section_html(number: int, section: Section, figures: str) -> str:
     """A question as a section; `figures` are places that the script fills."""
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in section.sentences)
