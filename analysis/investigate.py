@@ -15,7 +15,7 @@ from ..errors import MburstError
 from . import cause, fanin, queue
 from .cause import Evidence, Queue, Scene
 from .ledger import Crossing
-from .port import Port, port_from_bins
+from .port import CHUNK, Port, port_from_bins
 from .stats import Floats, benjamini_hochberg
 from .tail import Probes, Rule
 from .verdict import Verdict, decide
@@ -89,7 +89,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     findings = judge(scenes, question.seed)
     answer = Investigation(origin, ports, findings, bursts, notes=notes)
     answer.missing = missing + ([] if paths else ["probes: there are none in this time (`mburst probe`, `mburst import probes`)"])
-    answer.missing += [] if ports else ["a recording of the port (`mburst record`)"]
+    answer.missing += [] if ports or missing else ["a recording of the port (`mburst record`)"]
     if bursts:
         answer.groups = fanin.groups(con, main_bursts(answer))
         answer.contention = fanin.contention(bursts)
@@ -157,18 +157,16 @@ def read_port(
     con: duckdb.DuckDBPyConnection, lane: tuple[str, str, str], rows: list[dict[str, Any]], origin: int
 ) -> Port:
     """The bins of a lane's chosen runs."""
-    wanted = [f"{run['run']}/{run['epoch']}" for run in rows]
-    result = con.execute(
-        """SELECT ts_ns - $origin AS at, wire_bytes, quality & $losing <> 0 AS lossy FROM bins
-           WHERE list_contains($runs, run) AND list_contains($wanted, run || '/' || epoch)""",
-        {"origin": origin, "losing": LOSING, "wanted": wanted, "runs": [run["run"] for run in rows]},
-    ).fetchnumpy()
-    at = np.asarray(result["at"])
-    lossy = at[np.asarray(result["lossy"])].astype(np.float64)
+    con.execute("CREATE OR REPLACE TEMP TABLE chosen (run VARCHAR, epoch USMALLINT)")
+    con.executemany("INSERT INTO chosen VALUES (?, ?)", [[run["run"], run["epoch"]] for run in rows])
+    lossy = con.execute(f"SELECT ts_ns - ? AS at FROM bins SEMI JOIN chosen USING (run, epoch) WHERE quality & {LOSING} <> 0",
+                        [origin]).fetchnumpy()["at"]  # fmt: skip
+    reader = con.sql(f"SELECT ts_ns - {origin} AS at, wire_bytes FROM bins SEMI JOIN chosen USING (run, epoch)").to_arrow_reader(CHUNK)
+    chunks = ((batch["at"].to_numpy().astype(np.float64), batch["wire_bytes"].to_numpy()) for batch in reader)
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
-    return port_from_bins(lane, first["link_bps"], first["bin_ns"], (at.astype(np.float64), np.asarray(result["wire_bytes"])),
-                          recorded, lossy, first["rack"])  # fmt: skip
+    return port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks, recorded, np.asarray(lossy).astype(np.float64),
+                          first["rack"])  # fmt: skip
 
 
 def read_bursts(

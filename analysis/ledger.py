@@ -86,26 +86,23 @@ def meeting_time(probes: Probes, delays: Latency, crossing: Crossing) -> Floats:
     any other, and a lost one meets it too.
     """
 
-    def usual(stage: str) -> float:
-        values = delays.stages[stage][np.isfinite(delays.stages[stage])]
-        return float(np.median(values)) if len(values) else 0.0
-
+    usual = delays.medians
     stamped = np.isfinite(delays.stages["forward"]).any()
-    there = probes.tx + delays.offset + (usual("forward") if stamped else usual("round_trip") / 2)
+    there = probes.tx + delays.offset + (usual["forward"] if stamped else usual["round_trip"] / 2)
     if crossing.end == "dst":
         outbound = np.where(np.isfinite(probes.remote_rx), probes.remote_rx, there)
         return outbound if crossing.port.direction == "out" else there
     if crossing.port.direction == "out":
         return np.where(np.isfinite(probes.app_send), probes.app_send, probes.tx)
-    replied = probes.remote_tx - delays.offset + usual("back")
-    return np.where(np.isfinite(replied), replied, probes.tx + usual("round_trip") + usual("forward") + usual("turn"))
+    replied = probes.remote_tx - delays.offset + usual["back"]
+    return np.where(np.isfinite(replied), replied, probes.tx + usual["round_trip"] + usual["forward"] + usual["turn"])
 
 
 def wait_interval(
     probes: Probes, delays: Latency, crossing: Crossing, stage: str, rows: NDArray[np.int64]
 ) -> tuple[Floats, Floats, float]:
     """Begin and end of each probe's wait in a stage on the port's clock, and how far off they may be, ns."""
-    waited = delays.excess(stage)[rows]
+    waited = delays.excess(stage, rows)
     slack = 0.0
     if stage == "round_trip":  # the wait may lie before or after the unknown turning point
         base = delays.stages[stage][rows] - waited
@@ -169,7 +166,7 @@ def queue_stages(crossing: Crossing) -> tuple[str, ...]:
 
 def split(delays: Latency, parts: tuple[str, ...], late: NDArray[np.int64], excess: Floats) -> dict[str, Floats]:
     """Each late probe's excess over its stages, in proportion to what they took beyond their medians; jitter left out."""
-    beyond = {stage: np.nan_to_num(delays.excess(stage)[late]) for stage in parts}
+    beyond = {stage: np.nan_to_num(delays.excess(stage, late)) for stage in parts}
     beyond = {stage: np.where(values >= SMALL * excess, values, 0.0) for stage, values in beyond.items()}
     total = sum(beyond.values(), np.zeros(len(late)))
     # Stamps that are missing leave less than the excess: what they would have told stays unknown.

@@ -11,6 +11,7 @@ Times are float64 nanoseconds since the investigation's origin; exact to 1 ns fo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from .stats import Floats, join_runs, runs
 
 FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
+CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
 FRAME = 1538  # wire bytes of the largest standard Ethernet frame: no bin can be counted finer than that
 
 
@@ -68,6 +70,10 @@ class Port:
 
     def position(self, time: Floats) -> Floats:
         """Bins (with fraction) of recorded time before `time`; NaN outside of the recording or of known time."""
+        if len(self.starts) == 1:
+            place = (time - self.starts[0]) / self.bin_ns
+            place[(place < 0) | (place > self.bins)] = np.nan
+            return place
         stretch = np.searchsorted(self.starts, time, side="right") - 1
         safe = np.maximum(stretch, 0)
         inside = (time - self.starts[safe]) / self.bin_ns
@@ -142,13 +148,17 @@ class Port:
         """
         if not self._busy:
             ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
-            edges = np.arange(0, self.bins + 1, ratio)
-            if edges[-1] != self.bins:
-                edges = np.append(edges, self.bins)
-            full = np.diff(self.carried[edges]) >= FULL * np.diff(edges) * self.bin_bytes - FRAME
-            first, last = runs(full)
-            self._busy.append(join_runs(edges[first].astype(float), edges[last].astype(float), 2.0 * ratio))
+            found = [self._full_bins(low, min(low + CHUNK * ratio, self.bins), ratio) for low in range(0, self.bins, CHUNK * ratio)]
+            first, last = (np.concatenate([pair[side] for pair in found] or [np.zeros(0)]) for side in (0, 1))
+            self._busy.append(join_runs(first, last, 2.0 * ratio))
         return self._busy[0]
+
+    def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
+        """Runs of full bins, `ratio` taken together, between two positions."""
+        edges = np.minimum(np.arange(low, high + ratio, ratio), high)
+        full = np.diff(self.carried[edges]) >= FULL * np.diff(edges) * self.bin_bytes - FRAME
+        first, last = runs(full)
+        return edges[first].astype(float), edges[last].astype(float)
 
     def busy_after(self, time: Floats) -> Floats:
         """How long the link stayed full after each time, ns: the longest that a packet arriving then can have waited.
@@ -166,41 +176,39 @@ class Port:
         return np.where(known, np.maximum(left, 0) * self.bin_ns, np.nan)
 
 
+Chunk = tuple[Floats, NDArray[np.int64]]
+
+
 def port_from_bins(
-    name: tuple[str, str, str],
-    link_bps: float,
-    bin_ns: int,
-    bins: tuple[Floats, NDArray[np.int64]],
-    recorded: list[tuple[float, float]],
-    lossy: Floats | None = None,
-    rack: str = "",
-) -> Port:
+    name: tuple[str, str, str], link_bps: float, bin_ns: int, bins: Iterable[Chunk], recorded: list[tuple[float, float]],
+    lossy: Floats | None = None, rack: str = "",
+) -> Port:  # fmt: skip
     """A Port from the non-empty bins of a recording.
 
-    name: host, interface, direction. bins: their starts (ns since the origin, any order) and wire bytes.
+    name: host, interface, direction. bins: chunks of their starts (ns since the origin, any order) and wire bytes.
     recorded: begin and end of the stretches in which a bin without a row was empty; widened to whole bins, joined where
     they touch. lossy: starts of the bins in which packets were lost. Bins outside of every stretch are left out.
     """
     begins, ends = (np.array(side, dtype=float) for side in zip(*sorted(recorded), strict=True))
     begins, ends = np.floor(begins / bin_ns) * bin_ns, np.ceil(ends / bin_ns) * bin_ns
-    ends = np.maximum.accumulate(ends)
-    begins, ends = join_runs(begins, ends, 0.0)
+    begins, ends = join_runs(begins, np.maximum.accumulate(ends), 0.0)
     offsets = np.concatenate(([0], np.cumsum(((ends - begins) / bin_ns).astype(np.int64))))
 
-    def index(times: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def places(times: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         stretch = np.clip(np.searchsorted(begins, times, side="right") - 1, 0, None)
         inside = np.round((times - begins[stretch]) / bin_ns).astype(np.int64)
         place = offsets[stretch] + inside
         return place, (inside >= 0) & (place < offsets[stretch + 1])
 
     carried = np.zeros(offsets[-1] + 1, dtype=np.int64)
-    place, valid = index(bins[0])
-    np.add.at(carried, place[valid] + 1, bins[1][valid])
+    for times, wire_bytes in bins:
+        place, valid = places(times)
+        np.add.at(carried, place[valid] + 1, wire_bytes[valid])
     np.cumsum(carried, out=carried)
     losses = None
     if lossy is not None and len(lossy):
         losses = np.zeros(len(carried), dtype=np.int32)
-        place, valid = index(lossy)
+        place, valid = places(lossy)
         losses[place[valid] + 1] = 1
         np.cumsum(losses, out=losses)
     return Port(*name, float(link_bps), bin_ns, begins, offsets, carried, losses, rack)

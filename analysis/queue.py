@@ -101,31 +101,52 @@ class Replay:
 
 def lindley(load: Load, link_bps: float, buffer_bytes: float = np.inf) -> Backlog:
     """The backlog of a FIFO port with drop tail (Lindley 1952, as a fluid), exact at and between its breakpoints."""
-    rate = np.concatenate((load.bytes / np.maximum(load.length, 1.0), -load.bytes / np.maximum(load.length, 1.0)))
-    edge = np.concatenate((load.start, load.start + np.maximum(load.length, 1.0)))
+    length = np.maximum(load.length, 1.0)
+    edge = np.concatenate((load.start, load.start + length))
     order = np.argsort(edge, kind="stable")
-    edge, rate = edge[order], np.cumsum(rate[order])
+    edge = edge[order]
+    arriving = np.maximum(np.cumsum(np.concatenate((load.bytes / length, -load.bytes / length))[order]), 0.0)
+    arriving[-1:] = 0.0  # what is left of adding and taking away
     drain = max(link_bps - load.background_bps, 0.02 * link_bps) / 8e9
+    if np.isinf(buffer_bytes):
+        return endless(edge, arriving, drain)
+    return drop_tail(edge, arriving, drain, buffer_bytes)
+
+
+def endless(edge: Floats, arriving: Floats, drain: float) -> Backlog:
+    """Without a limit: the net input less its running minimum."""
+    change = (arriving - drain) * np.diff(edge, append=edge[-1:])
+    net = np.concatenate(([0.0], np.cumsum(change)[:-1])) if len(edge) else edge
+    level = net - np.minimum.accumulate(net)
+    span = np.diff(edge, append=np.inf)
+    empty = np.where(arriving < drain, level / np.maximum(drain - arriving, 1e-12), np.inf)
+    emptied = (level > 0) & (empty < span)
+    time = np.concatenate((edge, edge[emptied] + empty[emptied]))
+    order = np.argsort(time, kind="stable")
+    backlog = np.concatenate((level, np.zeros(int(emptied.sum()))))[order]
+    return Backlog(time[order], backlog, np.zeros(len(time)))
+
+
+def drop_tail(edge: Floats, arriving: Floats, drain: float, limit: float) -> Backlog:
+    """With a limit, which has no closed form: one breakpoint after the other."""
     time, level, lost = [], [], []
     now = 0.0
-    for k in range(len(edge)):
-        time.append(edge[k])
+    for at, rate, until in zip(edge.tolist(), arriving.tolist(), [*edge[1:].tolist(), np.inf], strict=True):
+        slope = rate - drain
+        end = now + slope * (until - at) if slope else now
+        full = slope > 0 and end > limit
+        time.append(at)
         level.append(now)
-        arriving = max(float(rate[k]), 0.0)
-        slope = arriving - drain
-        span = (edge[k + 1] if k + 1 < len(edge) else np.inf) - edge[k]
-        full = slope > 0 and now + slope * span > buffer_bytes
-        empty = slope < 0 and now + slope * span < 0
-        lost.append(slope / arriving if full and now >= buffer_bytes else 0.0)
-        if full and now < buffer_bytes:
-            time.append(edge[k] + (buffer_bytes - now) / slope)
-            level.append(buffer_bytes)
-            lost.append(slope / arriving)
-        elif empty and now > 0:
-            time.append(edge[k] - now / slope)
+        lost.append(slope / rate if full and now >= limit else 0.0)
+        if full and now < limit:
+            time.append(at + (limit - now) / slope)
+            level.append(limit)
+            lost.append(slope / rate)
+        elif now > 0 and end < 0:
+            time.append(at - now / slope)
             level.append(0.0)
             lost.append(0.0)
-        now = buffer_bytes if full else 0.0 if empty or not np.isfinite(span) else now + slope * span
+        now = min(max(end, 0.0), limit)
     return Backlog(np.array(time), np.array(level), np.array(lost))
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
+MOST_BLOCKS = 500
 
 
 class Estimate(NamedTuple):
@@ -81,11 +82,14 @@ def block_bootstrap(
     """95 % percentile interval of a statistic of sums, resampling whole blocks with replacement.
 
     blocks: one row a block, one column a sum over its observations. statistic: rows of column totals → one number each.
-    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap).
+    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap). More than
+    MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
     """
-    count = len(blocks)
-    if count == 0:
+    if len(blocks) == 0:
         return float("nan"), float("nan")
+    if len(blocks) > MOST_BLOCKS:
+        blocks = np.add.reduceat(blocks, np.linspace(0, len(blocks), MOST_BLOCKS, endpoint=False).astype(np.int64), axis=0)
+    count = len(blocks)
     equal = np.full(count, 1 / count)
     values = [
         statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks) for done in range(0, rounds, 100)

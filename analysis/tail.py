@@ -10,6 +10,7 @@ Times are float64 nanoseconds since the investigation's origin, NaN where a stam
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -77,11 +78,15 @@ class Latency:
     stages: dict[str, Floats]
     offset: Floats
 
-    def excess(self, stage: str) -> Floats:
-        """How much longer than its median each probe spent in a stage, at least 0; NaN where not known."""
-        time = self.stages[stage]
-        known = time[np.isfinite(time)]
-        return np.maximum(time - np.median(known), 0) if len(known) else time
+    @cached_property
+    def medians(self) -> dict[str, float]:
+        """Of the time in each stage; 0 where nobody was stamped."""
+        known = {stage: time[np.isfinite(time)] for stage, time in self.stages.items()}
+        return {stage: float(np.median(time)) if len(time) else 0.0 for stage, time in known.items()}
+
+    def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
+        return np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
 
 
 @dataclass(frozen=True)
@@ -164,10 +169,11 @@ def floor(time: Floats, delay: Floats) -> Floats:
 
 def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
     """Index of the smallest value in each CLOCK_WINDOW of sorted times."""
-    window = np.floor((time - time[0]) / CLOCK_WINDOW)
-    order = np.lexsort((values, window))
-    first = np.concatenate(([True], np.diff(window[order]) > 0))
-    return order[first]
+    window = np.floor((time - time[0]) / CLOCK_WINDOW).astype(np.int64)
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    least = np.minimum.reduceat(values, first)
+    at_least = np.flatnonzero(values == np.repeat(least, np.diff(first, append=len(values))))
+    return at_least[np.concatenate(([True], np.diff(window[at_least]) > 0))]
 
 
 def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:

@@ -155,15 +155,16 @@ def fan_in(answer: Investigation) -> Figure | None:
     port = answer.findings[0].evidence.crossing.port.name
     labels, parents, values = [port], [""], [0.0]
     for k, group in enumerate(answer.groups[:8]):
-        name = f"{group.name}" if group.name not in labels else f"{group.name} [{k + 1}]"
+        name = group.name if group.name not in labels else f"{group.name} [{k + 1}]"
         labels.append(name)
         parents.append(port)
-        values.append(round(group.share_of_bytes, 6))
-        shown = group.members[:60]
-        for member in shown if len(group.members) > 1 else []:
+        shown = group.members[:60] if len(group.members) > 1 else []
+        part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
+        values.append(round(group.share_of_bytes - part * len(shown), 8))
+        for member in shown:
             labels.append(f"{member}{' ' * k}")  # one name may stand in several groups
             parents.append(name)
-            values.append(round(group.share_of_bytes * group.member_share / len(group.members), 8))
+            values.append(round(part, 8))
     trace = {"type": "icicle", "labels": labels, "parents": parents, "values": values, "branchvalues": "remainder",
              "tiling": {"orientation": "v"}, "marker": {"line": {"color": LIGHT["paper"], "width": 1}}}  # fmt: skip
     return Figure("Whose bursts?", "Fan-in: from the port to groups of senders, by bytes in bursts",

@@ -72,7 +72,7 @@ def summary(answer: Investigation) -> str:
         count = f", although its port carried {evidence.bursts:,} bursts meanwhile" if evidence.bursts else ""
         return f"There is no latency tail on {evidence.path}: {measured}{count}."
     if cause == "undetermined":
-        lacking = [*finding.verdict.missing, *answer.missing]
+        lacking = [*answer.missing, *finding.verdict.missing]
         return (f"What causes the latency of {evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}. "
                 f"{measured[0].upper()}{measured[1:]}." + (f" Needed: {lacking[0]}." if lacking else ""))  # fmt: skip
     share = share_range(evidence.shares[cause])

@@ -117,7 +117,7 @@ def recorded_port(model: FluidPort, setting: Setting) -> tuple[Port, tuple[np.nd
     starts = np.arange(len(bytes_)) * float(setting.bin_ns)
     rows = bytes_ > 0
     span = [(0.0, len(bytes_) * float(setting.bin_ns))]
-    port = port_from_bins(("h", "eth0", "in"), setting.link_bps, setting.bin_ns, (starts[rows], bytes_[rows]), span)
+    port = port_from_bins(("h", "eth0", "in"), setting.link_bps, setting.bin_ns, [(starts[rows], bytes_[rows])], span)
     first, last = runs(bytes_ >= 0.5 * port.bin_bytes)
     return port, join_runs(first * float(setting.bin_ns), last * float(setting.bin_ns), 5.0 * setting.bin_ns)
 
