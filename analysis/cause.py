@@ -65,7 +65,8 @@ class Evidence:
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
     filled: float | None = None
-    follows: tuple[float, float] | None = None  # bursts begin so long after latency episodes (median ns, share of them)
+    begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
+    begun_p: float | None = None  # how often a shift puts as much there
     excess_share: Estimate | None = None
     dose: Fit | None = None
     dose_kind: str = ""
@@ -110,7 +111,8 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         evidence.crossing = scene.crossings[number]
         against_bursts(evidence, scene, number, meets[number], rng)
         against_rate(evidence, scene, number, meets[number])
-        against_chance(evidence, number, rng)
+        against_chance(evidence, number, meets[number], rng)
+        begun_in_bursts(evidence, scene, number, meets[number], rng)
         against_controls(evidence, scene, number, meets[number], rng)
     return evidence
 
@@ -237,9 +239,9 @@ def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats) -> 
             evidence.queue_agreement = float(np.median(drain[here & inside] / waited[here & inside]))
 
 
-def against_chance(evidence: Evidence, number: int, rng: np.random.Generator) -> None:
+def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.Generator) -> None:
     """How full the link was while late probes waited, against the same after shifts around the recorded time."""
-    arrival, departure, weight, port = waits_here(evidence, number)
+    arrival, departure, weight, port = waits_here(evidence, number, met)
     if len(arrival) == 0:
         return
     evidence.filled = float(weight @ port.filling(arrival, departure)) / float(weight.sum())
@@ -249,14 +251,42 @@ def against_chance(evidence: Evidence, number: int, rng: np.random.Generator) ->
     scan_lag(evidence, port, arrival, departure, weight)
 
 
-def waits_here(evidence: Evidence, number: int) -> tuple[Floats, Floats, Floats, Port]:
-    """Waits in the stages in which this port's queue lies: positions of begin and end, and the weight (ns) of each."""
-    entries = [entry for entry in evidence.ledger.entries if entry.crossing == number]
+def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
+    """How much of what lies elsewhere befell probes that met a burst, against the same after shifts."""
+    port, (starts, ends) = scene.crossings[number].port, scene.bursts[number]
+    lateness = evidence.ledger.accounts[:, books.ELSEWHERE]
+    place = port.position(met[evidence.ledger.late])
+    rows = np.flatnonzero((lateness > 0) & np.isfinite(place))
+    begin, end = port.position(starts), port.position(ends)
+    known = np.isfinite(begin) & np.isfinite(end)
+    if len(rows) == 0 or not known.any():
+        return
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).astype(np.int64)]
+    begin, end, weight = begin[known] - 1, end[known] + 1, lateness[rows]
+
+    def share(shifts: Floats) -> Floats:
+        moved = np.mod(place[rows] + shifts[:, None], port.bins)
+        burst = np.searchsorted(begin, moved, side="right") - 1
+        return ((burst >= 0) & (moved <= end[np.maximum(burst, 0)])) @ weight / weight.sum()
+
+    evidence.begun = float(share(np.zeros(1))[0])
+    shifts = rng.uniform(0, port.bins, SHIFTS)
+    null = np.concatenate([share(shifts[first : first + 100]) for first in range(0, SHIFTS, 100)])
+    evidence.begun_p = permutation_p(evidence.begun, null)
+
+
+def waits_here(evidence: Evidence, number: int, met: Floats) -> tuple[Floats, Floats, Floats, Port]:
+    """Waits in the stages in which this port's queue lies: positions of begin and end, and the weight (ns) of each. A lost
+    probe stands for the bin after it came: a queue that overflows keeps the link full at least so long."""
+    ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
     port = evidence.crossing.port if evidence.crossing else None
     assert port is not None
-    arrival = port.position(np.concatenate([entry.arrival for entry in entries] or [np.zeros(0)]))
-    departure = port.position(np.concatenate([entry.departure for entry in entries] or [np.zeros(0)]))
-    weight = np.concatenate([evidence.ledger.stages[entry.stage][entry.rows] for entry in entries] or [np.zeros(0)])
+    lost = np.flatnonzero(evidence.tail.late_losses[ledger.late])
+    begin = [entry.arrival for entry in entries] + [met[ledger.late[lost]]]
+    end = [entry.departure for entry in entries] + [met[ledger.late[lost]] + port.bin_ns]
+    weights = [ledger.stages[entry.stage][entry.rows] for entry in entries] + [ledger.excess[lost]]
+    arrival, departure = port.position(np.concatenate(begin)), port.position(np.concatenate(end))
+    weight = np.concatenate(weights)
     known = np.flatnonzero(np.isfinite(arrival) & np.isfinite(departure) & (departure > arrival))
     if len(known) > SAMPLE:
         known = known[np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64)]

@@ -216,11 +216,12 @@ def make_scenes(
     """A scene for each path that crosses a recorded port; for every path where none does."""
     windows = read_queues(con, ports, origin, notes)
     probes = [read_probes(con, path, question, origin) for path in paths]
-    crossings = [crossings_of(path.src, path.dst, ports, question.known_as) for path in probes]
+    addresses = own_addresses(con)
+    crossings = [crossings_of(path, ports, question.known_as, addresses) for path in probes]
     if ports and probes and not any(crossings):
-        notes.append("no probe names a recorded host: taken as if the probes' destination were the recorded one "
+        notes.append("no probe names a recorded host: taken as if either end of the probes may be the recorded one "
                      "(--known-as NAME says which)")  # fmt: skip
-        crossings = [[Crossing(port, "dst", True) for port in ports] for _ in probes]
+        crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
     spans = {id(port): burst_arrays(port, bursts, origin) for port in ports}
     scenes = []
     for path, crossed in zip(probes, crossings, strict=True):
@@ -245,14 +246,26 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
     return probes.select(recorded)
 
 
-def crossings_of(src: str, dst: str, ports: list[Port], known_as: tuple[str, ...]) -> list[Crossing]:
-    """The recorded ports at either end of a path, by name."""
+def crossings_of(
+    probes: Probes, ports: list[Port], known_as: tuple[str, ...], addresses: dict[str, str]
+) -> list[Crossing]:
+    """The recorded ports at either end of a path, by the name or the address of their host."""
     return [
         Crossing(port, end, False)
         for port in ports
-        for end, name in (("dst", dst), ("src", src))
+        for end, name in (("dst", probes.dst), ("src", probes.src))
         if same_name(name, port.host) or same_name(name, port.interface) or name in known_as
-    ]
+        or addresses.get(name) == port.host
+    ]  # fmt: skip
+
+
+def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address."""
+    rows = con.execute(
+        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
+           GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
+    ).fetchall()
+    return dict(rows)
 
 
 def same_name(name: str, host: str) -> bool:

@@ -111,8 +111,9 @@ def latency(probes: Probes) -> Latency:
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
-    if not np.isfinite(back).any():  # one clock's offset cannot be told from a delay: only what varies counts
-        forward = forward - floor(probes.tx, forward)
+    if not np.isfinite(back).any():  # one way, the offset cannot be told from the empty path: only what varies counts
+        offset = floor(probes.tx, forward)
+        forward = forward - offset
     stages = {
         "send": probes.tx - probes.app_send,
         "forward": forward,

@@ -14,7 +14,9 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    d. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
    e. negative controls without effect;
    f. the switch's own queue windows, where there are any, do not contradict.
-5. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
+5. `elsewhere` gives way when most of its lateness befell probes that met a burst, more than chance would have it: then the
+   bursts may well act where the recording cannot see it (a slower hop before this port, a link slower than it was said to be).
+6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ SIGNIFICANT = 0.01
 CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
 CONTROL_SPIKES = 5  # fewer make no effect
 
+CLOCKS = "synchronized clocks (PTP) of prober and recorded host: with another offset the delays would fit the bursts"
 MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): host and network, and the "
     "two directions, cannot be told apart",
@@ -68,6 +71,9 @@ def decide(evidence: Evidence) -> Verdict:
     if evidence.episodes < EPISODES:
         reason = f"only {evidence.episodes} separate episodes of lateness"
         return Verdict("undetermined", [reason], ["a longer recording, with more episodes", *missing])
+    if leader == "elsewhere" and (evidence.begun or 0) > MAJORITY and (evidence.begun_p or 1) <= SIGNIFICANT:
+        return Verdict("undetermined", ["the delays begin in bursts, but the link was not full while they lasted"],
+                       ["the true speed of the link (`--link`), and queue windows of the ports before it", *missing])  # fmt: skip
     if leader != "bursts":
         return Verdict(leader, [f"{format_share(share.value)} of the excess"], missing)
     doubts = doubts_about_bursts(evidence)
@@ -104,7 +110,7 @@ def doubts_about_bursts(evidence: Evidence) -> list[tuple[str, str]]:
     if evidence.lag_ns:
         order = "before" if evidence.lag_ns < 0 else "after"
         doubts.append((f"latency fits bursts {format_duration(abs(evidence.lag_ns))} {order} it happens better",
-                       "synchronized clocks (PTP) of prober and recorded host"))  # fmt: skip
+                       CLOCKS))  # fmt: skip
     for control in failed_controls(evidence):
         doubts.append((f"the bursts show an effect where they cannot act: {control.name}",
                        "a recording of the ports on that path too"))  # fmt: skip
@@ -129,4 +135,7 @@ def gaps(evidence: Evidence) -> list[str]:
     reasons = evidence.ledger.reasons
     total = float(evidence.ledger.excess.sum())
     worth = [name for name in sorted(reasons, key=lambda name: -reasons[name]) if reasons[name] > 0.05 * total]
-    return [MISSING[name] for name in worth] + evidence.notes
+    lacking = [MISSING[name] for name in worth]
+    if "unstamped" in worth and evidence.lag_ns and (evidence.lag_share or 0) > 2 * MAJORITY * (evidence.filled or 0):
+        lacking.insert(0, CLOCKS)
+    return lacking + evidence.notes
