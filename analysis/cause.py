@@ -23,6 +23,9 @@ from .tail import MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
 ROUNDS = 1000  # of the bootstrap
 SAMPLE = 2000  # late probes that are shifted; an evenly spaced choice of more
+PAIRINGS = 499  # in which waits and bursts are exchanged
+PAIRED = 10  # bursts at least, that
+VARIED = 0.1  # differ in length by this (standard deviation over mean), for an exchange to matter
 LAG_RANGE = 1000 * MS  # how far the lag scan looks: five times the least TCP retransmission timeout
 SECOND = 10**9
 
@@ -59,8 +62,10 @@ class Evidence:
     burst_episodes: int = 0  # those with time in `bursts`
     bursts: int = 0  # in the recorded time that probes cover
     exposed: int = 0  # probes that met a burst
+    exposed_late: int = 0  # those of them that were late
     relative_risk: Estimate | None = None
     p_value: float | None = None
+    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where all bursts are alike
     q_value: float | None = None  # p_value with the false-discovery rate of all paths and ports judged controlled
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
@@ -112,6 +117,7 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         against_bursts(evidence, scene, number, meets[number], rng)
         against_rate(evidence, scene, number, meets[number])
         against_chance(evidence, number, meets[number], rng)
+        against_pairing(evidence, scene, number, meets[number], rng)
         begun_in_bursts(evidence, scene, number, meets[number], rng)
         against_controls(evidence, scene, number, meets[number], rng)
     return evidence
@@ -195,6 +201,7 @@ def against_bursts(
     evidence.bursts = int(((bursts[1] >= met.min()) & (bursts[0] <= met.max())).sum()) if len(bursts[0]) else 0
     evidence.exposed = int((exposed & known).sum())
     hit = evidence.tail.spikes | evidence.tail.late_losses
+    evidence.exposed_late = int((hit & exposed & known).sum())
     length = block_length(met[known], bursts)
     if evidence.exposed:
         evidence.relative_risk = risk_of(hit[known], exposed[known], met[known], length, rng)
@@ -249,6 +256,35 @@ def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.
     null = shifted(port, arrival, departure, weight, shifts)
     evidence.p_value = permutation_p(evidence.filled, null)
     scan_lag(evidence, port, arrival, departure, weight)
+
+
+def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
+    """Whether waits fit their own burst better than another one at the same time after its onset.
+
+    A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long bursts.
+    """
+    port = scene.crossings[number].port
+    begin, end = (port.position(side) for side in scene.bursts[number])
+    known = np.isfinite(begin) & np.isfinite(end)
+    begin, length = begin[known], (end - begin)[known]
+    arrival, departure, weight, _ = waits_here(evidence, number, met)
+    if len(begin) < PAIRED or len(arrival) == 0:
+        return
+    own = np.searchsorted(begin - 1, arrival, side="right") - 1
+    inside = (own >= 0) & (arrival <= (begin + length)[np.maximum(own, 0)] + 1)
+    own, since, weight = own[inside], (arrival - begin[np.maximum(own, 0)])[inside], weight[inside]
+    span = (departure - arrival)[inside]
+    met_bursts = np.unique(own)
+    if len(met_bursts) < PAIRED or float(np.std(length[met_bursts])) < VARIED * float(np.mean(length[met_bursts])):
+        return
+    rank = np.searchsorted(met_bursts, own)
+
+    def fits(order: NDArray[np.int64]) -> float:
+        start = begin[order][rank] + since
+        return float(weight @ port.filling(start, start + span)) / float(weight.sum())
+
+    null = np.array([fits(rng.permutation(met_bursts)) for _ in range(PAIRINGS)])
+    evidence.pairing_p = permutation_p(fits(met_bursts), null)
 
 
 def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
@@ -345,21 +381,25 @@ def against_controls(
         risk = risk_of(spikes[rows], exposed[rows], met[rows], length, rng)
         evidence.controls.append(Control("the other direction", risk, int((spikes & exposed).sum())))
     for other in scene.others:
-        control = other_path(other, scene, port, bursts, rng)
+        sent = other.tx
+        if other.src == scene.probes.src and scene.crossings[number].end == "dst":  # the same clock, as far off
+            sent = sent + np.interp(sent, scene.probes.tx, evidence.delays.offset)
+        control = other_path(other, sent, scene, port, bursts, rng)
         if control is not None:
             evidence.controls.append(control)
 
 
 def other_path(
-    other: Probes, scene: Scene, port: Port, bursts: tuple[Floats, Floats], rng: np.random.Generator
+    other: Probes, sent: Floats, scene: Scene, port: Port, bursts: tuple[Floats, Floats], rng: np.random.Generator
 ) -> Control | None:
-    """The same bursts against probes that do not cross the port; None where they were not sent meanwhile."""
+    """The same bursts against probes that do not cross the port; None where they were not sent meanwhile. `sent`: when,
+    on the port's clock."""
     delays = latency(other)
     tail = judge_tail(other, delays, scene.rule, np.zeros(len(other), dtype=bool))
-    exposed = in_bursts(other.tx, bursts, port.bin_ns)
-    rows = np.isfinite(delays.total) & np.isfinite(port.position(other.tx))
+    exposed = in_bursts(sent, bursts, port.bin_ns)
+    rows = np.isfinite(delays.total) & np.isfinite(port.position(sent))
     if not (exposed & rows).any():
         return None
-    length = block_length(other.tx[rows], bursts)
-    risk = risk_of(tail.spikes[rows], exposed[rows], other.tx[rows], length, rng)
+    length = block_length(sent[rows], bursts)
+    risk = risk_of(tail.spikes[rows], exposed[rows], sent[rows], length, rng)
     return Control(f"path {other.path}", risk, int((tail.spikes & exposed & rows).sum()))

@@ -10,10 +10,12 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    a. COINCIDENCES episodes that fall into bursts. Were each as likely in as out, five in a row have p = 0.03;
    b. the permutation: the waits match the full link better than after all but SIGNIFICANT of the shifts, with the
       false-discovery rate of all paths and ports controlled;
-   c. the relative risk of a spike in a burst is surely above 1;
-   d. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
-   e. negative controls without effect;
-   f. the switch's own queue windows, where there are any, do not contradict.
+   c. where bursts differ in length, waits fit their own burst better than an exchanged one (SIGNIFICANT): two things
+      of one rhythm may keep one phase for hours, but their sizes have nothing to do with each other;
+   d. the relative risk of a spike in a burst is surely above 1;
+   e. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
+   f. negative controls without effect;
+   g. the switch's own queue windows, where there are any, do not contradict.
 5. `elsewhere` gives way when most of its lateness befell probes that met a burst, more than chance would have it: then the
    bursts may well act where the recording cannot see it (a slower hop before this port, a link slower than it was said to be).
 6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
@@ -30,7 +32,7 @@ from .cause import Control, Evidence
 MAJORITY = 0.5
 EPISODES = 3
 COINCIDENCES = 5
-SIGNIFICANT = 0.01
+SIGNIFICANT = 0.005
 CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
 CONTROL_SPIKES = 5  # fewer make no effect
 
@@ -105,6 +107,8 @@ def doubts_about_bursts(evidence: Evidence) -> list[tuple[str, str]]:
         chance = "not testable" if q is None else f"p = {q:.3g}"
         doubts.append((f"the coincidence with bursts could be chance ({chance})",
                        "a recording in which bursts and latency do not keep one rhythm, or longer"))  # fmt: skip
+    if evidence.pairing_p is not None and evidence.pairing_p > SIGNIFICANT:
+        doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", longer))
     if risk is None or risk.low <= 1:
         doubts.append(("a probe in a burst is not surely more at risk than one outside", longer))
     if evidence.lag_ns:
@@ -121,12 +125,12 @@ def doubts_about_bursts(evidence: Evidence) -> list[tuple[str, str]]:
 
 
 def failed_controls(evidence: Evidence) -> list[Control]:
-    """Controls with an effect at least half as strong as the bursts' own: a weaker one cannot make the tail."""
-    risk = evidence.relative_risk
-    own = risk.value if risk else float("inf")
+    """Controls that are surely more at risk in bursts, and at least half as often late in them as the judged path: a weaker
+    effect cannot make the tail. Rates are compared, not relative risks, which hang on the few late probes outside."""
+    own = evidence.exposed_late / max(evidence.exposed, 1)
     return [
         control for control in evidence.controls
-        if control.spikes >= CONTROL_SPIKES and control.risk.low > 1 and control.risk.value > own / 2
+        if control.spikes >= CONTROL_SPIKES and control.risk.low > 1 and control.spikes / max(control.risk.n, 1) > own / 2
     ]  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "relative_risk": estimate_facts(evidence.relative_risk),
         "p_value": evidence.p_value,
         "q_value": evidence.q_value,
+        "pairing_p": evidence.pairing_p,
         "lag_ns": whole(evidence.lag_ns),
         "excess_share": evidence.excess_share.value if evidence.excess_share else None,
         "excess_share_interval": estimate_facts(evidence.excess_share),

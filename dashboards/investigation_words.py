@@ -165,6 +165,8 @@ def bursts_section(finding: Finding) -> Section:
         add(["chance that shifted bursts fit as well (p; all paths considered)",
              f"{evidence.p_value:.2g}; {evidence.q_value if evidence.q_value is not None else evidence.p_value:.2g}",
              "1,999 shifts"])  # fmt: skip
+    if evidence.pairing_p is not None:
+        add(["chance that exchanged bursts fit as well (p)", f"{evidence.pairing_p:.2g}", "499 exchanges"])
     if evidence.lag_ns is not None:
         add(["latency after the burst, best fit", format_duration(evidence.lag_ns) if evidence.lag_ns else "at once", ""])
     if evidence.dose:
