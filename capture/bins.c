@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
-#define AHEAD 8 /* packets between the look-up of a flow and its use */
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
@@ -204,39 +203,72 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 	last->wire_bytes -= wire_before;
 }
 
-/* What few packets need, besides the sums. */
+/* What few packets need, besides the sums: those of a train in one bin. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
-						 const struct mb_packet *packet)
+						 const struct mb_packet *head,
+						 const struct mb_amount *amount)
 {
 	struct mb_lane_totals *totals = &lane->totals;
 
-	if (packet->source.family == MB_FAMILY_NONE) {
-		totals->unattributed_packets++;
-		totals->unattributed_bytes += packet->bytes;
+	if (head->source.family == MB_FAMILY_NONE) {
+		totals->unattributed_packets += amount->packets;
+		totals->unattributed_bytes += amount->bytes;
 	}
-	bin->ce_packets += !!(packet->marks & MB_MARK_CE);
-	totals->unparsed += !!(packet->marks & MB_MARK_UNPARSED);
-	if (packet->marks & MB_MARK_MERGED) {
+	if (head->marks & MB_MARK_CE)
+		bin->ce_packets += amount->packets;
+	if (head->marks & MB_MARK_UNPARSED)
+		totals->unparsed += amount->packets;
+	if (head->marks & MB_MARK_MERGED) { /* always a train of its own */
 		totals->merged++;
 		if (lane->options->spread_bps)
-			spread_back(lane, packet);
+			spread_back(lane, head);
 	}
 }
 
-static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
-			     const struct mb_packet *packet)
+/* Count COUNT cars that belong into one and the same bin and stand in order. */
+static inline int add_cars(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+			   const struct mb_packet *head, const struct mb_car *cars, uint32_t count)
 {
-	bin->bytes += packet->bytes;
-	bin->wire_bytes += packet->wire_bytes;
-	bin->packets++;
-	bin->quality |= packet->quality;
-	if (packet->marks & MB_MARK_TCP)
-		bin->retransmits += mb_sequences_back(lane->sequences, packet);
-	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
-		count_rare(lane, bin, packet);
-	if (unlikely(packet->source.family == MB_FAMILY_NONE))
+	struct mb_amount amount = { 0, count, cars->ts_ns, cars[count - 1].ts_ns };
+	uint64_t wire_bytes = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		amount.bytes += cars[i].bytes;
+		wire_bytes += cars[i].wire_bytes;
+	}
+	if (head->marks & MB_MARK_TCP) {
+		struct mb_sequence *sequence =
+			mb_sequences_find(lane->sequences, head, cars->tcp_seq);
+
+		for (uint32_t i = 0; i < count; i++)
+			bin->retransmits += mb_sequence_back(sequence, cars[i].tcp_seq, cars[i].tcp_len);
+	}
+	bin->bytes += amount.bytes;
+	bin->wire_bytes += wire_bytes;
+	bin->packets += count;
+	bin->quality |= head->quality;
+	if (unlikely((head->marks & ~MB_MARK_TCP) || head->source.family == MB_FAMILY_NONE))
+		count_rare(lane, bin, head, &amount);
+	if (unlikely(head->source.family == MB_FAMILY_NONE))
 		return 0;
-	return mb_senders_add(senders, packet);
+	return mb_senders_add(senders, head, &amount);
+}
+
+/* How many cars stand in order and in the newest bin, of bins and of senders, as the first does. */
+static inline uint32_t count_in_bin(const struct mb_lane *lane, const struct mb_car *cars,
+				    uint32_t count)
+{
+	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, cars->ts_ns);
+	uint64_t senders_left = (uint64_t)lane->options->source_bin_ns -
+				elapsed(lane->senders_start, cars->ts_ns);
+	uint32_t n = 1;
+
+	if (senders_left < left)
+		left = senders_left;
+	while (n < count && cars[n].ts_ns >= cars[n - 1].ts_ns &&
+	       elapsed(cars->ts_ns, cars[n].ts_ns) < left)
+		n++;
+	return n;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -256,6 +288,12 @@ static void count_late(struct mb_lane *lane)
 	lane->n_pending = 0;
 }
 
+static struct mb_car car_of(const struct mb_packet *packet)
+{
+	return (struct mb_car){ packet->ts_ns, packet->bytes, packet->wire_bytes,
+				packet->tcp_seq, packet->tcp_len };
+}
+
 /* The clock went back to where the pending packets are. */
 static int step_back(struct mb_lane *lane)
 {
@@ -272,7 +310,13 @@ static int step_back(struct mb_lane *lane)
 	lane->totals.epochs++;
 	lane->newest = NULL;
 	lane->pending[0].quality |= MB_QUALITY_STEPPED;
-	return mb_lane_add(lane, lane->pending, n);
+	for (uint32_t i = 0; i < n && !error; i++) {
+		struct mb_car car = car_of(&lane->pending[i]);
+
+		/* What is late again goes back to `pending`, at a place that was read before. */
+		error = mb_lane_add(lane, &lane->pending[i], &car, 1);
+	}
+	return error;
 }
 
 static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct mb_packet *packet)
@@ -312,44 +356,49 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	return 0;
 }
 
-static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *head,
+					       const struct mb_car *car)
 {
-	if (elapsed(packet->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
-		return add_late(lane, packet);
-	if (packet->ts_ns < lane->totals.first_ns)
-		lane->totals.first_ns = packet->ts_ns;
-	if (packet->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
-		lane->totals.last_ns = packet->ts_ns;
-	return add_packet(lane, bin_at(lane, packet->ts_ns), senders_at(lane, packet->ts_ns), packet);
+	if (elapsed(car->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns) {
+		struct mb_packet packet = mb_car_packet(head, car);
+
+		return add_late(lane, &packet);
+	}
+	if (car->ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = car->ts_ns;
+	if (car->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+		lane->totals.last_ns = car->ts_ns;
+	return add_cars(lane, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), head, car, 1);
 }
 
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
+/* The cars at the front of CARS that are no older than any before and in one bin. */
+static inline int add_newest(struct mb_lane *lane, const struct mb_packet *head,
+			     const struct mb_car *cars, uint32_t count, uint32_t *n)
 {
-	uint64_t bin_ns = (uint64_t)lane->options->bin_ns;
-	uint64_t source_bin_ns = (uint64_t)lane->options->source_bin_ns;
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	if (unlikely(!lane->newest ||
+		     elapsed(lane->newest_start, cars->ts_ns) >= (uint64_t)lane->options->bin_ns ||
+		     elapsed(lane->senders_start, cars->ts_ns) >= (uint64_t)lane->options->source_bin_ns) &&
+	    move_on(lane, cars->ts_ns))
+		return -ENOMEM;
+	*n = count_in_bin(lane, cars, count);
+	lane->newest_ns = cars[*n - 1].ts_ns;
+	return add_cars(lane, lane->newest, lane->newest_senders, head, cars, *n);
+}
+
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
+		uint32_t count)
+{
+	uint32_t n = 1;
 	int error = 0;
 
-	for (uint32_t i = 0; i < count && !error; i++) {
-		const struct mb_packet *packet = &packets[i];
-
-		if (i + AHEAD < count && lane->newest) {
-			mb_senders_prefetch(lane->newest_senders, packet + AHEAD);
-			mb_sequences_prefetch(lane->sequences, packet + AHEAD);
-		}
-		if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns)) {
-			error = add_older(lane, packet);
-			continue;
-		}
-		if (unlikely(lane->n_pending))
-			count_late(lane);
-		if (unlikely(!lane->newest ||
-			     elapsed(lane->newest_start, packet->ts_ns) >= bin_ns ||
-			     elapsed(lane->senders_start, packet->ts_ns) >= source_bin_ns))
-			error = move_on(lane, packet->ts_ns);
-		if (unlikely(error))
-			break;
-		lane->newest_ns = packet->ts_ns;
-		error = add_packet(lane, lane->newest, lane->newest_senders, packet);
+	for (; count && !error; cars += n, count -= n) {
+		n = 1;
+		if (unlikely(lane->newest && cars->ts_ns < lane->newest_ns))
+			error = add_older(lane, head, cars);
+		else
+			error = add_newest(lane, head, cars, count, &n);
 	}
 	return error;
 }

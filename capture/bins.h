@@ -18,6 +18,7 @@
 #include "senders.h"
 #include "sequences.h"
 #include "table.h"
+#include "trains.h"
 
 /* This many late packets in a row, in order among themselves, are a step of the clock. */
 #define MB_STEP_PACKETS 32
@@ -80,8 +81,17 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count COUNT packets of this lane. 0 or -ENOMEM. */
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count);
+/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0 or -ENOMEM. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
+		uint32_t count);
+
+/* Have the look-ups of HEAD's flow under way before it is added. */
+static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)
+{
+	if (lane->newest)
+		mb_senders_prefetch(lane->newest_senders, head);
+	mb_sequences_prefetch(lane->sequences, head);
+}
 
 /* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
  * is silent. 0 or -ENOMEM. */

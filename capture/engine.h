@@ -15,6 +15,7 @@
 #include "infer.h"
 #include "source.h"
 #include "table.h"
+#include "trains.h"
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
@@ -62,7 +63,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_BATCH_FRAMES];
+	struct mb_trains trains;
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */

@@ -63,8 +63,16 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 	__builtin_prefetch(&senders->flows[slot]);
 }
 
-/* Count PACKET, which has a sender. 0 or -ENOMEM. */
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet);
+/* Packets of one flow, one behind the other in time. */
+struct mb_amount {
+	uint64_t bytes;
+	uint32_t packets;
+	int64_t first_ns, last_ns;
+};
+
+/* Count AMOUNT of the flow that PACKET is of; it has a sender. 0 or -ENOMEM. */
+int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
+		   const struct mb_amount *amount);
 
 /* Columns of mb_senders_close()'s rows. */
 #define MB_SENDER_COLUMNS 10

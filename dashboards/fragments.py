@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,7 +16,7 @@ from . import words
 if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
 
-PATTERNS = {"single-source": "single source", "incast": "incast", "many-sources": "many sources", "unknown": "not known"}
+PATTERNS = {"single-source": "single source", "many-sources": "many sources", "unknown": "not known"}
 SIGNS = {words.GOOD: "✓", words.NOTE: "i", words.WARNING: "!"}
 
 
@@ -36,7 +37,7 @@ def _senders(burst: Mapping[str, Any]) -> str:
 
 COLUMNS = [
     Column("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
-           lambda b: words.exact_clock(b["start_ns"], b["end_ns"])),
+           lambda b: words.exact_clock(b["start_ns"], b["bin_ns"])),
     Column("Duration", "from the first bin's start to the last bin's end", lambda b: b["duration_ns"],
            lambda b: format_duration(b["duration_ns"])),
     Column("Peak", "utilization of the busiest bin", lambda b: b["peak_utilization"],
@@ -46,7 +47,7 @@ COLUMNS = [
     Column("Bytes", "link-layer bytes in the burst", lambda b: b["bytes"], lambda b: format_bytes(b["bytes"])),
     Column("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
     Column("Fan-in", "senders of at least half an equal share, of all senders in the burst", lambda b: b["fan_in"],
-           lambda b: f"{b['fan_in']:,} of {b['sources']:,}"),
+           lambda b: f"{b['fan_in']:,} of {b['sources']:,}" if b["sources"] else "–"),
     Column("Onset", "between the first frames of the first and of the last of those senders",
            lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
            lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
@@ -61,7 +62,7 @@ COLUMNS = [
 def bursts_table(shown: Sequence[tuple[int, Mapping[str, Any]]], caption: str) -> str:
     """The table: heads that sort, and in each row a button that chooses its burst."""
     heads = "".join(
-        f'<th scope="col"{" class=n" if column.numeric else ""}{" aria-sort=descending" if column.head == "Bytes" else ""}>'
+        f'<th scope="col"{_class(column)}{" aria-sort=descending" if column.head == "Bytes" else ""}>'
         f'<button type="button" title="{escape(column.about)}">{escape(column.head)}</button></th>'
         for column in [Column("#", "number of the burst in order of time", lambda b: 0, str), *COLUMNS]
     )
@@ -70,9 +71,13 @@ def bursts_table(shown: Sequence[tuple[int, Mapping[str, Any]]], caption: str) -
             f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")
 
 
+def _class(column: Column) -> str:
+    return " class=n" if column.numeric else ""
+
+
 def _row(number: int, burst: Mapping[str, Any]) -> str:
     cells = "".join(
-        f'<td{" class=n" if column.numeric else ""} data-key="{escape(str(column.key(burst)))}">{escape(column.text(burst))}</td>'
+        f'<td{_class(column)} data-key="{escape(str(column.key(burst)))}">{escape(column.text(burst))}</td>'
         for column in COLUMNS
     )
     label = f"Burst {number}: show who sent it"
@@ -93,6 +98,7 @@ def statements(found: Sequence[words.Statement]) -> str:
 def facts(report: LaneReport) -> str:
     """Link, bin, clock, time: what a reader needs to place the figures."""
     lane = report.lane
+    names = [re.sub(r"[^ ]*/", "", name) for name in lane.distinct("input")]  # whole paths are in the JSON
     rows = [
         ("Link", format_rate(lane.link_bps) if lane.link_bps else "speed not known"),
         ("Bin", format_duration(lane.bin_ns)),
@@ -100,7 +106,7 @@ def facts(report: LaneReport) -> str:
         ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
         ("Recorded", f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
                      f"{format_bytes(report.bytes)}"),
-        ("From", "; ".join(lane.distinct("input")[:3]) + (" …" if len(lane.distinct("input")) > 3 else "")),
+        ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
     ]
     return '<dl class="facts">' + "".join(
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in rows if value) + "</dl>"
@@ -110,7 +116,8 @@ def numbers(report: LaneReport, definition: BurstDefinition) -> str:
     """The headline: what monitoring shows against what happened, and how much of it is bursts."""
     first = "".join(
         f'<div class="tile {"average" if i == 0 else "real"}"><dt>{escape(name)}</dt><dd>{escape(value)}'
-        f"<small>{escape(note)}</small></dd></div>" for i, (name, value, note) in enumerate(words.contrast(report, definition)))
+        f"<small>{escape(note)}</small></dd></div>"
+        for i, (name, value, note) in enumerate(words.contrast(report, definition)))
     second = "".join(
         f'<div class="tile"><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
         for name, value, note in words.headline(report))
@@ -129,8 +136,9 @@ def senders(report: LaneReport) -> str:
         name = source.source + (f" ({source.members:,} senders)" if source.members > 1 else "")
         rows.append(
             f'<tr><th scope="row">{escape(name)}</th><td class="bar"><span style="width:{100 * number / most:.1f}%">'
-            f'</span></td><td class="n">{format_bytes(source.burst_bytes)}</td><td class="n">{format_bytes(source.bytes)}'
-            f'</td><td class="n">{format_share(source.bytes / max(report.source_bytes, 1))}</td></tr>')
+            f'</span></td><td class="n">{format_bytes(source.burst_bytes)}</td>'
+            f'<td class="n">{format_bytes(source.bytes)}</td>'
+            f'<td class="n">{format_share(source.bytes / max(report.source_bytes, 1))}</td></tr>')
     left = report.source_count - len(report.sources)
     caption = f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}" if left > 0 else \
         words.count(report.source_count, "sender")
@@ -189,11 +197,11 @@ def definitions(definition: BurstDefinition, bin_ns: int | None) -> str:
                    "background and probes do not count."),
         ("Effective senders", "1 / Σ share²: as many equal senders would be as concentrated."),
         ("Onset spread", "from the first frame in the burst of the first of those senders to that of the last."),
-        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A second "
-                        "that was recorded in part counts as a whole one."),
-        ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged away, "
-                             "so no burst disappears at any zoom."),
-        ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n is too small to hold them."),
+        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A "
+                        "second that was recorded in part counts as a whole one."),
+        ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged "
+                             "away, so no burst disappears at any zoom."),
+        ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n cannot hold them."),
     ]
     return '<dl class="definitions">' + "".join(
         f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in entries) + "</dl>"

@@ -199,7 +199,9 @@ class _Recorder:
         return f"{self.capture_id}-{lane}"
 
     def _interface(self, lane: int) -> str:
-        return self.recording.interface or self.lanes[lane]["interface"]
+        described = self.lanes[lane]
+        unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{described['index']}"
+        return self.recording.interface or described["interface"] or unnamed
 
     def _finish(self, failure: BaseException | None) -> list[Row]:
         self.lanes = self.capture.lanes
@@ -223,8 +225,6 @@ class _Recorder:
 
     def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
         lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
-        counted = ["packets", "bytes", "wire_bytes", "unattributed_packets", "unattributed_bytes",
-                   "late", "late_bytes", "unparsed"]
         return {
             "run": self._run_id(index),
             "capture": self.capture_id,
@@ -245,8 +245,15 @@ class _Recorder:
             "start_ns": lane["start_ns"] if lane["packets"] else None,
             "end_ns": lane["end_ns"] if lane["packets"] else None,
             "epochs": lane["epochs"],
-            **{name: lane[name] for name in counted},  # type: ignore[literal-required]
+            "packets": lane["packets"],
+            "bytes": lane["bytes"],
+            "wire_bytes": lane["wire_bytes"],
+            "unattributed_packets": lane["unattributed_packets"],
+            "unattributed_bytes": lane["unattributed_bytes"],
             "dropped": facts["dropped"],
+            "late": lane["late"],
+            "late_bytes": lane["late_bytes"],
+            "unparsed": lane["unparsed"],
             "quality": lane["quality"],
             "version": __version__,
             "complete": complete,

@@ -1,16 +1,15 @@
-"""A store: a folder that any number of writers append to and any number of readers read, without a lock between them."""
+"""A store: a folder that any number of writers append to and any number of readers read, with no lock between them."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError
 from . import segments, tables
+from .damage import check_ends, find_damage, readable
 from .writer import Writer, seal_abandoned
 
 if TYPE_CHECKING:
@@ -61,8 +60,10 @@ class Store:
         except (ValueError, KeyError, TypeError):
             raise MburstError(f"{folder / MARKER}: damaged", f'it should say {{"format": {FORMAT}}}') from None
         if version != FORMAT:
-            raise MburstError(f"{folder}: a store of format {version}, this is mburst for format {FORMAT}",
-                              "use the mburst that wrote it")
+            raise MburstError(
+                f"{folder}: a store of format {version}, this is mburst for format {FORMAT}",
+                "use the mburst that wrote it",
+            )
         return cls(folder)
 
     def writer(self, table: str, host: str = "", rack: str = "") -> Writer:
@@ -73,30 +74,36 @@ class Store:
 
     def is_empty(self, table: str) -> bool:
         """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""
-        return not segments.hot_files(self.path, table) and not segments.sealed_files(self.path, table, segments.Narrow())
+        return not segments.hot_files(self.path, table) and not segments.sealed_files(
+            self.path, table, segments.Narrow()
+        )
 
     def seal(self) -> int:
-        """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could not
-        be sealed, after the others."""
+        """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could
+        not be sealed, after the others."""
         failures: list[MburstError] = []
         sealed = sum(seal_abandoned(self.path, table, failures.append) for table in tables.ORDER)
         if failures:
             raise failures[0]
         return sealed
 
-    def connect(self, rack: str | None = None, since_ns: int | None = None,
-                until_ns: int | None = None) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
+    ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB with the views runs, bins, sources, queues and probes, the table quality, and the macros
         of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot
         hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave
         out runs by time. Nothing is fetched from a network. Raises MburstError."""
         import duckdb
 
-        narrow = segments.Narrow(rack, None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
-                                 None if until_ns is None else until_ns // segments.NS_PER_DAY + 1)
+        narrow = segments.Narrow(
+            rack,
+            None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
+            None if until_ns is None else until_ns // segments.NS_PER_DAY + 1,
+        )
         connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
         connection.execute(tables.schema_sql("quality"))
-        connection.execute("CREATE SCHEMA defined; USE defined")
+        connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, names VARCHAR[])")
         for table in LISTING:
             connection.execute(tables.schema_sql(table))
         connection.execute("USE main")
@@ -114,42 +121,24 @@ class Store:
         with segments.failing_as_one_line(self.path / table, "read"):
             logs, files = segments.snapshot(self.path, table, narrow)
             for path in files:
-                _check_ends(path)
+                check_ends(path)
         branches = []
         if files:
             listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            connection.execute("INSERT INTO defined.files SELECT unnest($1), $2", [list(map(str, files)), names])
             branches.append(f"read_parquet([{listed}], hive_partitioning = false)")
         for index, log in enumerate(logs):
             connection.register(f"hot_{table}_{index}", log)
             branches.append(f"hot_{table}_{index}")
-        select = " UNION ALL ".join(f"SELECT {', '.join(names)} FROM {branch}"
-                                    for branch in branches or [f"defined.{table}"])
+        select = " UNION ALL ".join(
+            f"SELECT {', '.join(names)} FROM {branch}" for branch in branches or [f"defined.{table}"]
+        )
         if table == "runs":
-            select = f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY run ORDER BY written_ns DESC) = 1"
-        with readable():
-            connection.execute(f"CREATE VIEW {table} AS {select}")
-
-
-def _check_ends(path: Path) -> None:
-    """A cut Parquet file has no footer. DuckDB would say so too, but only to the query that touches it."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-        file.seek(max(0, os.path.getsize(path) - 4))
-        if head != b"PAR1" or file.read(4) != b"PAR1":
-            raise MburstError(f"{path}: damaged: no whole Parquet file",
-                              "the store can be read again once that file is moved out of it")
-
-
-@contextmanager
-def readable() -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line; what SQL calls error('usage: …') for, into UsageError."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        first, *more = str(error).splitlines()
-        message = first.removeprefix("Invalid Input Error: ")
-        if message.startswith("usage: "):
-            raise UsageError(message.removeprefix("usage: ")) from error
-        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
+            latest = "row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
+            select = f"SELECT * FROM ({select}) QUALIFY {latest}"
+        try:
+            with readable(connection):
+                connection.execute(f"CREATE VIEW {table} AS {select}")
+        except MburstError:
+            find_damage(connection)  # whatever was said: the view's text is right, so a file's own columns are not
+            raise

@@ -55,12 +55,12 @@ function finestView(lane, a, b, buckets) {
 function stepLine(view, values, coverage, a, b) {
   const x = [], y = [];
   const put = (ns, value) => { x.push(ns / 1e9); y.push(value); };
-  let i = 0, at = view.start.length ? view.start[0] : -Infinity;
+  let i = 0, at = -Infinity;
   for (let c = 0; c < coverage.start.length; c++) {
     const end = Math.min(coverage.end[c], b);
     if (coverage.end[c] < Math.max(a, at) || coverage.start[c] > b) continue;
     at = Math.max(coverage.start[c], a, at);
-    if (i >= view.start.length || view.start[i] > at) put(at, 0);
+    put(i < view.start.length ? Math.min(at, view.start[i]) : at, 0); // so that a filled line is flat over a pause
     while (i < view.start.length && view.start[i] <= end) {
       if (view.start[i] > at) put(at, 0);
       put(view.start[i], values[i]);

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..sql import Store, names, text
     from ..sql.named import about
-    from ..sql.store import readable
+    from ..sql.damage import readable
 
     store = Store.open(arguments.store)
     if arguments.query is None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     query = text(arguments.query) if arguments.query.replace("_", "").isalnum() else arguments.query
     connection = store.connect()
-    with readable():
+    with readable(connection):
         result = _execute(connection, query)
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0
@@ -53,8 +53,10 @@ def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDB
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     for statement in statements:
         if statement.type in writing:
-            raise UsageError(f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
-                             "--csv and --json write to a file by way of the shell")
+            raise UsageError(
+                f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
+                "--csv and --json write to a file by way of the shell",
+            )
     for statement in statements:
         connection.execute(statement)
     return connection
