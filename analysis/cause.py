@@ -1,9 +1,9 @@
 """Evidence for one path: what speaks for and against the bursts of the recorded ports as the cause of its tail.
 
-Two independent lines, and a verdict needs both: the ledger (ledger.py) asks of every late probe whether the link was full
-exactly while it waited, and the permutation asks how often that would come about if bursts and latency had nothing to do
-with each other. Shifting one series around the circle of recorded time keeps the rhythm of both, so two things that
-merely share a period are told from two things that share their moments.
+Two independent lines, and a verdict needs both: the ledger (ledger.py) asks of every late probe whether the link was
+full exactly while it waited, and the permutation asks how often that would come about if bursts and latency had nothing
+to do with each other. Shifting one series around the circle of recorded time keeps the rhythm of both, so two things
+that merely share a period are told from two things that share their moments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import ledger as books
 from .ledger import ACCOUNTS, BURSTS, HOST, Crossing, Ledger
 from .port import Port, Wait
 from .stats import Estimate, Fit, Floats, block_bootstrap, correlation, fit, permutation_p, relative_risk
-from .tail import MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
+from .tail import DEFAULT, MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
 ROUNDS = 1000  # of the bootstrap
@@ -96,7 +96,7 @@ class Scene:
     bursts: list[tuple[Floats, Floats]]
     queues: list[Queue | None]
     others: list[Probes]
-    rule: Rule = Rule()
+    rule: Rule = DEFAULT
 
 
 def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
@@ -136,7 +136,8 @@ def account(evidence: Evidence, n: int, rng: np.random.Generator) -> None:
     evidence.burst_episodes = int((sums[:, BURSTS] > sums.sum(axis=1) / 2).sum())
     total = float(sums.sum())
     for k, name in enumerate(ACCOUNTS):
-        low, high = block_bootstrap(sums, lambda rows, k=k: rows[:, k] / rows.sum(axis=1), ROUNDS, rng)
+        columns = np.column_stack((sums[:, k], sums.sum(axis=1)))
+        low, high = block_bootstrap(columns, lambda rows: rows[:, 0] / rows[:, 1], ROUNDS, rng)
         evidence.shares[name] = Estimate(float(sums[:, k].sum()) / total if total else 0.0, low, high, count)
     evidence.stage_shares = {stage: float(part.sum()) / total for stage, part in ledger.stages.items()} if total else {}
     hosts_seen = any(np.isfinite(evidence.delays.stages[stage]).any() for stage in ("send", "turn", "receive"))
@@ -180,7 +181,8 @@ def risk_of(
 def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
     """Blocks of the bootstrap, ns: long against bursts and the gaps between them, yet at least ten of them.
 
-    Ten is what leaves an interval at all; recordings of less than a hundred gaps pay with wider, less certain intervals.
+    Ten is what leaves an interval at all; recordings of less than a hundred gaps pay with wider, less certain
+    intervals.
     """
     span = max(float(time[-1] - time[0]), 1.0)
     if len(bursts[0]) < 2:
@@ -189,9 +191,7 @@ def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
     return min(max(5 * period, span / 200), span / 10)
 
 
-def against_bursts(
-    evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator
-) -> None:
+def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """Relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts."""
     port, bursts = scene.crossings[number].port, scene.bursts[number]
     exposed = in_bursts(met, bursts, port.bin_ns)
@@ -207,7 +207,7 @@ def against_bursts(
         evidence.relative_risk = risk_of(hit[known], exposed[known], met[known], length, rng)
     beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))[known]
     block = np.floor((met[known] - met[known].min()) / length).astype(np.int64)
-    sums = np.column_stack((np.bincount(block, beyond * exposed[known]), np.bincount(block, beyond)))
+    sums = np.column_stack((np.bincount(block, beyond * exposed[known]), np.bincount(block, beyond))).astype(float)
     if sums[:, 1].sum() > 0:
         low, high = block_bootstrap(sums, lambda rows: rows[:, 0] / np.maximum(rows[:, 1], 1e-9), ROUNDS, rng)
         evidence.excess_share = Estimate(float(sums[:, 0].sum() / sums[:, 1].sum()), low, high, int(known.sum()))
@@ -261,7 +261,8 @@ def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.
 def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """Whether waits fit their own burst better than another one at the same time after its onset.
 
-    A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long bursts.
+    A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long
+    bursts.
     """
     port = scene.crossings[number].port
     begin, end = (port.position(side) for side in scene.bursts[number])
@@ -303,7 +304,8 @@ def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, 
     def share(shifts: Floats) -> Floats:
         moved = np.mod(place[rows] + shifts[:, None], port.bins)
         burst = np.searchsorted(begin, moved, side="right") - 1
-        return ((burst >= 0) & (moved <= end[np.maximum(burst, 0)])) @ weight / weight.sum()
+        inside: Floats = ((burst >= 0) & (moved <= end[np.maximum(burst, 0)])) @ weight / weight.sum()
+        return inside
 
     evidence.begun = float(share(np.zeros(1))[0])
     shifts = rng.uniform(0, port.bins, SHIFTS)
@@ -312,8 +314,8 @@ def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, 
 
 
 def waits_here(evidence: Evidence, number: int, met: Floats) -> tuple[Floats, Floats, Floats, Port]:
-    """Waits in the stages in which this port's queue lies: positions of begin and end, and the weight (ns) of each. A lost
-    probe stands for the bin after it came: a queue that overflows keeps the link full at least so long."""
+    """Waits in the stages in which this port's queue lies: positions of begin and end, and the weight (ns) of each. A
+    lost probe stands for the bin after it came: a queue that overflows keeps the link full at least so long."""
     ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
     port = evidence.crossing.port if evidence.crossing else None
     assert port is not None
@@ -357,9 +359,7 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
 
 
-def against_controls(
-    evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator
-) -> None:
+def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """Negative controls: time before the bursts, the other direction of the same probes, and other paths."""
     port, bursts = scene.crossings[number].port, scene.bursts[number]
     if len(bursts[0]) == 0 or len(met) == 0:

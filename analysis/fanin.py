@@ -76,8 +76,8 @@ def groups(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> list
 
 
 def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
-    """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose founding
-    set it is like, or founds one."""
+    """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose
+    founding set it is like, or founds one."""
     sets: dict[frozenset[str], list[int]] = {}
     for number, amounts in senders.items():
         sets.setdefault(frozenset(amounts), []).append(number)
@@ -93,9 +93,13 @@ def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
 
 
 def summarize(
-    con: duckdb.DuckDBPyConnection, numbers: list[int], senders: dict[int, dict[str, float]],
-    bursts: dict[int, dict[str, Any]], total: int, racks: dict[str, str],
-) -> Group:  # fmt: skip
+    con: duckdb.DuckDBPyConnection,
+    numbers: list[int],
+    senders: dict[int, dict[str, float]],
+    bursts: dict[int, dict[str, Any]],
+    total: int,
+    racks: dict[str, str],
+) -> Group:
     """What the bursts of a group have in common."""
     seen: Counter[str] = Counter()
     sent: Counter[str] = Counter()
@@ -140,7 +144,7 @@ def common_name(members: list[str]) -> str:
     width = addresses[0].max_prefixlen
     if len({address.version for address in addresses}) > 1:
         return f"{members[0]} and {len(members) - 1} more"
-    differing = int(min(addresses)) ^ int(max(addresses))  # type: ignore[type-var]
+    differing = int(min(addresses)) ^ int(max(addresses))
     prefix = width - differing.bit_length()
     network = ipaddress.ip_network((int(addresses[0]) >> (width - prefix) << (width - prefix), prefix))
     return f"{network} ({len(members)} senders)"
@@ -149,8 +153,8 @@ def common_name(members: list[str]) -> str:
 def trigger(con: duckdb.DuckDBPyConnection, rows: list[dict[str, Any]]) -> Trigger | None:
     """The host's own fan-out before the bursts, where its outgoing direction was recorded too.
 
-    The store keeps flows a sender and source bin, not destinations: each request to another host is another flow, so the
-    flows of a bin count those asked. Median over the bursts that have at least FEWEST before them.
+    The store keeps flows a sender and source bin, not destinations: each request to another host is another flow, so
+    the flows of a bin count those asked. Median over the bursts that have at least FEWEST before them.
     """
     incoming = [row for row in rows if row["direction"] == "in"]
     if not incoming:
@@ -185,7 +189,9 @@ def contention(bursts: list[dict[str, Any]]) -> Contention | None:
     hosts = {(burst["rack"], burst["host"]) for burst in incoming}
     if len(hosts) < 2:
         return None
-    edges = sorted([(b["start_ns"], 1, b["burst"]) for b in incoming] + [(b["end_ns"], 0, b["burst"]) for b in incoming])
+    edges = sorted(
+        [(b["start_ns"], 1, b["burst"]) for b in incoming] + [(b["end_ns"], 0, b["burst"]) for b in incoming]
+    )
     by_number = {burst["burst"]: burst for burst in incoming}
     open_now: dict[int, tuple[str, str]] = {}
     contended: set[int] = set()

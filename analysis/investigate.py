@@ -17,7 +17,7 @@ from .cause import Evidence, Queue, Scene
 from .ledger import Crossing
 from .port import CHUNK, Port, port_from_bins
 from .stats import Floats, benjamini_hochberg
-from .tail import Probes, Rule
+from .tail import DEFAULT, Probes, Rule
 from .verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Question:
     """What to judge. known_as: names by which the probes call the recorded host, where they differ."""
 
     definition: BurstDefinition
-    rule: Rule = Rule()
+    rule: Rule = DEFAULT
     link_bps: int | None = None
     hosts: tuple[str, ...] = ()
     known_as: tuple[str, ...] = ()
@@ -54,7 +54,8 @@ class Finding:
 
 @dataclass
 class Investigation:
-    """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes first."""
+    """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
+    first."""
 
     origin_ns: int
     ports: list[Port]
@@ -78,7 +79,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:
-        raise MburstError("the store holds neither recordings nor probes", "`mburst record` and `mburst probe` make some")
+        raise MburstError(
+            "the store holds neither recordings nor probes", "`mburst record` and `mburst probe` make some"
+        )
     notes: list[str] = []
     missing: list[str] = []
     chosen = choose_runs(runs, notes, missing)
@@ -88,7 +91,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     scenes = make_scenes(con, question, ports, bursts, paths, origin, notes)
     findings = judge(scenes, question.seed)
     answer = Investigation(origin, ports, findings, bursts, notes=notes)
-    answer.missing = missing + ([] if paths else ["probes: there are none in this time (`mburst probe`, `mburst import probes`)"])
+    answer.missing = missing + (
+        [] if paths else ["probes: there are none in this time (`mburst probe`, `mburst import probes`)"]
+    )
     answer.missing += [] if ports or missing else ["a recording of the port (`mburst record`)"]
     if bursts:
         answer.groups = fanin.groups(con, main_bursts(answer))
@@ -96,7 +101,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.replay = replay_of(answer)
     if answer.replay is not None:
         answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
-    answer.prediction = queue.predict_from_senders(ports, windows_of(findings), findings[0].evidence.crossing if findings else None)
+    answer.prediction = queue.predict_from_senders(
+        ports, windows_of(findings), findings[0].evidence.crossing if findings else None
+    )
     return answer
 
 
@@ -110,7 +117,12 @@ def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[s
            WHERE (len($hosts) = 0 OR list_contains($hosts, r.host))
              AND b.first_ns < coalesce($until, 9223372036854775807) AND b.last_ns >= coalesce($since, 0)
            ORDER BY r.host, r.interface, r.direction, b.first_ns, r.run""",
-        {"link": question.link_bps, "hosts": list(question.hosts), "since": question.since_ns, "until": question.until_ns},
+        {
+            "link": question.link_bps,
+            "hosts": list(question.hosts),
+            "since": question.since_ns,
+            "until": question.until_ns,
+        },
     )
     names = [column[0] for column in result.description]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
@@ -130,7 +142,8 @@ def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[tuple
 def choose_runs(
     runs: list[dict[str, Any]], notes: list[str], missing: list[str]
 ) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
-    """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin width."""
+    """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin
+    width."""
     chosen: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in runs:
         lane = (run["host"], run["interface"], run["direction"])
@@ -159,14 +172,18 @@ def read_port(
     """The bins of a lane's chosen runs."""
     con.execute("CREATE OR REPLACE TEMP TABLE chosen (run VARCHAR, epoch USMALLINT)")
     con.executemany("INSERT INTO chosen VALUES (?, ?)", [[run["run"], run["epoch"]] for run in rows])
-    lossy = con.execute(f"SELECT ts_ns - ? AS at FROM bins SEMI JOIN chosen USING (run, epoch) WHERE quality & {LOSING} <> 0",
-                        [origin]).fetchnumpy()["at"]  # fmt: skip
-    reader = con.sql(f"SELECT ts_ns - {origin} AS at, wire_bytes FROM bins SEMI JOIN chosen USING (run, epoch)").to_arrow_reader(CHUNK)
+    lossy = con.execute(
+        f"SELECT ts_ns - ? AS at FROM bins SEMI JOIN chosen USING (run, epoch) WHERE quality & {LOSING} <> 0", [origin]
+    ).fetchnumpy()["at"]
+    reader = con.sql(
+        f"SELECT ts_ns - {origin} AS at, wire_bytes FROM bins SEMI JOIN chosen USING (run, epoch)"
+    ).to_arrow_reader(CHUNK)
     chunks = ((batch["at"].to_numpy().astype(np.float64), batch["wire_bytes"].to_numpy()) for batch in reader)
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
-    return port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks, recorded, np.asarray(lossy).astype(np.float64),
-                          first["rack"])  # fmt: skip
+    return port_from_bins(
+        lane, first["link_bps"], first["bin_ns"], chunks, recorded, np.asarray(lossy).astype(np.float64), first["rack"]
+    )
 
 
 def read_bursts(
@@ -177,8 +194,13 @@ def read_bursts(
 
     if not chosen:
         return []
-    found = find_bursts(con, question.definition, hosts=sorted({lane[0] for lane in chosen}), since_ns=question.since_ns,
-                        until_ns=question.until_ns)  # fmt: skip
+    found = find_bursts(
+        con,
+        question.definition,
+        hosts=sorted({lane[0] for lane in chosen}),
+        since_ns=question.since_ns,
+        until_ns=question.until_ns,
+    )
     numbers = con.execute("SELECT burst FROM bursts ORDER BY burst").fetchall()
     found = [{"burst": number, **burst} for (number,), burst in zip(numbers, found, strict=True)]
     runs = {(run["run"], run["epoch"]) for rows in chosen.values() for run in rows}
@@ -196,31 +218,44 @@ def read_probes(
             WHERE src = $src AND dst = $dst AND protocol = $protocol
               AND tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)
             ORDER BY tx_ns""",
-        {"origin": origin, "src": src, "dst": dst, "protocol": protocol, "since": question.since_ns,
-         "until": question.until_ns},
-    ).fetchnumpy()  # fmt: skip
+        {
+            "origin": origin,
+            "src": src,
+            "dst": dst,
+            "protocol": protocol,
+            "since": question.since_ns,
+            "until": question.until_ns,
+        },
+    ).fetchnumpy()
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(result[name]).astype(np.float64), np.nan)
 
-    arrays = [column(name) for name in (*STAMPS, "rtt_ns")]
     kinds = sorted(set(np.ma.filled(np.ma.asarray(result["stamp_kind"][:1]), "").tolist()))
     lost = np.ma.filled(np.ma.asarray(result["lost"]), False).astype(bool)
-    return Probes(src, dst, protocol, *arrays, lost, kinds[0] if kinds else "")
+    stamps = {name.removesuffix("_ns"): column(name) for name in (*STAMPS, "rtt_ns")}
+    return Probes(src, dst, protocol, lost=lost, stamp_kind=kinds[0] if kinds else "", **stamps)
 
 
 def make_scenes(
-    con: duckdb.DuckDBPyConnection, question: Question, ports: list[Port], bursts: list[dict[str, Any]],
-    paths: list[tuple[str, str, str, int, int]], origin: int, notes: list[str],
-) -> list[Scene]:  # fmt: skip
+    con: duckdb.DuckDBPyConnection,
+    question: Question,
+    ports: list[Port],
+    bursts: list[dict[str, Any]],
+    paths: list[tuple[str, str, str, int, int]],
+    origin: int,
+    notes: list[str],
+) -> list[Scene]:
     """A scene for each path that crosses a recorded port; for every path where none does."""
     windows = read_queues(con, ports, origin, notes)
     probes = [read_probes(con, path, question, origin) for path in paths]
     addresses = own_addresses(con)
     crossings = [crossings_of(path, ports, question.known_as, addresses) for path in probes]
     if ports and probes and not any(crossings):
-        notes.append("no probe names a recorded host: taken as if either end of the probes may be the recorded one "
-                     "(--known-as NAME says which)")  # fmt: skip
+        notes.append(
+            "no probe names a recorded host: taken as if either end of the probes may be the recorded one "
+            "(--known-as NAME says which)"
+        )
         crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
     spans = {id(port): burst_arrays(port, bursts, origin) for port in ports}
     scenes = []
@@ -230,8 +265,16 @@ def make_scenes(
         others = [other for other, theirs in zip(probes, crossings, strict=True) if not theirs]
         kept = within(path, crossed, notes)
         crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
-        scenes.append(Scene(kept, crossed, [spans[id(c.port)] for c in crossed],
-                            [windows.get(id(c.port)) for c in crossed], others, question.rule))  # fmt: skip
+        scenes.append(
+            Scene(
+                kept,
+                crossed,
+                [spans[id(c.port)] for c in crossed],
+                [windows.get(id(c.port)) for c in crossed],
+                others,
+                question.rule,
+            )
+        )
     return scenes
 
 
@@ -254,9 +297,11 @@ def crossings_of(
         Crossing(port, end, False)
         for port in ports
         for end, name in (("dst", probes.dst), ("src", probes.src))
-        if same_name(name, port.host) or same_name(name, port.interface) or name in known_as
+        if same_name(name, port.host)
+        or same_name(name, port.interface)
+        or name in known_as
         or addresses.get(name) == port.host
-    ]  # fmt: skip
+    ]
 
 
 def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
@@ -278,13 +323,13 @@ def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple
     """Begin and end of a port's bursts, ns since the origin."""
     lane = (port.host, port.interface, port.direction)
     rows = [b for b in bursts if (b["host"], b["interface"], b["direction"]) == lane]
-    return (np.array([b["start_ns"] - origin for b in rows], dtype=float),
-            np.array([b["end_ns"] - origin for b in rows], dtype=float))  # fmt: skip
+    return (
+        np.array([b["start_ns"] - origin for b in rows], dtype=float),
+        np.array([b["end_ns"] - origin for b in rows], dtype=float),
+    )
 
 
-def read_queues(
-    con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]
-) -> dict[int, Queue]:
+def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]) -> dict[int, Queue]:
     """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
     listed = con.execute(
         """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
@@ -299,7 +344,9 @@ def read_queues(
         rows = [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
             rows = listed
-            notes.append(f"queue windows of {rows[0][0]} {rows[0][1]} are taken as those of {port.name}: there are no others")
+            notes.append(
+                f"queue windows of {rows[0][0]} {rows[0][1]} are taken as those of {port.name}: there are no others"
+            )
         if not rows:
             continue
         finest = [row for row in rows if row[4] <= 2 * rows[0][4]]
@@ -319,8 +366,9 @@ def read_queues(
 def names_port(switch_port: str, port: Port) -> bool:
     """Whether a switch's port is called after the host or interface behind it."""
     parts = switch_port.lower().replace("_", "-").replace("/", "-").split("-")
-    return any(name and (name.lower() == switch_port.lower() or name.lower() in parts)
-               for name in (port.host, port.interface))  # fmt: skip
+    return any(
+        name and (name.lower() == switch_port.lower() or name.lower() in parts) for name in (port.host, port.interface)
+    )
 
 
 def judge(scenes: list[Scene], seed: int) -> list[Finding]:

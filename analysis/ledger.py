@@ -33,8 +33,9 @@ PARTS = {
     "round trip to the application": ("forward", "turn", "back", "receive", "round_trip", "return"),
     "one way": ("forward",),
 }
-# Where the queue of a port lies on a probe's way: (the port is at, its direction) → stages. A receiver's queue is in the
-# switch, before its stamp; a sender's own queue is between application and stamp (qdisc) or behind the stamp (interface).
+# Where the queue of a port lies on a probe's way: (the port is at, its direction) → stages. A receiver's queue is in
+# the switch, before its stamp; a sender's own queue is between application and stamp (qdisc) or behind the stamp
+# (interface).
 QUEUES = {
     ("dst", "in"): ("forward", "round_trip"),
     ("dst", "out"): ("turn", "back", "return", "round_trip"),
@@ -104,6 +105,7 @@ def wait_interval(
     """Begin and end of each probe's wait in a stage on the port's clock, and how far off they may be, ns."""
     waited = delays.excess(stage, rows)
     slack = 0.0
+    departure: Floats
     if stage == "round_trip":  # the wait may lie before or after the unknown turning point
         base = delays.stages[stage][rows] - waited
         slack = float(np.nanmedian(base)) / 2 if len(base) else 0.0
@@ -165,7 +167,8 @@ def queue_stages(crossing: Crossing) -> tuple[str, ...]:
 
 
 def split(delays: Latency, parts: tuple[str, ...], late: NDArray[np.int64], excess: Floats) -> dict[str, Floats]:
-    """Each late probe's excess over its stages, in proportion to what they took beyond their medians; jitter left out."""
+    """Each late probe's excess over its stages, in proportion to what they took beyond their medians; jitter left
+    out."""
     beyond = {stage: np.nan_to_num(delays.excess(stage, late)) for stage in parts}
     beyond = {stage: np.where(values >= SMALL * excess, values, 0.0) for stage, values in beyond.items()}
     total = sum(beyond.values(), np.zeros(len(late)))
@@ -183,10 +186,15 @@ def covered(crossings: list[Crossing], time: Floats) -> NDArray[np.bool_]:
 
 
 def book(
-    accounts: Floats, reasons: dict[str, float], stage: str, part: Floats, answers: NDArray[np.int8],
+    accounts: Floats,
+    reasons: dict[str, float],
+    stage: str,
+    part: Floats,
+    answers: NDArray[np.int8],
     recorded: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Put one stage's time into the accounts. answers: a Wait, or −1 where no recorded port's queue lies in the stage."""
+) -> None:
+    """Put one stage's time into the accounts. answers: a Wait, or −1 where no recorded port's queue lies in the
+    stage."""
     busy = answers == Wait.BUSY
     accounts[busy, BURSTS] += part[busy]
     if stage in HOST_STAGES:
@@ -196,10 +204,10 @@ def book(
         away = (answers == Wait.IDLE) | ((answers == -1) & recorded)
         accounts[away, ELSEWHERE] += part[away]
         rest = ~busy & ~away
-        names = {Wait.COARSE: "coarse", Wait.LOSING: "losing"}
+        names = {int(Wait.COARSE): "coarse", int(Wait.LOSING): "losing"}
     else:
         rest = ~busy
-        names = {Wait.COARSE: "coarse", Wait.LOSING: "losing", Wait.IDLE: "unstamped", -1: "unstamped"}
+        names = {int(Wait.COARSE): "coarse", int(Wait.LOSING): "losing", int(Wait.IDLE): "unstamped", -1: "unstamped"}
     accounts[rest, UNKNOWN] += part[rest]
     for answer in np.unique(answers[rest & (part > 0)]):
         reason = names.get(int(answer), "unrecorded")

@@ -1,7 +1,7 @@
 """A recorded port: what one interface carried in one direction, on the axis of the time that was recorded.
 
-The question it answers is physical, not statistical. A work-conserving FIFO port never idles while a packet waits in it,
-so **waiting implies busy**: a packet that waited from `a` to `d` in front of this link left behind at least
+The question it answers is physical, not statistical. A work-conserving FIFO port never idles while a packet waits in
+it, so **waiting implies busy**: a packet that waited from `a` to `d` in front of this link left behind at least
 0.9 × (d − a) × link rate of bytes in exactly that interval. Where the link was idle meanwhile, the packet waited
 elsewhere. The reverse does not hold: one sender at line rate keeps the link busy without any queue.
 This needs departures only, which is what a receiver sees (a receiver's bins never show how deep the queue was).
@@ -71,7 +71,7 @@ class Port:
     def position(self, time: Floats) -> Floats:
         """Bins (with fraction) of recorded time before `time`; NaN outside of the recording or of known time."""
         if len(self.starts) == 1:
-            place = (time - self.starts[0]) / self.bin_ns
+            place: Floats = (time - self.starts[0]) / self.bin_ns
             place[(place < 0) | (place > self.bins)] = np.nan
             return place
         stretch = np.searchsorted(self.starts, time, side="right") - 1
@@ -82,15 +82,18 @@ class Port:
         return place
 
     def time(self, position: Floats) -> Floats:
-        """The inverse of position() for positions in the recording; an edge between stretches is the later one's begin."""
+        """The inverse of position() for positions in the recording; an edge between stretches is the later one's
+        begin."""
         stretch = np.clip(np.searchsorted(self.offsets, position, side="right") - 1, 0, len(self.starts) - 1)
-        return self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
+        times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
+        return times
 
     def carried_before(self, position: Floats) -> Floats:
         """Wire bytes before a position, spread evenly inside a bin. Positions must be finite and in range."""
         whole = np.minimum(position.astype(np.int64), self.bins - 1)
         before = self.carried[whole]
-        return before + (position - whole) * (self.carried[whole + 1] - before)
+        found: Floats = before + (position - whole) * (self.carried[whole + 1] - before)
+        return found
 
     def utilization(self, time: Floats, width_ns: int) -> Floats:
         """Of the bin of `width_ns` (a multiple of the recorded one) in which each time lies; NaN outside."""
@@ -144,11 +147,15 @@ class Port:
     def busy_periods(self) -> tuple[Floats, Floats]:
         """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one.
 
-        Bins are first taken together until one holds at least eight full-size frames: finer ones count frames, not rate.
+        Bins are first taken together until one holds at least eight full-size frames: finer ones count frames, not
+        rate.
         """
         if not self._busy:
             ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
-            found = [self._full_bins(low, min(low + CHUNK * ratio, self.bins), ratio) for low in range(0, self.bins, CHUNK * ratio)]
+            found = [
+                self._full_bins(low, min(low + CHUNK * ratio, self.bins), ratio)
+                for low in range(0, self.bins, CHUNK * ratio)
+            ]
             first, last = (np.concatenate([pair[side] for pair in found] or [np.zeros(0)]) for side in (0, 1))
             self._busy.append(join_runs(first, last, 2.0 * ratio))
         return self._busy[0]
@@ -180,9 +187,14 @@ Chunk = tuple[Floats, NDArray[np.int64]]
 
 
 def port_from_bins(
-    name: tuple[str, str, str], link_bps: float, bin_ns: int, bins: Iterable[Chunk], recorded: list[tuple[float, float]],
-    lossy: Floats | None = None, rack: str = "",
-) -> Port:  # fmt: skip
+    name: tuple[str, str, str],
+    link_bps: float,
+    bin_ns: int,
+    bins: Iterable[Chunk],
+    recorded: list[tuple[float, float]],
+    lossy: Floats | None = None,
+    rack: str = "",
+) -> Port:
     """A Port from the non-empty bins of a recording.
 
     name: host, interface, direction. bins: chunks of their starts (ns since the origin, any order) and wire bytes.

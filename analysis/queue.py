@@ -1,9 +1,9 @@
 """Fluid models of a port: how deep its queue was, and how deep it would have been.
 
-A receiver sees departures only, so arrivals come from one of two places. Where the senders were recorded too, the sum of
-their outgoing bins is the arrivals, and the queue follows (predict_from_senders). Else the recorded busy periods give the
-bytes, and how fast they came is the one unknown: it is fitted to the measured delays (calibrate), and the fit's error on
-the recorded situation stands before every prediction.
+A receiver sees departures only, so arrivals come from one of two places. Where the senders were recorded too, the sum
+of their outgoing bins is the arrivals, and the queue follows (predict_from_senders). Else the recorded busy periods
+give the bytes, and how fast they came is the one unknown: it is fitted to the measured delays (calibrate), and the
+fit's error on the recorded situation stands before every prediction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .port import Port
 from .stats import Fit, Floats, correlation, fit, quantiles
 
 LEVELS = (0.5, 0.99, 0.999)
-SPEEDS = np.concatenate((np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10)))  # of a busy period in which it arrives
+SPEEDS = np.concatenate(
+    (np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10))
+)  # of a busy period in which it arrives
 ALIKE_BYTES = 0.1  # senders' bytes may differ from the port's by this share: else others sent, or they sent elsewhere
 
 
@@ -184,7 +186,9 @@ def changed(load: Load, change: Change, link_bps: float) -> Load:
     step = np.maximum(volume * 8e9 / free, (length / waves)[index])
     start = load.start[index] + turn * step
     order = np.argsort(start, kind="stable")
-    return Load(start[order], (length / waves)[index][order], volume[order], load.background_bps, load.fan_in[index][order])
+    return Load(
+        start[order], (length / waves)[index][order], volume[order], load.background_bps, load.fan_in[index][order]
+    )
 
 
 def predict(replay_base: Floats, met: Floats, load: Load, link_bps: float, threshold: float, change: Change) -> Outcome:
@@ -228,11 +232,20 @@ def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Fl
     known = delays.total[np.isfinite(delays.total)]
     recorded = Outcome(as_is, tuple(quantiles(known, LEVELS)), 0.0, float((known > evidence.tail.threshold_ns).mean()))
     error = np.abs(model - waited)
-    return Replay(load, port.link_bps, share, met, base, evidence.tail.threshold_ns, recorded,
-                  predict(base, met, load, port.link_bps, evidence.tail.threshold_ns, as_is),
-                  float(np.median(error[late])) if len(late) else float(np.median(error[sample])),
-                  float(np.median(error[late] / waited[late])) if len(late) else 0.0,
-                  correlation(model[sample], waited[sample]), len(sample))  # fmt: skip
+    return Replay(
+        load,
+        port.link_bps,
+        share,
+        met,
+        base,
+        evidence.tail.threshold_ns,
+        recorded,
+        predict(base, met, load, port.link_bps, evidence.tail.threshold_ns, as_is),
+        float(np.median(error[late])) if len(late) else float(np.median(error[sample])),
+        float(np.median(error[late] / waited[late])) if len(late) else 0.0,
+        correlation(model[sample], waited[sample]),
+        len(sample),
+    )
 
 
 def waits(evidence: Evidence, crossing: Crossing) -> Floats:
@@ -249,13 +262,15 @@ def waits(evidence: Evidence, crossing: Crossing) -> Floats:
 def what_if(replay: Replay, changes: list[Change]) -> list[Outcome]:
     """The predicted outcome of each change."""
     return [
-        predict(replay.base, replay.met, replay.load, replay.link_bps, replay.threshold_ns, change) for change in changes
+        predict(replay.base, replay.met, replay.load, replay.link_bps, replay.threshold_ns, change)
+        for change in changes
     ]
 
 
 def usual_changes(replay: Replay) -> list[Change]:
-    """What is worth asking of any incast, with sizes from the recording: a link of 2.5 and 10 times the speed, a class or
-    link of its own, senders over twice the median burst's drain, half and a quarter of the senders, half the queue."""
+    """What is worth asking of any incast, with sizes from the recording: a link of 2.5 and 10 times the speed, a class
+    or link of its own, senders over twice the median burst's drain, half and a quarter of the senders, half the
+    queue."""
     load, link = replay.load, replay.link_bps
     if len(load.bytes) == 0:
         return []
@@ -298,11 +313,8 @@ def predict_from_senders(ports: list[Port], windows: Queue | None, crossing: Cro
     backlog = total - np.minimum(0, np.minimum.accumulate(total))
     line = None
     if windows is not None and len(windows.end):
-        low = np.searchsorted(edges, windows.start)
-        high = np.searchsorted(edges, windows.end)
-        whole = high > low
-        peaks = np.array([backlog[a:b].max() for a, b in zip(low[whole], high[whole], strict=True)])
+        first, last = np.searchsorted(edges, windows.start), np.searchsorted(edges, windows.end)
+        whole = last > first
+        peaks = np.array([backlog[a:b].max() for a, b in zip(first[whole], last[whole], strict=True)])
         line = fit(peaks, windows.max_bytes[whole]) if len(peaks) else None
     return Prediction(len(senders), float(backlog.max(initial=0.0)), line)
-
-

@@ -1,18 +1,21 @@
 """Statistics of dependent data: pure functions over numpy arrays, no I/O, no clock, no global state.
 
 Latency and bursts are both autocorrelated, so nothing here treats single probes as independent: intervals come from
-blocks of time, p-values from shifting one series against the other. Every random draw comes from the caller's generator.
+blocks of time, p-values from shifting one series against the other. Every random draw comes from the caller's
+generator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+Whole = NDArray[np.integer[Any]]
+Mask = NDArray[np.bool_]
 Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500
@@ -36,7 +39,8 @@ class Fit(NamedTuple):
 
 
 def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
-    """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if none."""
+    """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
+    none."""
     if trials == 0:
         return 0.0, 1.0
     share = successes / trials
@@ -82,17 +86,20 @@ def block_bootstrap(
     """95 % percentile interval of a statistic of sums, resampling whole blocks with replacement.
 
     blocks: one row a block, one column a sum over its observations. statistic: rows of column totals → one number each.
-    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap). More than
-    MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
+    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap). More
+    than MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
     """
     if len(blocks) == 0:
         return float("nan"), float("nan")
     if len(blocks) > MOST_BLOCKS:
-        blocks = np.add.reduceat(blocks, np.linspace(0, len(blocks), MOST_BLOCKS, endpoint=False).astype(np.int64), axis=0)
+        blocks = np.add.reduceat(
+            blocks, np.linspace(0, len(blocks), MOST_BLOCKS, endpoint=False).astype(np.int64), axis=0
+        )
     count = len(blocks)
     equal = np.full(count, 1 / count)
     values = [
-        statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks) for done in range(0, rounds, 100)
+        statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks)
+        for done in range(0, rounds, 100)
     ]
     low, high = np.nanquantile(np.concatenate(values), [0.025, 0.975])
     return float(low), float(high)

@@ -1,17 +1,17 @@
 """Is there a tail, and where on the way of a probe does it sit.
 
-A probe's way is cut at its stamps into stages: in the sender's host, towards the destination, in the destination's host,
-back, and in the sender's host again. Stages in one host need one clock only. The two directions need two, so the offset
-between them is taken out first; what remains is exact but for the asymmetry of the empty path, which is no tail.
+A probe's way is cut at its stamps into stages: in the sender's host, towards the destination, in the destination's
+host, back, and in the sender's host again. Stages in one host need one clock only. The two directions need two, so the
+offset between them is taken out first; what remains is exact but for the asymmetry of the empty path, which is no tail.
 
 Times are float64 nanoseconds since the investigation's origin, NaN where a stamp was not taken.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +50,10 @@ class Probes:
         return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
 
     def select(self, rows: NDArray[np.bool_]) -> Probes:
-        arrays = (self.app_send, self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv, self.rtt)
-        return Probes(self.src, self.dst, self.protocol, *(a[rows] for a in arrays), self.lost[rows], self.stamp_kind)
+        arrays: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)
 
 
 class Rule(NamedTuple):
@@ -63,6 +65,9 @@ class Rule(NamedTuple):
 
     def threshold(self, median: float) -> float:
         return max(self.factor * median, median + self.excess_ns)
+
+
+DEFAULT = Rule()
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,8 @@ class Latency:
 
     def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
         """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
-        return np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
+        beyond: Floats = np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
+        return beyond
 
 
 @dataclass(frozen=True)
@@ -140,7 +146,8 @@ def latency(probes: Probes) -> Latency:
 
 def clock_offset(probes: Probes) -> Floats:
     """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
-    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where nobody can tell."""
+    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where nobody can
+    tell."""
     forward, back = probes.remote_rx - probes.tx, probes.rx - probes.remote_tx
     network = forward + back
     known = np.flatnonzero(np.isfinite(network))
@@ -154,7 +161,8 @@ def clock_offset(probes: Probes) -> Floats:
 
 
 def floor(time: Floats, delay: Floats) -> Floats:
-    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts it."""
+    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts
+    it."""
     known = np.flatnonzero(np.isfinite(delay))
     if len(known) == 0:
         return np.zeros(len(time))
@@ -199,8 +207,18 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
     level = established(beyond, n, rule.levels)
     _, high = wilson(beyond, n)
     present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
-    return Tail(delays.judged, n, int(probes.lost.sum()), (p50, p90, p99, p999, largest), median, threshold, spikes,
-                late_losses, level, present)  # fmt: skip
+    return Tail(
+        delays.judged,
+        n,
+        int(probes.lost.sum()),
+        (p50, p90, p99, p999, largest),
+        median,
+        threshold,
+        spikes,
+        late_losses,
+        level,
+        present,
+    )
 
 
 def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:

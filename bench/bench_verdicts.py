@@ -1,7 +1,8 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/analysis/latency_cases.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins
-of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth against verdict.
+Simulated cases with known truth (tests/analysis/latency_cases.py), each in a setting that its seed draws: 1 to 100
+Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth
+against verdict.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "analysis"))
 
 import latency_cases
+
 from mburst.analysis.cause import gather
 from mburst.analysis.verdict import decide
 
@@ -42,9 +44,17 @@ def main() -> None:
             negatives += case.truth != "bursts"
             false += case.truth != "bursts" and verdict.cause == "bursts"
             if arguments.explain and not case.accepts(verdict.cause):
-                print(f"{kind} {seed}: {case.truth} but {verdict.cause}: {verdict.reasons} p={evidence.p_value} "
-                      f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}", file=sys.stderr)  # fmt: skip
-        print(f"| {kind} | " + " | ".join(str(seen[cause] or "") for cause in CAUSES) + f" | {right} of {arguments.seeds} |", flush=True)
+                print(
+                    f"{kind} {seed}: {case.truth} but {verdict.cause}: {verdict.reasons} p={evidence.p_value} "
+                    f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}",
+                    file=sys.stderr,
+                )
+        print(
+            f"| {kind} | "
+            + " | ".join(str(seen[cause] or "") for cause in CAUSES)
+            + f" | {right} of {arguments.seeds} |",
+            flush=True,
+        )
     print(f"\nFalse `bursts`: {false} of {negatives} negative cases ({false / negatives:.1%}).")
 
 

@@ -34,8 +34,10 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "summary": summary(answer),
         "tail": tail_facts(main),
         "evidence": evidence_facts(main),
-        "bursts": {"count": main.evidence.bursts if main and main.evidence.crossing else len(answer.bursts),
-                   "stored": len(answer.bursts)},
+        "bursts": {
+            "count": main.evidence.bursts if main and main.evidence.crossing else len(answer.bursts),
+            "stored": len(answer.bursts),
+        },
         "fan_in": [group_facts(group) for group in answer.groups],
         "missing": missing(answer),
         "reasons": main.verdict.reasons if main else [],
@@ -44,7 +46,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "what_if": what_if_facts(answer),
         "fan_out": fan_out_facts(main),
         "mburst": __version__,
-    }  # fmt: skip
+    }
 
 
 def whole(value: float | None) -> int | None:
@@ -54,14 +56,27 @@ def whole(value: float | None) -> int | None:
 def tail_facts(finding: Finding | None) -> dict[str, Any]:
     names = ("p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns")
     if finding is None:
-        return {"n": 0, "lost": 0, **dict.fromkeys(names), "judged": None, "threshold_ns": None, "late": 0, "present": None}
+        return {
+            "n": 0,
+            "lost": 0,
+            **dict.fromkeys(names),
+            "judged": None,
+            "threshold_ns": None,
+            "late": 0,
+            "present": None,
+        }
     tail = finding.evidence.tail
     return {
-        "n": tail.n, "lost": tail.lost, **dict(zip(names, map(whole, tail.quantiles_ns), strict=True)),
-        "judged": tail.judged, "threshold_ns": whole(tail.threshold_ns),
-        "late": int(tail.spikes.sum() + tail.late_losses.sum()), "late_losses": int(tail.late_losses.sum()),
-        "present": tail.present, "percentile": None if tail.level is None else 100 * tail.level,
-    }  # fmt: skip
+        "n": tail.n,
+        "lost": tail.lost,
+        **dict(zip(names, map(whole, tail.quantiles_ns), strict=True)),
+        "judged": tail.judged,
+        "threshold_ns": whole(tail.threshold_ns),
+        "late": int(tail.spikes.sum() + tail.late_losses.sum()),
+        "late_losses": int(tail.late_losses.sum()),
+        "present": tail.present,
+        "percentile": None if tail.level is None else 100 * tail.level,
+    }
 
 
 def estimate_facts(estimate: Estimate | None) -> dict[str, Any] | None:
@@ -86,12 +101,19 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "lag_ns": whole(evidence.lag_ns),
         "excess_share": evidence.excess_share.value if evidence.excess_share else None,
         "excess_share_interval": estimate_facts(evidence.excess_share),
-        "dose_response": None if dose is None else {"slope": dose.slope, "r": dose.r, "n": dose.n, "dose": evidence.dose_kind},
-        "correlation": {"bin": evidence.correlation_bin, "second": evidence.correlation_second,
-                        "queue": evidence.correlation_queue},
+        "dose_response": None
+        if dose is None
+        else {"slope": dose.slope, "r": dose.r, "n": dose.n, "dose": evidence.dose_kind},
+        "correlation": {
+            "bin": evidence.correlation_bin,
+            "second": evidence.correlation_second,
+            "queue": evidence.correlation_queue,
+        },
         "host_share": evidence.host_share.value if evidence.host_share else None,
         "host_share_interval": estimate_facts(evidence.host_share),
-        "controls": [{"name": c.name, "relative_risk": estimate_facts(c.risk), "spikes": c.spikes} for c in evidence.controls],
+        "controls": [
+            {"name": c.name, "relative_risk": estimate_facts(c.risk), "spikes": c.spikes} for c in evidence.controls
+        ],
         "shares": {name: estimate_facts(share) for name, share in evidence.shares.items()},
         "stages": evidence.stage_shares,
         "episodes": evidence.episodes,
@@ -99,33 +121,56 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "exposed": evidence.exposed,
         "queue_agreement": evidence.queue_agreement,
         "port": evidence.crossing.port.name if evidence.crossing else None,
-    }  # fmt: skip
+    }
 
 
 def group_facts(group: Group) -> dict[str, Any]:
     trigger = group.trigger
     return {
-        "group": group.name, "fan_in": group.fan_in, "bursts": len(group.bursts), "share": group.share_of_bytes,
-        "member_share": group.member_share, "senders": group.members, "racks": group.racks,
-        "onset_spread_ns": whole(group.onset_spread_ns), "pattern": group.pattern,
-        "trigger": None if trigger is None else {"flows": trigger.flows, "lead_ns": whole(trigger.lead_ns),
-                                                 "share": trigger.share, "by_chance": trigger.usual},
-    }  # fmt: skip
+        "group": group.name,
+        "fan_in": group.fan_in,
+        "bursts": len(group.bursts),
+        "share": group.share_of_bytes,
+        "member_share": group.member_share,
+        "senders": group.members,
+        "racks": group.racks,
+        "onset_spread_ns": whole(group.onset_spread_ns),
+        "pattern": group.pattern,
+        "trigger": None
+        if trigger is None
+        else {
+            "flows": trigger.flows,
+            "lead_ns": whole(trigger.lead_ns),
+            "share": trigger.share,
+            "by_chance": trigger.usual,
+        },
+    }
 
 
 def path_facts(finding: Finding) -> dict[str, Any]:
     probes = finding.scene.probes
     return {
-        "src": probes.src, "dst": probes.dst, "protocol": probes.protocol, "cause": finding.verdict.cause,
-        "reasons": finding.verdict.reasons, "missing": finding.verdict.missing, "tail": tail_facts(finding),
+        "src": probes.src,
+        "dst": probes.dst,
+        "protocol": probes.protocol,
+        "cause": finding.verdict.cause,
+        "reasons": finding.verdict.reasons,
+        "missing": finding.verdict.missing,
+        "tail": tail_facts(finding),
         "evidence": evidence_facts(finding),
-    }  # fmt: skip
+    }
 
 
 def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     p50, p99, p999 = map(whole, outcome.quantiles_ns)
-    return {"change": outcome.change.name, "p50_ns": p50, "p99_ns": p99, "p999_ns": p999, "dropped": outcome.dropped,
-            "late": outcome.slow}  # fmt: skip
+    return {
+        "change": outcome.change.name,
+        "p50_ns": p50,
+        "p99_ns": p99,
+        "p999_ns": p999,
+        "dropped": outcome.dropped,
+        "late": outcome.slow,
+    }
 
 
 def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
@@ -133,11 +178,17 @@ def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
     if replay is None:
         return None
     return {
-        "model": {"error_ns": whole(replay.error_ns), "relative_error": replay.relative_error, "r": replay.r, "n": replay.n,
-                  "arrival_share": replay.arrival_share},
-        "recorded": outcome_facts(replay.recorded), "modelled": outcome_facts(replay.modelled),
+        "model": {
+            "error_ns": whole(replay.error_ns),
+            "relative_error": replay.relative_error,
+            "r": replay.r,
+            "n": replay.n,
+            "arrival_share": replay.arrival_share,
+        },
+        "recorded": outcome_facts(replay.recorded),
+        "modelled": outcome_facts(replay.modelled),
         "changes": [outcome_facts(outcome) for outcome in answer.outcomes],
-    }  # fmt: skip
+    }
 
 
 def fan_out_facts(finding: Finding | None) -> list[dict[str, Any]]:
@@ -156,7 +207,9 @@ def markdown(answer: Investigation) -> str:
         parts.extend(section.sentences)
         if section.rows:
             lines = [section.head, ["---"] * len(section.head), *section.rows]
-            parts.append("\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines))
+            parts.append(
+                "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+            )
     return "\n\n".join(parts) + f"\n\nmburst {__version__}\n"
 
 
@@ -168,7 +221,10 @@ def plain(answer: Investigation) -> str:
         if section.rows:
             table = [section.head, *section.rows]
             widths = [max(len(row[k]) for row in table) for k in range(len(section.head))]
-            lines += ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+            lines += [
+                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                for row in table
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -179,9 +235,13 @@ def section_html(number: int, section: Section, figures: str) -> str:
     if section.rows:
         head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in section.head)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
-        table = f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    return (f'<section aria-labelledby="q{number}"><h3 id="q{number}">{escape(section.question)}</h3>'
-            f'<div class="answer">{said}</div>{table}{figures}</section>')  # fmt: skip
+        table = (
+            f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
+    return (
+        f'<section aria-labelledby="q{number}"><h3 id="q{number}">{escape(section.question)}</h3>'
+        f'<div class="answer">{said}</div>{table}{figures}</section>'
+    )
 
 
 def page(answer: Investigation) -> str:
@@ -191,22 +251,39 @@ def page(answer: Investigation) -> str:
     figures = investigation_figures.all_figures(answer)
     places = {question: "" for question in {figure.question for figure in figures}}
     for k, figure in enumerate(figures):
-        places[figure.question] += (f'<figure><div class="plot" data-figure="{k}" role="img" aria-label="{escape(figure.title)}">'
-                                    f"</div><figcaption>{escape(figure.title)}</figcaption></figure>")  # fmt: skip
-    told = json.dumps({"figures": [figure.drawing for figure in figures], "light": palette.LIGHT, "dark": palette.DARK},
-                      ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)  # fmt: skip
-    script = "\n".join((_HERE / "static" / name).read_text(encoding="utf-8") for name in ("unpack.js", "investigation.js"))
+        places[figure.question] += (
+            f'<figure><div class="plot" data-figure="{k}" role="img" aria-label="{escape(figure.title)}">'
+            f"</div><figcaption>{escape(figure.title)}</figcaption></figure>"
+        )
+    told = json.dumps(
+        {"figures": [figure.drawing for figure in figures], "light": palette.LIGHT, "dark": palette.DARK},
+        ensure_ascii=False,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+    script = "\n".join(
+        (_HERE / "static" / name).read_text(encoding="utf-8") for name in ("unpack.js", "investigation.js")
+    )
     script = f'"use strict";\n(() => {{\n{script}\n}})();'
     plotly = get_plotlyjs()
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, plotly))
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, plotly)
+    )
     css = palette.css() + (_HERE / "static" / "report.css").read_text(encoding="utf-8")
     css += (_HERE / "static" / "investigation.css").read_text(encoding="utf-8")
     return Template((_HERE / "templates" / "investigation.html").read_text(encoding="utf-8")).substitute(
-        title=escape(CAUSES[answer.cause]), cause=escape(answer.cause), summary=escape(summary(answer)), css=css,
+        title=escape(CAUSES[answer.cause]),
+        cause=escape(answer.cause),
+        summary=escape(summary(answer)),
+        css=css,
         policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'",
         sections="".join(section_html(k, s, places.get(s.question, "")) for k, s in enumerate(sections(answer))),
-        facts=compress(told.encode()), plotly=compress(plotly.encode()), script=script, version=escape(__version__),
-    )  # fmt: skip
+        facts=compress(told.encode()),
+        plotly=compress(plotly.encode()),
+        script=script,
+        version=escape(__version__),
+    )
 
 
 def write_page(answer: Investigation, path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Figures of an investigation: from its arrays to what plotly draws, as plain data. Colours are those of palette.LIGHT, so
-that the page can exchange them."""
+"""Figures of an investigation: from its arrays to what plotly draws, as plain data. Colours are those of palette.LIGHT,
+so that the page can exchange them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,29 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
     axis = {"gridcolor": LIGHT["rule"], "zerolinecolor": LIGHT["rule"], "linecolor": LIGHT["rule"]}
     axes = {key: {**axis, **value} for key, value in more.items() if "axis" in key}
     rest = {key: value for key, value in more.items() if "axis" not in key}
-    return {"height": height, "margin": {"l": 62, "r": 62, "t": 12, "b": 44}, "paper_bgcolor": LIGHT["paper"],
-            "plot_bgcolor": LIGHT["paper"], "font": {"color": LIGHT["ink"], "size": 13},
-            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, "hovermode": "x", **rest, **axes}  # fmt: skip
+    return {
+        "height": height,
+        "margin": {"l": 62, "r": 62, "t": 12, "b": 44},
+        "paper_bgcolor": LIGHT["paper"],
+        "plot_bgcolor": LIGHT["paper"],
+        "font": {"color": LIGHT["ink"], "size": 13},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "hovermode": "x",
+        **rest,
+        **axes,
+    }
 
 
 def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
-    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": {"color": LIGHT[colour], "width": 1.6},
-            **more}  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": LIGHT[colour], "width": 1.6},
+        **more,
+    }
 
 
 def all_figures(answer: Investigation) -> list[Figure]:
@@ -66,12 +81,23 @@ def distribution(answer: Investigation) -> Figure | None:
         if not len(values):
             continue
         ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
-        traces.append(line(finding.evidence.path, numbers(values[ranks] / 1e6), numbers((len(values) - ranks) / len(values)),
-                           colour))  # fmt: skip
+        traces.append(
+            line(
+                finding.evidence.path,
+                numbers(values[ranks] / 1e6),
+                numbers((len(values) - ranks) / len(values)),
+                colour,
+            )
+        )
     if not traces:
         return None
-    axes = {"xaxis": {"type": "log", "title": {"text": "latency, ms"}}, "yaxis": {"type": "log", "title": {"text": "share later"}}}
-    return Figure("Is there a tail?", "Share of probes that are at least so late", {"data": traces, "layout": layout(320, **axes)})
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "yaxis": {"type": "log", "title": {"text": "share later"}},
+    }
+    return Figure(
+        "Is there a tail?", "Share of probes that are at least so late", {"data": traces, "layout": layout(320, **axes)}
+    )
 
 
 def card(finding: Finding) -> Figure | None:
@@ -81,15 +107,28 @@ def card(finding: Finding) -> Figure | None:
         return None
     values = [evidence.shares[name] for name, _ in ACCOUNTS]
     trace = {
-        "type": "bar", "orientation": "h", "x": [100 * v.value for v in values], "y": [name for name, _ in ACCOUNTS],
-        "marker": {"color": [LIGHT[colour] for _, colour in ACCOUNTS]}, "showlegend": False,
-        "error_x": {"type": "data", "symmetric": False, "color": LIGHT["ink"],
-                    "array": [100 * max(0.0, v.high - v.value) for v in values],
-                    "arrayminus": [100 * max(0.0, v.value - v.low) for v in values]},
-    }  # fmt: skip
-    axes = {"xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}}, "yaxis": {"autorange": "reversed"}}
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * v.value for v in values],
+        "y": [name for name, _ in ACCOUNTS],
+        "marker": {"color": [LIGHT[colour] for _, colour in ACCOUNTS]},
+        "showlegend": False,
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "color": LIGHT["ink"],
+            "array": [100 * max(0.0, v.high - v.value) for v in values],
+            "arrayminus": [100 * max(0.0, v.value - v.low) for v in values],
+        },
+    }
+    axes = {
+        "xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}},
+        "yaxis": {"autorange": "reversed"},
+    }
     figure = {"data": [trace], "layout": layout(240, **axes)}
-    return Figure("Do bursts explain it, and how much of it?", "Where the late probes' time went, with 95 % intervals", figure)
+    return Figure(
+        "Do bursts explain it, and how much of it?", "Where the late probes' time went, with 95 % intervals", figure
+    )
 
 
 def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
@@ -118,13 +157,26 @@ def over_time(finding: Finding) -> Figure | None:
     traces = [
         line("utilization, %", numbers((times - start) / 1e6), numbers(100 * rate), "mean"),
         line("its 1 s average, %", numbers((times - start) / 1e6), numbers(100 * slow_rate), "second"),
-        {"type": "scatter", "mode": "markers", "name": "latency, ms", "x": numbers((met[inside] - start) / 1e6),
-         "y": numbers(evidence.delays.total[inside] / 1e6), "yaxis": "y2", "marker": {"color": LIGHT["latency"], "size": 4}},
-    ]  # fmt: skip
-    axes = {"xaxis": {"title": {"text": "ms"}}, "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-            "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "latency, ms"}, "rangemode": "tozero"}}  # fmt: skip
-    return Figure("Do bursts explain it, and how much of it?", "Latency of each probe over utilization, in the two worst seconds",
-                  {"data": traces, "layout": layout(340, **axes)})  # fmt: skip
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "latency, ms",
+            "x": numbers((met[inside] - start) / 1e6),
+            "y": numbers(evidence.delays.total[inside] / 1e6),
+            "yaxis": "y2",
+            "marker": {"color": LIGHT["latency"], "size": 4},
+        },
+    ]
+    axes = {
+        "xaxis": {"title": {"text": "ms"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "latency, ms"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        "Latency of each probe over utilization, in the two worst seconds",
+        {"data": traces, "layout": layout(340, **axes)},
+    )
 
 
 def aligned(finding: Finding) -> Figure | None:
@@ -140,12 +192,16 @@ def aligned(finding: Finding) -> Figure | None:
     ]
     if np.isfinite(found.queue).any():
         traces.append(line("switch queue, MB (median)", x, numbers(found.queue / 1e6), "queue", yaxis="y2"))
-    axes = {"xaxis": {"title": {"text": "ms after the burst's onset"}},
-            "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-            "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms, MB"}, "rangemode": "tozero"}}  # fmt: skip
-    return Figure("Do bursts explain it, and how much of it?",
-                  f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
-                  {"data": traces, "layout": layout(340, **axes)})  # fmt: skip
+    axes = {
+        "xaxis": {"title": {"text": "ms after the burst's onset"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms, MB"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
+        {"data": traces, "layout": layout(340, **axes)},
+    )
 
 
 def fan_in(answer: Investigation) -> Figure | None:
@@ -165,10 +221,20 @@ def fan_in(answer: Investigation) -> Figure | None:
             labels.append(f"{member}{' ' * k}")  # one name may stand in several groups
             parents.append(name)
             values.append(round(part, 8))
-    trace = {"type": "icicle", "labels": labels, "parents": parents, "values": values, "branchvalues": "remainder",
-             "tiling": {"orientation": "v"}, "marker": {"line": {"color": LIGHT["paper"], "width": 1}}}  # fmt: skip
-    return Figure("Whose bursts?", "Fan-in: from the port to groups of senders, by bytes in bursts",
-                  {"data": [trace], "layout": layout(360)})  # fmt: skip
+    trace = {
+        "type": "icicle",
+        "labels": labels,
+        "parents": parents,
+        "values": values,
+        "branchvalues": "remainder",
+        "tiling": {"orientation": "v"},
+        "marker": {"line": {"color": LIGHT["paper"], "width": 1}},
+    }
+    return Figure(
+        "Whose bursts?",
+        "Fan-in: from the port to groups of senders, by bytes in bursts",
+        {"data": [trace], "layout": layout(360)},
+    )
 
 
 def remedies(answer: Investigation) -> Figure | None:
@@ -180,10 +246,22 @@ def remedies(answer: Investigation) -> Figure | None:
     shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
     names = [name for name, _ in shown]
     traces = [
-        {"type": "bar", "orientation": "h", "name": label, "y": names, "marker": {"color": LIGHT[colour]},
-         "x": [None if o.quantiles_ns[k] is None else float(o.quantiles_ns[k]) / 1e6 for _, o in shown]}
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": label,
+            "y": names,
+            "marker": {"color": LIGHT[colour]},
+            "x": [None if (ns := o.quantiles_ns[k]) is None else ns / 1e6 for _, o in shown],
+        }
         for k, label, colour in ((2, "p99.9, ms", "latency-median"), (1, "p99, ms", "latency"))
-    ]  # fmt: skip
-    axes = {"xaxis": {"type": "log", "title": {"text": "latency, ms"}}, "yaxis": {"autorange": "reversed", "automargin": True}}
-    return Figure("What would help?", "Predicted tail of the recorded probes",
-                  {"data": traces, "layout": layout(60 + 44 * len(names), barmode="group", **axes)})  # fmt: skip
+    ]
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "yaxis": {"autorange": "reversed", "automargin": True},
+    }
+    return Figure(
+        "What would help?",
+        "Predicted tail of the recorded probes",
+        {"data": traces, "layout": layout(60 + 44 * len(names), barmode="group", **axes)},
+    )

@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from ..analysis.investigate import Investigation
     from ..sql import Store
 
-DESCRIPTION = """Judge what explains the latency tail of the probes in a store: bursts of the recorded ports, the hosts, the
-rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where the
+DESCRIPTION = """Judge what explains the latency tail of the probes in a store: bursts of the recorded ports, the hosts,
+the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where the
 recording cannot tell. A capture file is recorded into a temporary store first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("investigate", help="judge whether bursts cause the latency tail", description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "investigate", help="judge whether bursts cause the latency tail", description=DESCRIPTION
+    )
     add_scope(parser)
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", help="write a page as one HTML file")
     formats = output.add_mutually_exclusive_group()
     formats.add_argument("--json", dest="format", action="store_const", const="json", help="print the answer as JSON")
-    formats.add_argument("--markdown", dest="format", action="store_const", const="markdown", help="print it for a ticket")
+    formats.add_argument(
+        "--markdown", dest="format", action="store_const", const="markdown", help="print it for a ticket"
+    )
     definition.add_burst_options(parser)
     parser.set_defaults(run=run, format="text")
 
@@ -41,15 +45,30 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     """What to judge: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
     parser.add_argument("store", metavar="STORE|CAPTURE")
     scope = parser.add_argument_group("what to judge")
-    scope.add_argument("--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)")
+    scope.add_argument(
+        "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
+    )
     scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows to go with a capture")
-    scope.add_argument("--host", action="append", default=[], help="judge this recorded host; may be given several times")
+    scope.add_argument(
+        "--host", action="append", default=[], help="judge this recorded host; may be given several times"
+    )
     scope.add_argument("--rack")
-    scope.add_argument("--known-as", action="append", default=[], metavar="NAME",
-                       help="what the probes call the recorded host, where the names differ; may be repeated")
-    scope.add_argument("--tail", default="1ms", metavar="TIME",
-                       help="a probe is late beyond the median by this and by the factor (default: %(default)s)")
-    scope.add_argument("--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)")
+    scope.add_argument(
+        "--known-as",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the probes call the recorded host, where the names differ; may be repeated",
+    )
+    scope.add_argument(
+        "--tail",
+        default="1ms",
+        metavar="TIME",
+        help="a probe is late beyond the median by this and by the factor (default: %(default)s)",
+    )
+    scope.add_argument(
+        "--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)"
+    )
     scope.add_argument("--seed", default=1, type=int, help="of the resampling; the same seed gives the same answer")
     definition.add_time_options(scope)
 
@@ -87,8 +106,19 @@ def judged(arguments: argparse.Namespace) -> Investigation:
     with opened(arguments, wanted.link_bps) as store:
         since, until = definition.span_of(store, arguments)
         con = store.connect(arguments.rack, since, until)
-        return investigate(con, Question(wanted, rule, wanted.link_bps, tuple(arguments.host), tuple(arguments.known_as),
-                                         since, until, arguments.seed))  # fmt: skip
+        return investigate(
+            con,
+            Question(
+                wanted,
+                rule,
+                wanted.link_bps,
+                tuple(arguments.host),
+                tuple(arguments.known_as),
+                since,
+                until,
+                arguments.seed,
+            ),
+        )
 
 
 @contextmanager
@@ -106,8 +136,15 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
 
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
         store = Store.create(Path(folder, "store"))
-        record(store, Recording([str(path)], link_bps=link_bps, host=arguments.host[0] if arguments.host else "unknown",
-                                rack=arguments.rack or "unknown"))  # fmt: skip
+        record(
+            store,
+            Recording(
+                [str(path)],
+                link_bps=link_bps,
+                host=arguments.host[0] if arguments.host else "unknown",
+                rack=arguments.rack or "unknown",
+            ),
+        )
         for kind in ("probes", "queues"):
             if getattr(arguments, kind):
                 load(store, kind, getattr(arguments, kind))

@@ -1,4 +1,5 @@
-"""`mburst what-if`: what a faster link, priority, staggered senders, a smaller fan-in or another buffer would have done."""
+"""`mburst what-if`: what a faster link, priority, staggered senders, a smaller fan-in or another buffer would have
+done."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from .output import write
 if TYPE_CHECKING:
     from ..analysis.queue import Change
 
-DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the latency of
-the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction; several
-options give each alone and then all together; none gives the usual ones."""
+DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
+latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
+several options give each alone and then all together; none gives the usual ones."""
 SUFFIXES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
 
 
@@ -27,11 +28,17 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     add_scope(parser)
     change = parser.add_argument_group("what to change")
     change.add_argument("--link", metavar="RATE", help="speed of the port's link, such as 10G")
-    change.add_argument("--priority", action="store_true", help="the probes' class goes first, or over a link of its own")
-    change.add_argument("--stagger", metavar="TIME", help="senders begin one after the other over this time, such as 5ms")
+    change.add_argument(
+        "--priority", action="store_true", help="the probes' class goes first, or over a link of its own"
+    )
+    change.add_argument(
+        "--stagger", metavar="TIME", help="senders begin one after the other over this time, such as 5ms"
+    )
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
     change.add_argument("--buffer", metavar="BYTES", help="the port's buffer, such as 500kB or 4MB")
-    parser.add_argument("--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not tell")
+    parser.add_argument(
+        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not tell"
+    )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)
 
@@ -46,27 +53,44 @@ def run(arguments: argparse.Namespace) -> int:
     answer = judged(recorded(arguments))
     replay = answer.replay
     if replay is None:
-        raise MburstError("there is nothing to replay: no late probe met a full port",
-                          "`mburst investigate` says what the tail is about")
+        raise MburstError(
+            "there is nothing to replay: no late probe met a full port",
+            "`mburst investigate` says what the tail is about",
+        )
     outcomes = what_if(replay, changes or usual_changes(replay))
     if arguments.json:
-        facts = {**(what_if_facts(answer) or {}), "cause": answer.cause,
-                 "changes": [outcome_facts(outcome) for outcome in outcomes]}  # fmt: skip
+        facts = {
+            **(what_if_facts(answer) or {}),
+            "cause": answer.cause,
+            "changes": [outcome_facts(outcome) for outcome in outcomes],
+        }
         sys.stdout.write(json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
         return 0
     print(model_words(replay))
     if answer.cause != "bursts":
         print(f"Mind: bursts are not shown to be the cause of the tail ({answer.cause}).")
     print()
-    write("table", ["change", "p50", "p99", "p99.9", "late or dropped", "dropped"],
-          [outcome_row(outcome, replay) for outcome in (replay.recorded, replay.modelled, *outcomes)])  # fmt: skip
+    write(
+        "table",
+        ["change", "p50", "p99", "p99.9", "late or dropped", "dropped"],
+        [outcome_row(outcome, replay) for outcome in (replay.recorded, replay.modelled, *outcomes)],
+    )
     return 0
 
 
 def recorded(arguments: argparse.Namespace) -> argparse.Namespace:
     """The options with `link` as the rest of the program understands it: of the recording."""
-    return argparse.Namespace(**{**vars(arguments), "link": arguments.recorded_link, "bin": None, "threshold": "0.5",
-                                 "release": None, "join": None, "min_duration": None})  # fmt: skip
+    return argparse.Namespace(
+        **{
+            **vars(arguments),
+            "link": arguments.recorded_link,
+            "bin": None,
+            "threshold": "0.5",
+            "release": None,
+            "join": None,
+            "min_duration": None,
+        }
+    )
 
 
 def wanted(arguments: argparse.Namespace) -> list[Change]:

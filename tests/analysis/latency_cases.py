@@ -1,8 +1,8 @@
 """Labelled cases: a simulated port, probes through it, and the true cause of their tail.
 
-A fluid model, independent of the code under test: traffic arrives at a FIFO port in steps, the backlog follows Lindley's
-recursion, the recorded bins are its departures in whole frames. A probe adds up what it meets on its way: the backlog at
-the moment when it comes to the port, trouble at another hop, stalls of a host, jitter everywhere.
+A fluid model, independent of the code under test: traffic arrives at a FIFO port in steps, the backlog follows
+Lindley's recursion, the recorded bins are its departures in whole frames. A probe adds up what it meets on its way: the
+backlog at the moment when it comes to the port, trouble at another hop, stalls of a host, jitter everywhere.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from mburst.analysis.cause import Scene
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.port import Port, port_from_bins
@@ -50,7 +51,8 @@ class Case:
     setting: Setting
 
     def accepts(self, cause: str) -> bool:
-        """Whether a verdict is right. Of equal rhythms it may also be that they cannot be told apart; never `bursts`."""
+        """Whether a verdict is right. Of equal rhythms it may also be that they cannot be told apart; never
+        `bursts`."""
         return cause == self.truth or (self.kind == "periodic-equal" and cause == "undetermined")
 
 
@@ -67,7 +69,9 @@ def moments(rng: np.random.Generator, setting: Setting, period: float, phase: fl
 def held(time: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Delay of what comes at each time when everything is held from each start for its length."""
     at = np.searchsorted(starts, time, side="right") - 1
-    left = np.where(at >= 0, starts[np.maximum(at, 0)] + lengths[np.maximum(at, 0)] - time, 0) if len(starts) else 0 * time
+    left = (
+        np.where(at >= 0, starts[np.maximum(at, 0)] + lengths[np.maximum(at, 0)] - time, 0) if len(starts) else 0 * time
+    )
     return np.maximum(left, 0)
 
 
@@ -82,7 +86,9 @@ class FluidPort:
         return np.interp(time, (np.arange(len(self.backlog)) + 1) * self.step, self.backlog) * 8e9 / link_bps
 
 
-def fluid(rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float) -> FluidPort:
+def fluid(
+    rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float
+) -> FluidPort:
     """Bursts of `amounts` bytes that arrive at `overload` × line rate, over background of single frames."""
     step = min(setting.bin_ns / 5, 50_000.0)
     count = int(setting.seconds * S / step)
@@ -195,7 +201,10 @@ def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
     overload, trouble, through = setting.overload, {}, True
     truth = "bursts"
     if kind == "elephant":
-        drains, overload = drains * min(4.0, 0.4 * (1 - setting.load) * setting.period_ns / setting.drain_ns), float(rng.uniform(1.2, 1.5))
+        drains, overload = (
+            drains * min(4.0, 0.4 * (1 - setting.load) * setting.period_ns / setting.drain_ns),
+            float(rng.uniform(1.2, 1.5)),
+        )
     elif kind == "harmless":  # long bursts at line rate, probes in a class of their own; no tail
         through, truth = False, "none"
     elif kind == "short":  # bursts whose queue is far below what is called a tail
@@ -221,12 +230,15 @@ def mischief(
     kind: str, rng: np.random.Generator, setting: Setting, starts: np.ndarray, drains: np.ndarray
 ) -> tuple[dict, np.ndarray, str]:
     """Trouble that the bursts did not make: where it holds probes, when the bursts come, and the true cause."""
-    stage = {"host": str(rng.choice(["turn", "receive", "send"]))}.get(kind.split("-")[0], str(rng.choice(["forward", "back"])))
+    stage = {"host": str(rng.choice(["turn", "receive", "send"]))}.get(
+        kind.split("-")[0], str(rng.choice(["forward", "back"]))
+    )
     period = setting.period_ns * float(rng.uniform(0.7, 1.4))
     truth = "host" if stage in ("turn", "receive", "send") else "elsewhere"
     if kind.startswith("periodic"):
         period = {"periodic-equal": setting.period_ns, "periodic-near": setting.period_ns * 1.003}.get(
-            kind, setting.period_ns * (5**0.5 - 1) / 1.3)  # fmt: skip
+            kind, setting.period_ns * (5**0.5 - 1) / 1.3
+        )
         holds = moments(rng, setting, period, float(rng.uniform(0, period)))
     else:
         holds = moments(rng, setting, period)
@@ -272,6 +284,16 @@ def drawn(kind: str, seed: int) -> Case:
 
 KINDS = {
     "bursts": ["incast", "elephant"],
-    "negative": ["host", "host-after-burst", "hop", "periodic-equal", "periodic-near", "periodic-far", "retries",
-                 "harmless", "short", "too-little"],
-}  # fmt: skip
+    "negative": [
+        "host",
+        "host-after-burst",
+        "hop",
+        "periodic-equal",
+        "periodic-near",
+        "periodic-far",
+        "retries",
+        "harmless",
+        "short",
+        "too-little",
+    ],
+}

@@ -10,16 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from latency_cases import Case, Setting, build
+from storelib import DEFAULTS, write
+
 from mburst.__main__ import main
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.investigate import Question, investigate, same_name
 from mburst.sql import Store
-from storelib import DEFAULTS, write
 
 ORIGIN = 1_800_000_000_000_000_000
 LANE = {"run": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 KEYS = {"cause", "summary", "tail", "evidence", "bursts", "fan_in", "missing"}
-EVIDENCE = {"relative_risk", "p_value", "lag_ns", "excess_share", "dose_response", "correlation", "host_share", "controls"}
+EVIDENCE = {
+    "relative_risk",
+    "p_value",
+    "lag_ns",
+    "excess_share",
+    "dose_response",
+    "correlation",
+    "host_share",
+    "controls",
+}
 
 
 def store_case(folder: Path, case: Case) -> Store:
@@ -28,14 +38,31 @@ def store_case(folder: Path, case: Case) -> Store:
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
     used = np.flatnonzero(bytes_)
-    write(store, "runs", {**LANE, "link_bps": int(port.link_bps), "bin_ns": port.bin_ns, "start_ns": ORIGIN,
-                          "end_ns": ORIGIN + port.bins * port.bin_ns})  # fmt: skip
+    write(
+        store,
+        "runs",
+        {
+            **LANE,
+            "link_bps": int(port.link_bps),
+            "bin_ns": port.bin_ns,
+            "start_ns": ORIGIN,
+            "end_ns": ORIGIN + port.bins * port.bin_ns,
+        },
+    )
     n = len(used)
-    rows = {**{key: [value] * n for key, value in LANE.items()}, "ts_ns": ORIGIN + used * port.bin_ns,
-            "wire_bytes": bytes_[used], "bytes": bytes_[used] - bytes_[used] // 70}  # fmt: skip
+    rows = {
+        **{key: [value] * n for key, value in LANE.items()},
+        "ts_ns": ORIGIN + used * port.bin_ns,
+        "wire_bytes": bytes_[used],
+        "bytes": bytes_[used] - bytes_[used] // 70,
+    }
     numbers = ("packets", "ce_packets", "retransmits", "epoch", "quality")
     with store.writer("bins", "h", "a") as writer:
-        writer.append(pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}}).select(schema("bins").names).cast(schema("bins")))
+        writer.append(
+            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}})
+            .select(schema("bins").names)
+            .cast(schema("bins"))
+        )
     write(store, "sources", *burst_sources(case))
     write_probes(store, case)
     assert len(probes)
@@ -55,20 +82,43 @@ def burst_sources(case: Case) -> list[dict[str, object]]:
             first = max(begin, ms * 1e6)
             last = min(end, (ms + 1) * 1e6) - 1
             if last > first:
-                found += [{**LANE, "ts_ns": ORIGIN + ms * 10**6, "source": f"10.0.0.{k + 1}", "bytes": 9_000, "packets": 6,
-                           "first_ns": ORIGIN + int(first), "last_ns": ORIGIN + int(last)} for k in range(8)]  # fmt: skip
+                found += [
+                    {
+                        **LANE,
+                        "ts_ns": ORIGIN + ms * 10**6,
+                        "source": f"10.0.0.{k + 1}",
+                        "bytes": 9_000,
+                        "packets": 6,
+                        "first_ns": ORIGIN + int(first),
+                        "last_ns": ORIGIN + int(last),
+                    }
+                    for k in range(8)
+                ]
     return found
 
 
 def write_probes(store: Store, case: Case) -> None:
     probes = case.scene.probes
-    names = {"app_send_ns": probes.app_send, "tx_ns": probes.tx, "remote_rx_ns": probes.remote_rx,
-             "remote_tx_ns": probes.remote_tx, "rx_ns": probes.rx, "app_recv_ns": probes.app_recv}  # fmt: skip
+    names = {
+        "app_send_ns": probes.app_send,
+        "tx_ns": probes.tx,
+        "remote_rx_ns": probes.remote_rx,
+        "remote_tx_ns": probes.remote_tx,
+        "rx_ns": probes.rx,
+        "app_recv_ns": probes.app_recv,
+    }
     n = len(probes)
-    table = {name: pa.array(np.nan_to_num(values).astype(np.int64) + ORIGIN, mask=np.isnan(values)) for name, values in names.items()}
+    table = {
+        name: pa.array(np.nan_to_num(values).astype(np.int64) + ORIGIN, mask=np.isnan(values))
+        for name, values in names.items()
+    }
     table["rtt_ns"] = pa.array(np.nan_to_num(probes.rtt).astype(np.int64), mask=np.isnan(probes.rtt))
     words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": "udp", "stamp_kind": "sw"}
-    table |= {"seq": pa.array(np.arange(n)), "lost": pa.array(probes.lost), **{key: pa.array([value] * n) for key, value in words.items()}}
+    table |= {
+        "seq": pa.array(np.arange(n)),
+        "lost": pa.array(probes.lost),
+        **{key: pa.array([value] * n) for key, value in words.items()},
+    }
     with store.writer("probes") as writer:
         writer.append(pa.table(table).select(schema("probes").names).cast(schema("probes")))
 
@@ -114,16 +164,19 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("The model repeats the recorded situation with")
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
-    (["investigate", "nowhere"], 1, "no mburst store"),
-    (["investigate", "{store}", "--tail", "1"], 2, "no duration"),
-    (["investigate", "{store}", "--tail-factor", "0.5"], 2, "below the median"),
-    (["investigate", "{store}", "--probes", "x.csv"], 2, "go with a capture"),
-    (["investigate", "{store}", "-o", "{store}"], 2, "is a folder"),
-    (["what-if", "{store}", "--buffer", "big"], 2, "no size"),
-    (["what-if", "{store}", "--fan-in", "0"], 2, "somebody must send"),
-    (["what-if", "{store}"], 1, "nothing to replay"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["investigate", "nowhere"], 1, "no mburst store"),
+        (["investigate", "{store}", "--tail", "1"], 2, "no duration"),
+        (["investigate", "{store}", "--tail-factor", "0.5"], 2, "below the median"),
+        (["investigate", "{store}", "--probes", "x.csv"], 2, "go with a capture"),
+        (["investigate", "{store}", "-o", "{store}"], 2, "is a folder"),
+        (["what-if", "{store}", "--buffer", "big"], 2, "no size"),
+        (["what-if", "{store}", "--fan-in", "0"], 2, "somebody must send"),
+        (["what-if", "{store}"], 1, "nothing to replay"),
+    ],
+)
 def test_mistakes_end_in_one_line(
     arguments: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

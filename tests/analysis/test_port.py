@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mburst.analysis.port import Port, Wait, port_from_bins
 
 NAME = ("h", "eth0", "in")
@@ -18,8 +19,9 @@ def port_of(bytes_: list[int], start: float = 0.0, link: float = 1e9, lossy: lis
     starts = start + np.arange(len(bytes_)) * float(BIN)
     amounts = np.array(bytes_, dtype=np.int64)
     bad = None if lossy is None else starts[lossy]
-    return port_from_bins(NAME, link, BIN, [(starts[amounts > 0], amounts[amounts > 0])],
-                          [(start, start + len(bytes_) * BIN)], bad)  # fmt: skip
+    return port_from_bins(
+        NAME, link, BIN, [(starts[amounts > 0], amounts[amounts > 0])], [(start, start + len(bytes_) * BIN)], bad
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -70,7 +72,9 @@ def test_waiting_implies_busy(seed: int, link: float) -> None:
     width = max(BIN, int(20 * frame))
     departures = np.array([out for _, out in served])
     counts = np.bincount((departures / width).astype(int), minlength=int(end / width) + 1) * 1538
-    port = port_from_bins(NAME, link, width, [(np.arange(len(counts)) * float(width), counts)], [(0.0, len(counts) * float(width))])
+    port = port_from_bins(
+        NAME, link, width, [(np.arange(len(counts)) * float(width), counts)], [(0.0, len(counts) * float(width))]
+    )
     waits = np.array([(at, out - frame) for at, out in served if out - frame - at > 3 * width])
     if len(waits):
         answers = port.waits(waits[:, 0], waits[:, 1])

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mburst.analysis.port import port_from_bins
-from mburst.analysis.queue import Change, Load, changed, lindley, load_of, predict, predict_from_senders
+
 from mburst.analysis.cause import Queue
 from mburst.analysis.ledger import Crossing
+from mburst.analysis.port import port_from_bins
+from mburst.analysis.queue import Change, Load, changed, lindley, load_of, predict, predict_from_senders
 
 LINK = 1e9
 volumes = st.lists(st.tuples(st.floats(0, 4e7), st.floats(1e5, 1e7), st.floats(1e3, 4e6)), min_size=1, max_size=6)
@@ -75,7 +76,9 @@ def test_changes_do_what_they_say() -> None:
 def test_load_of_a_port_keeps_its_bytes() -> None:
     bin_ns = 100_000
     bytes_ = np.array(([12_500] * 30 + [1_000] * 70) * 4)
-    port = port_from_bins(("h", "eth0", "in"), LINK, bin_ns, [(np.arange(400) * float(bin_ns), bytes_)], [(0.0, 400.0 * bin_ns)])
+    port = port_from_bins(
+        ("h", "eth0", "in"), LINK, bin_ns, [(np.arange(400) * float(bin_ns), bytes_)], [(0.0, 400.0 * bin_ns)]
+    )
     found = load_of(port, 0.25)
     assert len(found.start) == 4
     assert found.length == pytest.approx(0.25 * 30 * bin_ns)

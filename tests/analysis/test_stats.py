@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mburst.analysis import stats
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)

@@ -6,19 +6,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mburst.analysis.tail import MS, Probes, Rule, clock_offset, episodes, established, judge_tail, latency
 
 NONE = np.full(1, np.nan)
 
 
-def probes(n: int, rng: np.random.Generator, offset: np.ndarray | float = 0.0, wait: np.ndarray | float = 0.0) -> Probes:
-    """n exchanges over 20 s with all stamps; the reflector's clock is ahead by `offset`, `wait` is spent on the way out."""
+def probes(
+    n: int, rng: np.random.Generator, offset: np.ndarray | float = 0.0, wait: np.ndarray | float = 0.0
+) -> Probes:
+    """n exchanges over 20 s with all stamps; the reflector's clock is ahead by `offset`, `wait` is spent on the way
+    out."""
     tx = np.sort(rng.uniform(0, 2e10, n))
     there = tx + 10e3 + rng.exponential(2e3, n) + wait
     away = there + 5e3
     rx = away + 10e3 + rng.exponential(2e3, n)
     none = np.full(n, np.nan)
-    return Probes("a", "b", "udp", tx - 1e3, tx, there + offset, away + offset, rx, rx + 4e3, none, np.zeros(n, dtype=bool))
+    return Probes(
+        "a", "b", "udp", tx - 1e3, tx, there + offset, away + offset, rx, rx + 4e3, none, np.zeros(n, dtype=bool)
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -29,7 +35,9 @@ def test_the_offset_of_two_clocks_is_taken_out(offset: float, drift: float, seed
     apart = offset + drift * true.tx
     wait = np.where(rng.random(4000) < 0.1, 20 * MS, 0.0)
     exchange = probes(4000, np.random.default_rng(seed), apart, wait)
-    assert np.abs(clock_offset(exchange) - apart).max() < 0.06 * MS  # half of what a crystal drifts in a second, and jitter
+    assert (
+        np.abs(clock_offset(exchange) - apart).max() < 0.06 * MS
+    )  # half of what a crystal drifts in a second, and jitter
     stages = latency(exchange).stages
     assert np.abs(stages["forward"] - (12e3 + wait)).max() < 0.1 * MS
     assert np.nanmax(stages["back"]) < 0.1 * MS

@@ -8,6 +8,7 @@ import latency_cases as cases
 import numpy as np
 import pytest
 from latency_cases import Case, Setting
+
 from mburst.analysis.cause import Evidence, Scene, gather
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.verdict import Verdict, decide
@@ -30,16 +31,19 @@ def test_the_cause_is_told(kind: str, seed: int) -> None:
     assert sum(share.value for share in evidence.shares.values()) == pytest.approx(1) or not evidence.ledger.late.size
 
 
-@pytest.mark.parametrize("setting", [
-    Setting(seconds=12, link_bps=100e9, bin_ns=20_000, drain_ns=4e6, period_ns=60e6),
-    Setting(seconds=12, link_bps=100e6, bin_ns=1_000_000),
-    Setting(seconds=12, stamps="rtt"),
-    Setting(seconds=12, stamps="one-way", skew_ns=-3e9, drift=-5e-5),
-    Setting(seconds=12, stamps="no-app", end="src", skew_ns=5e9),
-    Setting(seconds=20, periodic=True, period_ns=100e6),
-    Setting(seconds=12, loss=0.01, load=0.4),
-    Setting(seconds=60, rate=20),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(seconds=12, link_bps=100e9, bin_ns=20_000, drain_ns=4e6, period_ns=60e6),
+        Setting(seconds=12, link_bps=100e6, bin_ns=1_000_000),
+        Setting(seconds=12, stamps="rtt"),
+        Setting(seconds=12, stamps="one-way", skew_ns=-3e9, drift=-5e-5),
+        Setting(seconds=12, stamps="no-app", end="src", skew_ns=5e9),
+        Setting(seconds=20, periodic=True, period_ns=100e6),
+        Setting(seconds=12, loss=0.01, load=0.4),
+        Setting(seconds=60, rate=20),
+    ],
+)
 @pytest.mark.parametrize("kind", ["incast", "hop", "host", "retries", "periodic-near"])
 def test_links_stamps_clocks_and_rates(kind: str, setting: Setting) -> None:
     case = cases.build(kind, 3, setting)
@@ -57,8 +61,11 @@ def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
     bytes_ = np.diff(case.scene.crossings[0].port.carried)
     bad = (bytes_ > 10_000) & (np.arange(len(bytes_)) // 50 % 3 == 0)
     bytes_[bad] //= 2
-    scene = changed_port(case, carried=np.concatenate(([0], np.cumsum(bytes_))),
-                         lossy=np.concatenate(([0], np.cumsum(bad))).astype(np.int32))  # fmt: skip
+    scene = changed_port(
+        case,
+        carried=np.concatenate(([0], np.cumsum(bytes_))),
+        lossy=np.concatenate(([0], np.cumsum(bad))).astype(np.int32),
+    )
     _, verdict = judge(scene)
     assert verdict.cause == "undetermined"
     assert any("drops" in item for item in verdict.missing)
@@ -80,7 +87,9 @@ def test_clocks_apart_without_stamps_that_tell() -> None:
 
 
 def test_the_lag_of_a_consequence_is_found() -> None:
-    case = next(c for c in (cases.build("retries", seed, BASE) for seed in range(20)) if c.scene.bursts[0][0][0] > 2.2e8)
+    case = next(
+        c for c in (cases.build("retries", seed, BASE) for seed in range(20)) if c.scene.bursts[0][0][0] > 2.2e8
+    )
     evidence, verdict = judge(case.scene)
     assert verdict.cause == "elsewhere"
     assert evidence.lag_ns is None or evidence.lag_ns < -100e6  # latency comes an RTO before its bursts
