@@ -43,7 +43,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
     """What to judge: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
-    parser.add_argument("store", metavar="STORE|CAPTURE")
+    parser.add_argument(
+        "store", metavar="STORE|CAPTURE", help="folder that `mburst record` wrote, or a capture file (with --link)"
+    )
     scope = parser.add_argument_group("what to judge")
     scope.add_argument(
         "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
@@ -52,7 +54,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--host", action="append", default=[], help="judge this recorded host; may be given several times"
     )
-    scope.add_argument("--rack")
+    scope.add_argument("--rack", help="judge this rack's hosts")
     scope.add_argument(
         "--known-as",
         action="append",
