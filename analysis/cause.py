@@ -25,7 +25,7 @@ ROUNDS = 1000  # of the bootstrap
 SAMPLE = 2000  # late probes that are shifted; an evenly spaced choice of more
 PAIRINGS = 499  # in which waits and bursts are exchanged
 PAIRED = 10  # bursts at least, that
-VARIED = 0.1  # differ in length by this (standard deviation over mean), for an exchange to matter
+VARIED = 0.1  # differ in length by this (quartiles over median), for an exchange to matter
 LAG_RANGE = 1000 * MS  # how far the lag scan looks: five times the least TCP retransmission timeout
 SECOND = 10**9
 
@@ -276,7 +276,10 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, 
     own, since, weight = own[inside], (arrival - begin[np.maximum(own, 0)])[inside], weight[inside]
     span = (departure - arrival)[inside]
     met_bursts = np.unique(own)
-    if len(met_bursts) < PAIRED or float(np.std(length[met_bursts])) < VARIED * float(np.mean(length[met_bursts])):
+    if len(met_bursts) < PAIRED:
+        return
+    low, middle, high = np.quantile(length[met_bursts], [0.25, 0.5, 0.75])
+    if high - low < VARIED * middle:  # alike: an exchange changes nothing, and one odd burst must not decide
         return
     rank = np.searchsorted(met_bursts, own)
 

@@ -190,12 +190,14 @@ def aligned(finding: Finding) -> Figure | None:
         line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y2"),
         line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y2"),
     ]
-    if np.isfinite(found.queue).any():
-        traces.append(line("switch queue, MB (median)", x, numbers(found.queue / 1e6), "queue", yaxis="y2"))
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is not None and np.isfinite(found.queue).any():
+        drain = numbers(found.queue * 8e3 / port.link_bps)
+        traces.append(line("switch queue at line rate, ms (median)", x, drain, "queue", yaxis="y2"))
     axes = {
         "xaxis": {"title": {"text": "ms after the burst's onset"}},
         "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms, MB"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms"}, "rangemode": "tozero"},
     }
     return Figure(
         "Do bursts explain it, and how much of it?",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..analysis.cause import Evidence
+from ..analysis.cause import PAIRINGS, SHIFTS, Evidence
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
@@ -170,63 +170,12 @@ def where_section(finding: Finding) -> Section:
 
 def bursts_section(finding: Finding) -> Section:
     """The evidence card as a table: what was asked, the answer with its uncertainty, n."""
-    evidence = finding.evidence
     section = Section("Do bursts explain it, and how much of it?", head=["evidence", "value", "n"])
     section.sentences = [f"{CAUSES[finding.verdict.cause]}: {'; '.join(finding.verdict.reasons)}."]
-    add = section.rows.append
-    if evidence.ledger.late.size:
-        for name, words in (
-            ("bursts", "excess spent waiting while the link was full"),
-            ("host", "excess spent in hosts"),
-            ("elsewhere", "excess spent in the network while the recorded port had room"),
-            ("unknown", "excess that cannot be placed"),
-        ):
-            add([words, share_range(evidence.shares[name]), f"{evidence.episodes:,} episodes"])
-    if evidence.excess_share:
-        add(
-            [
-                "all excess over the median that lies in bursts",
-                share_range(evidence.excess_share),
-                f"{evidence.excess_share.n:,} probes",
-            ]
-        )
-    if evidence.relative_risk:
-        add(
-            [
-                "relative risk of being late in a burst",
-                number_range(evidence.relative_risk),
-                f"{evidence.exposed:,} probes in {evidence.bursts:,} bursts",
-            ]
-        )
-    if evidence.p_value is not None:
-        add(
-            [
-                "chance that shifted bursts fit as well (p; all paths considered)",
-                f"{evidence.p_value:.2g}; {evidence.q_value if evidence.q_value is not None else evidence.p_value:.2g}",
-                "1,999 shifts",
-            ]
-        )
-    if evidence.pairing_p is not None:
-        add(["chance that exchanged bursts fit as well (p)", f"{evidence.pairing_p:.2g}", "499 exchanges"])
-    if evidence.lag_ns is not None:
-        add(
-            [
-                "latency after the burst, best fit",
-                format_duration(evidence.lag_ns) if evidence.lag_ns else "at once",
-                "",
-            ]
-        )
-    if evidence.dose:
-        add([f"response to {evidence.dose_kind}", fit_words(evidence.dose), f"{evidence.dose.n:,} probes"])
-    for words, value in (
-        ("correlation with utilization in the bin", evidence.correlation_bin),
-        ("the same with the 1 s average of a dashboard", evidence.correlation_second),
-        ("the same with the switch's queue windows", evidence.correlation_queue),
-    ):
-        if value is not None:
-            add([words, f"r = {value:.3f}", f"{evidence.tail.n:,} probes"])
+    evidence = finding.evidence
+    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *rate_rows(evidence)]
     for control in evidence.controls:
-        add(
+        section.rows.append(
             [
                 f"control, must show nothing: {control.name}",
                 f"relative risk {number_range(control.risk)}",
@@ -234,6 +183,58 @@ def bursts_section(finding: Finding) -> Section:
             ]
         )
     return section
+
+
+def ledger_rows(evidence: Evidence) -> list[list[str]]:
+    """Where the late probes' time went, and what lies in bursts."""
+    accounts = {
+        "bursts": "excess spent waiting while the link was full",
+        "host": "excess spent in hosts",
+        "elsewhere": "excess spent in the network while the recorded port had room",
+        "unknown": "excess that cannot be placed",
+    }
+    episodes = f"{evidence.episodes:,} episodes"
+    rows = [[words, share_range(evidence.shares[name]), episodes] for name, words in accounts.items()]
+    rows = rows if evidence.ledger.late.size else []
+    if evidence.excess_share:
+        share = evidence.excess_share
+        rows.append(["all excess over the median that lies in bursts", share_range(share), f"{share.n:,} probes"])
+    if evidence.relative_risk:
+        met = f"{evidence.exposed:,} probes in {evidence.bursts:,} bursts"
+        rows.append(["relative risk of being late in a burst", number_range(evidence.relative_risk), met])
+    return rows
+
+
+def chance_rows(evidence: Evidence) -> list[list[str]]:
+    """How likely chance is, and what comes first."""
+    rows = []
+    if evidence.p_value is not None:
+        q = evidence.q_value if evidence.q_value is not None else evidence.p_value
+        p = f"{evidence.p_value:.2g}; {q:.2g}"
+        rows.append(["chance that shifted bursts fit as well (p; all paths considered)", p, f"{SHIFTS:,} shifts"])
+    if evidence.pairing_p is not None:
+        rows.append(
+            ["chance that exchanged bursts fit as well (p)", f"{evidence.pairing_p:.2g}", f"{PAIRINGS} exchanges"]
+        )
+    if evidence.lag_ns is not None:
+        lag = format_duration(evidence.lag_ns) if evidence.lag_ns else "at once"
+        rows.append(["latency after the burst, best fit", lag, ""])
+    return rows
+
+
+def rate_rows(evidence: Evidence) -> list[list[str]]:
+    """Dose and response, and the contrast of three correlations."""
+    rows = []
+    if evidence.dose:
+        rows.append([f"response to {evidence.dose_kind}", fit_words(evidence.dose), f"{evidence.dose.n:,} probes"])
+    for words, value in (
+        ("correlation with utilization in the bin", evidence.correlation_bin),
+        ("the same with the 1 s average of a dashboard", evidence.correlation_second),
+        ("the same with the switch's queue windows", evidence.correlation_queue),
+    ):
+        if value is not None:
+            rows.append([words, f"r = {value:.3f}", f"{evidence.tail.n:,} probes"])
+    return rows
 
 
 def fit_words(line: Fit) -> str:

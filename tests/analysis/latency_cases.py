@@ -246,8 +246,8 @@ def mischief(
     if kind == "retries":
         starts = holds + lengths + float(rng.choice([0.0, 200 * MS]))
         starts = starts[starts < setting.seconds * S - 50 * MS]
-    if kind == "host-after-burst":  # the bursts' work stalls the host: together with bursts, yet no queue
-        holds, lengths = starts, drains * 1.2
+    if kind == "host-after-burst":  # the work of the bursts stalls the host: together with bursts, yet no queue
+        holds, lengths = starts, drains * 1.2 / (1 - setting.load)  # and outlasts them
         stage, truth = "receive" if setting.end == "src" else "turn", "host"
     return {stage: (holds, lengths)}, starts, truth
 

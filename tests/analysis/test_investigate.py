@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,37 @@ def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> N
 def test_names_of_hosts() -> None:
     assert same_name("Cache-1", "cache-1.example.net") and same_name("10.0.0.1", "10.0.0.1")
     assert not same_name("cache", "cache-nic2") and not same_name("10.0.0.1", "10.0.0")
+
+
+def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: Path) -> None:
+    case = build("incast", 6, Setting(seconds=8))
+    for number, (src, dst, options, assumed) in enumerate(
+        [
+            ("p", "h.example.net", {}, False),
+            ("p", "10.9.9.9", {}, False),
+            ("p", "vip", {"known_as": ("vip",)}, False),
+            ("p", "vip", {}, True),
+        ]
+    ):
+        named = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src=src, dst=dst)))
+        store = store_case(tmp_path / str(number), named)
+        write(store, "runs", {**LANE, "run": "o", "direction": "out", "bin_ns": 100_000, "end_ns": ORIGIN})
+        write(store, "sources", {**LANE, "run": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN,
+                                 "bytes": 500, "first_ns": ORIGIN, "last_ns": ORIGIN})  # fmt: skip
+        answer = investigate(store.connect(), Question(BurstDefinition(), **options))
+        assert answer.cause == "bursts"
+        assert any("names a recorded host" in note for note in answer.notes) is assumed
+
+
+def test_a_second_path_to_a_host_that_was_not_recorded_is_a_control(tmp_path: Path) -> None:
+    case = build("incast", 6, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    other = build("harmless", 6, Setting(seconds=8))
+    write_probes(store, replace(other, scene=replace(other.scene, probes=replace(other.scene.probes, dst="other"))))
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    assert answer.cause == "bursts" and len(answer.findings) == 1
+    control = next(c for c in answer.findings[0].evidence.controls if "other" in c.name)
+    assert control.spikes == 0 and control.risk.n > 100
 
 
 @pytest.fixture(scope="module")
