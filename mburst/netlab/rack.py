@@ -29,6 +29,7 @@ from .timers import LONGEST_TRAIN, train_for
 PROBE_COLUMNS = ["seq", "src", "dst", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns",
                  "lost"]
 
+_TCPDUMP_READS_S = 1.5  # it reads a part-filled block after 1 s, and forgets it when it is interrupted before
 _QUEUE_S = 0.032  # the queue's depth in time at line rate: 4 MB at 1 Gb/s
 _TARGETS = {"cache": (API_IP, CACHE_IP, CACHE_PORT), "cache-nic2": (API2_IP, CACHE2_IP, CACHE2_PORT)}
 
@@ -71,6 +72,7 @@ class Rack:
                          train or train_for(link_bps))
         self.sent: dict[str, tuple[int, int]] = {}
         self._offloads = offloads
+        self._cpus = sorted(os.sched_getaffinity(0))
         self._limit_s = limit_s
         self._janitor: subprocess.Popen[bytes] | None = None
         self._running: list[subprocess.Popen[Any]] = []
@@ -128,6 +130,8 @@ class Rack:
         namespaces.run_batch(["tc", "-n", tor], plan.queues(), "the kernel needs the tbf queue: modprobe sch_tbf")
         namespaces.run_batch(["bridge", "-n", tor], plan.forwarding(), "iproute2 5.0 or newer is needed")
         self._settle()
+        if plan.train > 1 and len(self._cpus) > 1:
+            self._steer(self._cpus[1])
 
     def _settle(self) -> None:
         """Set the offloads of both ends of every cable, and wait until it carries.
@@ -146,10 +150,21 @@ class Rack:
                         raise RackFailed(f"rack: {interface} has no carrier after 5 s")
                     time.sleep(0.002)
 
+    def _steer(self, cpu: int) -> None:
+        """Let another processor than the senders' do the switch's work (RPS), where timers make that work slow."""
+        script = f"for ports in /sys/class/net/p-s*/queues/rx-0/rps_cpus; do echo {_cpu_mask(cpu)} > $ports; done"
+        process = self.exec_in(self.plan.namespace("tor"), ["sh", "-c", script], stderr=subprocess.DEVNULL)
+        process.wait()  # a kernel without RPS builds the rack all the same
+
     def exec_in(self, namespace: str, argv: list[str], **options: Any) -> subprocess.Popen[Any]:
-        """Start a program in a namespace of the rack; options are Popen's. It ends with the rack at the latest."""
+        """Start a program in a namespace of the rack, and return when it is inside or has ended.
+
+        Options are Popen's. The program ends with the rack at the latest.
+        """
         process = subprocess.Popen(["ip", "netns", "exec", namespace, *argv], **options)
         self._running.append(process)
+        while process.poll() is None and process.pid not in namespaces.processes_in([namespace]):
+            time.sleep(0.001)
         return process
 
     def port_counters(self) -> dict[str, tuple[int, int]]:
@@ -175,7 +190,7 @@ class Rack:
         with contextlib.ExitStack() as stack:
             respond = stack.enter_context(contextlib.closing(
                 Role("respond", limit_s, protocol=protocol, senders=responders,
-                     chunk_datagrams=plan.train if plan.train > 1 else 16)))
+                     chunk_datagrams=plan.train if plan.train > 1 else 16, cpu=self._cpus[0])))
             respond.wait_ready()
             gather = stack.enter_context(contextlib.closing(
                 Role("gather", limit_s, namespace=plan.namespace("cache"), addresses=addresses, protocol=protocol,
@@ -231,10 +246,16 @@ class Rack:
         with process.stderr as words:
             _wait_for(words, "listening on")
             yield
+            time.sleep(_TCPDUMP_READS_S)
             process.send_signal(signal.SIGINT)
             lost = [line for line in words if "dropped by" in line and not line.startswith("0 ")]
             if process.wait() or lost:
                 raise RackFailed(f"rack: tcpdump: {lost[0].strip() if lost else f'exit code {process.returncode}'}")
+
+
+def _cpu_mask(cpu: int) -> str:
+    """A processor in the kernel's bitmap format: groups of 32 bits in hexadecimal, the highest first."""
+    return ",".join([f"{1 << cpu % 32:x}", *["00000000"] * (cpu // 32)])
 
 
 def _wait_for(words: IO[str], wanted: str) -> None:

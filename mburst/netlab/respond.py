@@ -6,6 +6,7 @@ datagrams (TCP: writes) and payload bytes each sender handed to its kernel.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import sys
@@ -162,6 +163,7 @@ def main() -> None:
     for descriptor in sockets:
         senders.poll.register(descriptor, select.EPOLLIN)
     listening = set(sockets) if config["protocol"] == "tcp" else set()
+    os.sched_setaffinity(0, {config["cpu"]})
     role.go_real_time()
     role.ready()
     serve(senders, listening)
