@@ -6,6 +6,7 @@ exact in the first measurement.
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass
 from itertools import pairwise
@@ -122,7 +123,12 @@ def measured(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 @pytest.mark.parametrize("check", SPOILED_BY_LOAD, ids=lambda check: check.__name__)
 def test_bound(measured, check):
-    check(measured[1])
+    try:
+        check(measured[1])
+    except AssertionError as reason:
+        if (load := os.getloadavg()[0]) > 2 * (os.cpu_count() or 1):
+            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, twice measured: {str(reason)[:200]}")
+        raise
 
 
 def test_every_round_is_complete_and_in_the_capture_to_the_byte(measured):
