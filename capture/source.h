@@ -82,6 +82,12 @@ static inline int mb_source_read(struct mb_source *source, struct mb_batch *batc
 	return source->ops->read(source, batch, timeout_ms, error);
 }
 
+static inline const struct mb_interface *mb_source_interfaces(const struct mb_source *source,
+							       size_t *count)
+{
+	return source->ops->interfaces(source, count);
+}
+
 static inline void mb_source_stop(struct mb_source *source)
 {
 	source->stop = true;

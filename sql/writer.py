@@ -1,0 +1,243 @@
+"""A writer of one table: appends to a hot log, and writes the sealed form of the same rows behind it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError
+from . import segments, tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROLL_ROWS = 16_000_000
+ROLL_S = 900.0
+BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
+
+
+class Writer:
+    """Appends rows to a table of a store. Not for use by several threads at once.
+
+    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
+    process (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed,
+    and after ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close`
+    is short."""
+
+    def __init__(
+        self,
+        store: Path,
+        table: str,
+        host: str = "",
+        rack: str = "",
+        roll_rows: int = ROLL_ROWS,
+        roll_s: float = ROLL_S,
+    ) -> None:
+        self._store = store
+        self._table = table
+        self._host = host
+        self._rack = rack
+        self._roll_rows = roll_rows
+        self._roll_s = roll_s
+        self._schema: pa.Schema | None = None
+        self._segment: _Segment | None = None
+        self._behind: _Behind | None = None
+        self._closed = False
+
+    def append(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Append rows; they are acknowledged when this returns. Columns are matched by name, text may be
+        dictionary-encoded, a nullable column that is missing becomes NULL. Raises MburstError when it cannot be
+        written (what was acknowledged before is kept, the writer is of no more use) and ValueError when BATCH is not of
+        this table."""
+        if self._closed:
+            raise ValueError("append to a closed writer")
+        rows = conform(batch, self._table, self._schema)
+        self._check_constants(rows)
+        if rows.num_rows == 0:
+            return
+        if self._segment is None:
+            self._schema = rows.schema
+            log = segments.HotLog(self._store, self._table, self._host, self._rack, rows.schema)
+            self._segment = _Segment(log, segments.Parts(self._store, self._table, self._rack, log.id))
+            self._behind = self._behind or _Behind()
+        segment = self._segment
+        try:
+            segment.log.append(rows.to_batches())
+        except BaseException:
+            self._closed = True
+            self._stop(segment.give_up)  # the log may end in a torn batch: whoever seals it reads it from the disk
+            raise
+        assert self._behind is not None
+        if (full := segment.collect(rows)) is not None:
+            self._behind.do(lambda: segment.write(full))
+        if segment.log.rows >= self._roll_rows or time.monotonic() - segment.log.started >= self._roll_s:
+            self._segment = None
+            self._behind.do(segment.finish)
+
+    def _check_constants(self, rows: pa.Table) -> None:
+        """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
+        for name, value in (("host", self._host), ("rack", self._rack)):
+            if name in rows.column_names:
+                seen = {
+                    text
+                    for chunk in rows.column(name).chunks
+                    for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()
+                }
+                if seen - {value}:
+                    raise ValueError(f"{self._table}: rows of {name} {min(seen - {value})!r}, writer of {value!r}")
+
+    def _stop(self, last: Callable[[], None] | None) -> list[MburstError]:
+        """End the thread behind after LAST; what failed in it."""
+        if self._behind is None:
+            return []
+        if last is not None:
+            self._behind.do(last)
+        return self._behind.stop()
+
+    def close(self) -> None:
+        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when
+        the former fails; the rows are kept in the hot log even so."""
+        if self._closed:
+            return
+        self._closed = True
+        failures = self._stop(self._segment.finish if self._segment is not None else None)
+        if failures:
+            raise failures[0]
+        seal_abandoned(self._store, self._table, lambda error: None)  # readers will tell of a damaged one
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except MburstError:
+            if kind is None:
+                raise
+
+
+def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | None) -> pa.Table:
+    """BATCH with the table's columns in the table's order; text keeps its encoding, or takes that of EARLIER."""
+    import pyarrow as pa
+
+    unknown = set(batch.schema.names) - {column.name for column in tables.columns(table)}
+    if unknown:
+        raise ValueError(f"{table} has no column {min(unknown)!r}")
+    arrays, fields = [], []
+    for field in earlier or tables.arrow_schema(table):
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            if not field.nullable:
+                raise ValueError(f"{table}: column {field.name!r} is missing")
+            array = pa.nulls(batch.num_rows, field.type)
+        else:
+            array = batch.column(index)
+            if not field.nullable and array.null_count:
+                raise ValueError(f"{table}: NULL in column {field.name!r}")
+            if earlier is None and pa.types.is_dictionary(array.type):
+                field = pa.field(field.name, pa.dictionary(array.type.index_type, pa.string()), field.nullable)
+            if array.type != field.type:
+                array = array.cast(field.type)
+        arrays.append(array)
+        fields.append(field)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None]) -> int:
+    """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is told to
+    FAILED and does not keep the others from it."""
+    sealed = 0
+    for path in segments.hot_files(store, table):
+        try:
+            sealed += segments.seal(store, table, path)
+        except MburstError as error:
+            failed(error)
+    return sealed
+
+
+class _Segment:
+    """A segment in both its forms while its writer lives. `collect` belongs to the writer's thread, the rest to the one
+    behind it; a failure there skips the rest of the sealed form, and the hot log stays for others to seal."""
+
+    def __init__(self, log: segments.HotLog, parts: segments.Parts) -> None:
+        self.log = log
+        self._parts = parts
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._failed = False
+
+    def collect(self, rows: pa.Table) -> list[pa.Table] | None:
+        """Keep ROWS, and give back all that is kept when it fills a row group."""
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        if self._pending_rows < segments.ROW_GROUP:
+            return None
+        full, self._pending, self._pending_rows = self._pending, [], 0
+        return full
+
+    def write(self, rows: list[pa.Table]) -> None:
+        """Write a row group of the sealed form."""
+        import pyarrow as pa
+
+        if rows and not self._failed:
+            try:
+                self._parts.add(pa.concat_tables(rows))
+            except BaseException:
+                self._failed = True
+                self._parts.discard()
+                raise
+
+    def finish(self) -> None:
+        """The segment is whole: seal it."""
+        try:
+            self.write(self._pending)
+            if not self._failed:
+                self._parts.publish()
+                self.log.remove()
+        except BaseException:
+            self._parts.discard()
+            raise
+        finally:
+            self.log.leave()
+
+    def give_up(self) -> None:
+        """Take the sealed form back and leave the hot log to others."""
+        self._parts.discard()
+        self.log.leave()
+
+
+class _Behind:
+    """A thread that does what it is told, in order. What fails is told by `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(BACKLOG)
+        self._failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, name="mburst-seal", daemon=True)
+        self._thread.start()
+
+    def do(self, task: Callable[[], None]) -> None:
+        """Have TASK done. Waits while BACKLOG tasks are waiting."""
+        self._tasks.put(task)
+
+    def stop(self) -> list[MburstError]:
+        """Wait for all that was asked; the failures that a user can mend. Raises the first of any other kind."""
+        self._tasks.put(None)
+        self._thread.join()
+        for failure in self._failures:
+            if not isinstance(failure, MburstError):
+                raise failure
+        return [failure for failure in self._failures if isinstance(failure, MburstError)]
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except BaseException as error:  # not lost: stop() raises it in the writer's thread
+                self._failures.append(error)
