@@ -151,8 +151,8 @@ class Rack:
                     time.sleep(0.002)
 
     def _steer(self, cpu: int) -> None:
-        """Let another processor than the senders' do the switch's work (RPS), where timers make that work slow."""
-        script = f"for ports in /sys/class/net/p-s*/queues/rx-0/rps_cpus; do echo {_cpu_mask(cpu)} > $ports; done"
+        """Let one processor, not the senders', do all of the switch's work (RPS): no order is lost between two."""
+        script = f"for ports in /sys/class/net/p-*/queues/rx-0/rps_cpus; do echo {_cpu_mask(cpu)} > $ports; done"
         process = self.exec_in(self.plan.namespace("tor"), ["sh", "-c", script], stderr=subprocess.DEVNULL)
         process.wait()  # a kernel without RPS builds the rack all the same
 
