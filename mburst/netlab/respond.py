@@ -6,10 +6,12 @@ datagrams (TCP: writes) and payload bytes each sender handed to its kernel.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
 import sys
+import time
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -19,6 +21,7 @@ from .rounds import DATAGRAM, DATAGRAM_BYTES, REQUEST, SENDER_PORT
 
 _UDP_SEGMENT = 103
 _SO_SNDBUFFORCE = 32
+_SERVICE_S = 0.0005  # what a look-up takes: when the first answer begins, all requests are there
 
 
 @dataclass
@@ -106,7 +109,7 @@ class Senders:
             try:
                 return answer.sock.sendto(answer.data[:self.chunk_bytes], answer.peer)
             except OSError as error:
-                if isinstance(error, BlockingIOError):
+                if error.errno not in (errno.EIO, errno.EINVAL):
                     raise
                 self.segmented = False  # before Linux 6.11 not on an interface without checksum offload
         return answer.sock.sendto(answer.data[:DATAGRAM_BYTES], answer.peer)
@@ -137,6 +140,9 @@ def serve(senders: Senders, listening: set[int]) -> None:
     stdin = sys.stdin.fileno()
     senders.poll.register(stdin, select.EPOLLIN | select.EPOLLHUP)
     while True:
+        if not senders.under_way and not senders.blocked:
+            senders.poll.poll()
+            time.sleep(_SERVICE_S)
         for descriptor, events in senders.poll.poll(0 if senders.under_way else -1):
             if descriptor == stdin:
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -14,9 +16,13 @@ import pytest
 from rackdata import read_columns
 
 from mburst.errors import UsageError
-from mburst.netlab import Rack, RackUnavailable, namespaces, read_truth
+from mburst.netlab import Rack, RackUnavailable, namespaces, read_truth, timers
+from mburst.netlab.errors import RackFailed
 from mburst.netlab.plan import Plan, mac
-from mburst.netlab.rounds import COLUMNS
+from mburst.netlab.rack import _cpu_mask
+from mburst.netlab.respond import Answer, Senders, Sent
+from mburst.netlab.role import Role
+from mburst.netlab.rounds import COLUMNS, DATAGRAM_BYTES
 from mburst.netlab.watermark import attribute
 
 OWNER = """
@@ -173,6 +179,59 @@ def test_netlink_attributes():
     assert attribute(data, 1) == b"a" and attribute(data, 7) == b"wxyz"
     with pytest.raises(KeyError):
         attribute(data, 3)
+
+
+def test_a_processor_in_the_kernels_format():
+    masks = {0: "1", 1: "2", 31: "80000000", 32: "1,00000000", 69: "20,00000000,00000000"}
+    assert {cpu: _cpu_mask(cpu) for cpu in masks} == masks
+
+
+@pytest.mark.parametrize(("cost_us", "link_bps", "train"), [(1, 10**9, 1), (13, 10**9, 5), (13, 10**8, 1)])
+def test_trains_leave_only_where_timers_are_slow(monkeypatch, cost_us, link_bps, train):
+    monkeypatch.setattr(timers, "timer_cost_s", lambda: cost_us / 1e6)
+    assert timers.train_for(link_bps) == train
+
+
+def test_setting_a_timer_costs_something():
+    assert 1e-8 < timers.timer_cost_s(20) < 1e-2
+
+
+class OldKernelSocket:
+    """A UDP socket that refuses segmentation, as before Linux 6.11 without checksum offload."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def sendto(self, data: memoryview, peer: tuple[str, int]) -> int:
+        if len(data) > DATAGRAM_BYTES:
+            raise OSError(errno.EIO, "Input/output error")
+        self.sizes.append(len(data))
+        return len(data)
+
+
+def test_a_kernel_that_cannot_segment_is_sent_single_datagrams():
+    sock = OldKernelSocket()
+    senders = Senders({}, {}, chunk_bytes=16 * DATAGRAM_BYTES, sent={"s01": Sent()})
+    senders.under_way.append(Answer("s01", sock, ("198.18.0.1", 1), senders.payload(1, 2 * DATAGRAM_BYTES + 100)))
+    while senders.under_way:
+        senders.send_chunk()
+    assert sock.sizes == [DATAGRAM_BYTES, DATAGRAM_BYTES, 100]
+    assert senders.sent["s01"] == Sent(units=3, payload=2 * DATAGRAM_BYTES + 100)
+
+
+def test_a_program_that_fails_is_one_line():
+    role = Role("watermark", 5, namespace="mb-no-such", port="p", fine="/dev/null", coarse="/dev/null")
+    with contextlib.closing(role), pytest.raises(RackFailed, match=r"rack: watermark failed: .*mb-no-such") as failure:
+        role.wait_ready()
+    assert "\n" not in str(failure.value)
+
+
+def test_a_program_ends_at_its_time_limit(can_build):
+    with Rack(8) as rack:
+        role = Role("reflect", 0.5, namespace=rack.plan.namespace("cache"), address="198.18.0.1")
+        with contextlib.closing(role), pytest.raises(RackFailed, match="reflect did not finish in time"):
+            role.wait_ready()
+            list(role.results())
 
 
 def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path, captures):
