@@ -20,6 +20,8 @@ from .rounds import COLUMNS, DATAGRAM, DATAGRAM_BYTES, REQUEST, SENDER_PORT, Rou
 _SO_TIMESTAMPNS = 35  # and the control message of it
 _SO_RCVBUFFORCE = 33
 _RECEIVE_BUFFER = 1 << 25
+_ETH_P_IP = 0x0800
+_HEADERS_BYTES = 40  # IPv4 and TCP without options
 _TIMESPEC = struct.Struct("@ll")
 _CONTROL_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
@@ -33,9 +35,8 @@ class Tally:
     first_ns: int = 0
     last_ns: int = 0
 
-    def add(self, sender: str, size: int, control: list[tuple[int, int, bytes]]) -> None:
-        """Count payload bytes of a sender, at the kernel's arrival stamp."""
-        self.received[sender] += size
+    def stamp(self, control: list[tuple[int, int, bytes]]) -> None:
+        """Note the kernel's arrival stamp of a packet of the round."""
         for level, kind, value in control:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack(value)
@@ -84,25 +85,30 @@ class UdpGatherer:
                 return
             if DATAGRAM.unpack(self._head)[0] == number:  # else a straggler of a round that timed out
                 tally.datagrams += 1
-                tally.add(self._names[peer[0]], size, control)
+                tally.received[self._names[peer[0]]] += size
+                tally.stamp(control)
 
 
 class TcpGatherer:
-    """A lasting connection to each sender. A read bears the stamp of its last segment: read at once, with priority."""
+    """A lasting connection to each sender. A read bears its last segment's stamp only, so a tap tells the times."""
 
     def __init__(self, senders: dict[str, str]) -> None:
         self._sockets: dict[str, socket.socket] = {}
         self._names: dict[int, str] = {}
         self._poll = select.epoll()
         for name, address in senders.items():
-            sock = _stamped(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.settimeout(5)
             sock.connect((address, SENDER_PORT))
             sock.setblocking(False)
             self._sockets[name], self._names[sock.fileno()] = sock, name
             self._poll.register(sock.fileno(), select.EPOLLIN)
-        role.go_real_time()
+        self._tap = _stamped(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ETH_P_IP)))
+        self._tap.bind(("eth0", _ETH_P_IP))
+        self._tap.setblocking(False)
+        self._head = bytearray(_HEADERS_BYTES)
 
     def ask(self, order: list[str], number: int, wanted: int) -> None:
         request = REQUEST.pack(number, wanted)
@@ -112,10 +118,21 @@ class TcpGatherer:
     def collect(self, tally: Tally, number: int) -> None:
         for descriptor, _ in self._poll.poll(0.001):
             name = self._names[descriptor]
-            data, control, _, _ = self._sockets[name].recvmsg(1 << 18, _CONTROL_SPACE)
+            data = self._sockets[name].recv(1 << 18)
             if not data:
                 raise SystemExit(f"sender {name} closed its connection in round {number}")
-            tally.add(name, len(data), control)
+            tally.received[name] += len(data)
+        self._read_tap(tally)
+
+    def _read_tap(self, tally: Tally) -> None:
+        while True:
+            try:
+                _, control, _, peer = self._tap.recvmsg_into([self._head], _CONTROL_SPACE, socket.MSG_TRUNC)
+            except BlockingIOError:
+                return
+            from_sender = peer[2] != socket.PACKET_OUTGOING and self._head[9] == socket.IPPROTO_TCP
+            if from_sender and int.from_bytes(self._head[2:4]) > 20 + (self._head[32] >> 4) * 4:  # it has payload
+                tally.stamp(control)
 
 
 def run_round(gatherer: Gatherer, config: dict[str, Any], number: int, rng: random.Random) -> Round:
