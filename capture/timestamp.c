@@ -205,6 +205,13 @@ void mb_stamping_deinit(struct mb_stamping *stamping)
 	stamping->clock = CLOCK_REALTIME;
 }
 
+void mb_stamping_adopt(struct mb_stamping *stamping)
+{
+	if (device_ioctl(stamping->device, SIOCGHWTSTAMP, &stamping->during))
+		return;
+	stamping->changed = memcmp(&stamping->before, &stamping->during, sizeof(stamping->before));
+}
+
 int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_error *error)
 {
 	/* SOFTWARE always: it is what frames have that the interface did not stamp. Without it on

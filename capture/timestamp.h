@@ -47,6 +47,10 @@ int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_s
  * Harmless when called twice. */
 void mb_stamping_deinit(struct mb_stamping *stamping);
 
+/* What was done to the interface's stamping since init(), by a library on behalf of this
+ * process, is to be undone by deinit(), too. */
+void mb_stamping_adopt(struct mb_stamping *stamping);
+
 /* Ask for the stamps on a packet socket. */
 int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_error *error);
 
