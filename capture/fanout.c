@@ -7,13 +7,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include "cleanup.h"
+#include "slots.h"
 
 #define CHUNKS 16                 /* that a thread may be ahead of the reader */
-#define CHUNK_BYTES (64u << 10)   /* captured bytes in one, unless a single frame has more */
+#define CHUNK_BYTES (72u << 10)   /* captured bytes in one, unless a single frame has more */
 #define POLL_MS 100               /* how soon a thread sees that it should end */
 
 #ifndef PACKET_FANOUT_FLAG_IGNORE_OUTGOING
@@ -24,7 +23,7 @@ struct chunk {
 	uint32_t count;
 	int64_t seen_ns; /* CLOCK_MONOTONIC when it was handed over */
 	struct mb_frame frames[MB_BATCH_FRAMES];
-	uint8_t *bytes;
+	struct mb_slots slots;
 };
 
 /* A ring, its thread, and the queue between that and the reader. */
@@ -47,18 +46,9 @@ struct mb_fanout {
 	pthread_cond_t filled, freed;
 	bool stopping;
 	struct mb_losses losses;
-	uint32_t slot_bytes, chunk_frames;
 	uint32_t started, count;
 	struct drain drains[];
 };
-
-static int64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
 
 static int join(int fd, struct fanout_args *group)
 {
@@ -106,16 +96,10 @@ int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device
 /* Copy what the ring holds to CHUNK, so that the kernel has its blocks back at once. */
 static uint32_t fill(struct drain *drain, struct chunk *chunk, struct mb_loss *loss)
 {
-	uint32_t count = mb_ring_read(drain->ring, chunk->frames, drain->fanout->chunk_frames, loss);
-	uint8_t *bytes = chunk->bytes;
+	uint32_t count = mb_ring_read(drain->ring, chunk->frames, chunk->slots.count, loss);
 
-	for (uint32_t i = 0; i < count; i++) {
-		struct mb_frame *frame = &chunk->frames[i];
-
-		memcpy(bytes, frame->data, frame->caplen);
-		frame->data = bytes;
-		bytes += drain->fanout->slot_bytes;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		mb_slots_keep(&chunk->slots, i, &chunk->frames[i]);
 	return count;
 }
 
@@ -137,7 +121,7 @@ static void hand_over(struct drain *drain, struct chunk *chunk, uint32_t count, 
 	struct mb_fanout *fanout = drain->fanout;
 
 	chunk->count = count;
-	chunk->seen_ns = monotonic_ns();
+	chunk->seen_ns = mb_clock_ns(CLOCK_MONOTONIC);
 	pthread_mutex_lock(&fanout->lock);
 	if (loss->packets)
 		mb_losses_add(&fanout->losses, loss);
@@ -187,15 +171,14 @@ static void pin(pthread_t thread, uint32_t index)
 	pthread_setaffinity_np(thread, sizeof(chosen), &chosen);
 }
 
-static int start_thread(struct mb_fanout *fanout, uint32_t index)
+static int start_thread(struct mb_fanout *fanout, uint32_t index, uint32_t snaplen)
 {
 	struct drain *drain = &fanout->drains[index];
 	sigset_t all, before;
 	int code;
 
 	for (uint32_t i = 0; i < CHUNKS; i++) {
-		drain->chunks[i].bytes = malloc((size_t)fanout->slot_bytes * fanout->chunk_frames);
-		if (!drain->chunks[i].bytes)
+		if (!mb_slots_init(&drain->chunks[i].slots, snaplen, CHUNK_BYTES))
 			return ENOMEM;
 	}
 	sigfillset(&all); /* signals are the reader's */
@@ -230,17 +213,11 @@ int mb_fanout_start(struct mb_fanout **result, struct mb_ring *rings, uint32_t c
 	if (!fanout)
 		return mb_fail_errno(error, ENOMEM, "capture threads");
 	fanout->count = count;
-	fanout->slot_bytes = (snaplen + 4 + 15) & ~15u; /* 4: a VLAN tag put back */
-	fanout->chunk_frames = CHUNK_BYTES / fanout->slot_bytes;
-	if (fanout->chunk_frames < 1)
-		fanout->chunk_frames = 1;
-	if (fanout->chunk_frames > MB_BATCH_FRAMES)
-		fanout->chunk_frames = MB_BATCH_FRAMES;
 	init_locks(fanout);
 	for (uint32_t i = 0; !code && i < count; i++) {
 		fanout->drains[i].fanout = fanout;
 		fanout->drains[i].ring = &rings[i];
-		code = start_thread(fanout, i);
+		code = start_thread(fanout, i, snaplen);
 	}
 	if (code) {
 		mb_fanout_stop(fanout);
@@ -262,7 +239,7 @@ void mb_fanout_stop(struct mb_fanout *fanout)
 		pthread_join(fanout->drains[i].thread, NULL);
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		for (uint32_t j = 0; j < CHUNKS; j++)
-			free(fanout->drains[i].chunks[j].bytes);
+			mb_slots_deinit(&fanout->drains[i].chunks[j].slots);
 	}
 	pthread_cond_destroy(&fanout->filled);
 	pthread_cond_destroy(&fanout->freed);
@@ -317,7 +294,7 @@ static struct drain *earliest(struct mb_fanout *fanout, int64_t *limit, bool *wa
 
 static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 {
-	const int64_t now = monotonic_ns();
+	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct drain *drain;
 	int64_t limit;
 	bool waiting;
@@ -388,7 +365,7 @@ static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 
 int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_losses *losses)
 {
-	const int64_t deadline = monotonic_ns() + timeout_ms * 1000000ll;
+	const int64_t deadline = mb_clock_ns(CLOCK_MONOTONIC) + timeout_ms * 1000000ll;
 	int status;
 
 	for (;;) {
@@ -398,7 +375,7 @@ int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout
 		if (merge(fanout, batch))
 			return (int)batch->count;
 		status = failure(fanout);
-		if (status || monotonic_ns() >= deadline)
+		if (status || mb_clock_ns(CLOCK_MONOTONIC) >= deadline)
 			return status;
 		wait_for_more(fanout, deadline);
 	}

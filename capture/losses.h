@@ -17,6 +17,17 @@ struct mb_losses {
 	int64_t first_ns, last_ns; /* what they span; 0 when there were none */
 };
 
+/* PACKETS lost between two readings of a counter, BEFORE and NOW. A clock that was set back
+ * in between turns them around. */
+static inline struct mb_loss mb_loss_between(int64_t before, int64_t now, uint64_t packets)
+{
+	return (struct mb_loss){
+		.first_ns = before < now ? before : now,
+		.last_ns = before < now ? now : before,
+		.packets = packets,
+	};
+}
+
 void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss);
 /* As mb_source_ops.loss. */
 bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss);

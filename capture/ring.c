@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "cleanup.h"
+#include "losses.h"
 
 #define BLOCK_SIZE (1u << 20)
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
@@ -24,14 +25,6 @@
 
 /* Room that a frame takes in a block beside its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
-
-static int64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
 
 static struct tpacket_block_desc *block_at(const struct mb_ring *ring, uint64_t index)
 {
@@ -130,8 +123,8 @@ int mb_ring_bind(struct mb_ring *ring, const struct mb_device *device, struct mb
 	if (bind(ring->fd, (struct sockaddr *)&address, sizeof(address)))
 		return mb_device_lost(device->name, errno, error);
 	mb_packet_drops(ring->fd);
-	ring->asked_ns = monotonic_ns();
-	ring->asked_stamp_ns = mb_stamping_now(ring->stamping);
+	ring->asked_ns = mb_clock_ns(CLOCK_MONOTONIC);
+	ring->asked_stamp_ns = mb_clock_ns(ring->stamping->clock);
 	return 0;
 }
 
@@ -155,18 +148,15 @@ static int64_t full_since(const struct mb_ring *ring)
 
 static void ask_for_drops(struct mb_ring *ring, struct mb_loss *loss)
 {
-	int64_t now = monotonic_ns(), since, before = ring->asked_stamp_ns;
+	int64_t now = mb_clock_ns(CLOCK_MONOTONIC), before = ring->asked_stamp_ns, since;
 
 	loss->packets = 0;
 	if (now - ring->asked_ns < MB_LOSS_DELAY_NS)
 		return;
 	since = full_since(ring);
-	loss->packets = mb_packet_drops(ring->fd);
 	ring->asked_ns = now;
-	ring->asked_stamp_ns = mb_stamping_now(ring->stamping);
-	/* A clock that was set back in between turns the span around. */
-	loss->first_ns = before < ring->asked_stamp_ns ? before : ring->asked_stamp_ns;
-	loss->last_ns = before < ring->asked_stamp_ns ? ring->asked_stamp_ns : before;
+	ring->asked_stamp_ns = mb_clock_ns(ring->stamping->clock);
+	*loss = mb_loss_between(before, ring->asked_stamp_ns, mb_packet_drops(ring->fd));
 	if (since > loss->first_ns && since <= loss->last_ns)
 		loss->first_ns = since;
 }

@@ -14,6 +14,7 @@
 #include "device.h"
 #include "losses.h"
 #include "ring.h"
+#include "slots.h"
 #include "source.h"
 #include "timestamp.h"
 
@@ -22,7 +23,7 @@
 #define READ_TIMEOUT_MS 10
 /* Captured bytes in a batch, unless a single frame has more: libpcap's own go stale while
  * the rest of a batch is read. */
-#define STORE_BYTES (1u << 20)
+#define SLOTS_BYTES (1u << 20)
 
 struct pcap_source {
 	pcap_t *handle;
@@ -31,8 +32,7 @@ struct pcap_source {
 	struct mb_stamping stamping;
 	uint32_t ns_per_tick;         /* of tv_usec */
 	uint8_t frame_quality, direction;
-	uint8_t *store;
-	uint32_t slot_bytes, batch_frames;
+	struct mb_slots slots;
 	struct mb_losses losses;
 	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
 	uint64_t dropped_before;
@@ -172,18 +172,6 @@ static int adopt_socket(struct pcap_source *state, struct mb_error *error)
 	return mb_stamping_apply(&state->stamping, fd, error);
 }
 
-static int make_store(struct pcap_source *state, struct mb_error *error)
-{
-	state->slot_bytes = (state->interface.snaplen + 15) & ~15u;
-	state->batch_frames = STORE_BYTES / state->slot_bytes;
-	if (state->batch_frames > MB_BATCH_FRAMES)
-		state->batch_frames = MB_BATCH_FRAMES;
-	if (state->batch_frames < 1)
-		state->batch_frames = 1;
-	state->store = malloc((size_t)state->slot_bytes * state->batch_frames);
-	return state->store ? 0 : mb_fail_errno(error, ENOMEM, "%s", state->interface.name);
-}
-
 static void describe_interface(struct pcap_source *state, const char *target)
 {
 	struct mb_interface *interface = &state->interface;
@@ -218,6 +206,8 @@ static int open_capture(struct pcap_source *state, const struct mb_source_option
 	char reason[PCAP_ERRBUF_SIZE] = "";
 	int status;
 
+	if (options->threads > 1)
+		return mb_fail(error, EINVAL, "%s: libpcap has one thread: --threads is for afpacket", options->target);
 	state->interface.snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
 	if (state->interface.snaplen > MB_LIVE_SNAPLEN_MAX)
 		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
@@ -239,8 +229,9 @@ static int open_capture(struct pcap_source *state, const struct mb_source_option
 	discard_early_frames(state);
 	describe_interface(state, options->target);
 	dropped_since(state);
-	state->asked_ns = mb_stamping_now(&state->stamping);
-	return make_store(state, error);
+	state->asked_ns = mb_clock_ns(state->stamping.clock);
+	return mb_slots_init(&state->slots, state->interface.snaplen, SLOTS_BYTES) ? 0 :
+	       mb_fail_errno(error, ENOMEM, "%s", options->target);
 }
 
 static void pcap_source_close(struct mb_source *source)
@@ -250,7 +241,7 @@ static void pcap_source_close(struct mb_source *source)
 	if (state->handle)
 		pcap_close(state->handle);
 	mb_stamping_deinit(&state->stamping);
-	free(state->store);
+	mb_slots_deinit(&state->slots);
 	free(state);
 	source->state = NULL;
 }
@@ -276,24 +267,23 @@ static void keep_frame(u_char *user, const struct pcap_pkthdr *header, const u_c
 	struct filling *filling = (struct filling *)user;
 	struct pcap_source *state = filling->state;
 	uint32_t index = filling->batch->count++;
-	uint8_t *slot = state->store + (size_t)index * state->slot_bytes;
-	uint32_t caplen = header->caplen < state->slot_bytes ? header->caplen : state->slot_bytes;
+	struct mb_frame *frame = &filling->batch->frames[index];
 
-	memcpy(slot, data, caplen);
-	filling->batch->frames[index] = (struct mb_frame){
+	*frame = (struct mb_frame){
 		.ts_ns = header->ts.tv_sec * 1000000000ll + (int64_t)header->ts.tv_usec * state->ns_per_tick,
-		.data = slot,
-		.caplen = caplen,
+		.data = data,
+		.caplen = header->caplen,
 		.len = header->len,
 		.direction = state->direction,
 		.quality = state->frame_quality,
 	};
+	mb_slots_keep(&state->slots, index, frame);
 }
 
 static void ask_for_drops(struct pcap_source *state)
 {
-	int64_t now = mb_stamping_now(&state->stamping), before = state->asked_ns;
-	struct mb_loss loss = { .first_ns = before < now ? before : now, .last_ns = before < now ? now : before };
+	int64_t now = mb_clock_ns(state->stamping.clock);
+	struct mb_loss loss = mb_loss_between(state->asked_ns, now, 0);
 
 	if (loss.last_ns - loss.first_ns < MB_LOSS_DELAY_NS)
 		return;
@@ -310,7 +300,7 @@ static int dispatch(struct pcap_source *state, struct mb_batch *batch)
 
 	batch->count = 0;
 	ask_for_drops(state);
-	status = pcap_dispatch(state->handle, (int)state->batch_frames, keep_frame, (u_char *)&filling);
+	status = pcap_dispatch(state->handle, (int)state->slots.count, keep_frame, (u_char *)&filling);
 	return batch->count ? (int)batch->count : status;
 }
 

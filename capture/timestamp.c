@@ -23,7 +23,7 @@ static clockid_t phc_clockid(int fd)
 	return (clockid_t)((~(unsigned int)fd << 3) | 3);
 }
 
-static int64_t clock_ns(clockid_t clock)
+int64_t mb_clock_ns(clockid_t clock)
 {
 	struct timespec now = { 0 };
 
@@ -119,9 +119,9 @@ static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *
 	stamping->phc = open(path, O_RDONLY | O_CLOEXEC);
 	if (stamping->phc < 0)
 		return false;
-	before = clock_ns(CLOCK_REALTIME);
-	*ahead_ns = clock_ns(phc_clockid(stamping->phc));
-	after = clock_ns(CLOCK_REALTIME);
+	before = mb_clock_ns(CLOCK_REALTIME);
+	*ahead_ns = mb_clock_ns(phc_clockid(stamping->phc));
+	after = mb_clock_ns(CLOCK_REALTIME);
 	*ahead_ns -= before + (after - before) / 2;
 	return true;
 }
@@ -226,11 +226,6 @@ int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_erro
 	if (setsockopt(fd, SOL_PACKET, PACKET_TIMESTAMP, &reported, sizeof(reported)))
 		return mb_fail_errno(error, errno, "%s: PACKET_TIMESTAMP", stamping->device);
 	return 0;
-}
-
-int64_t mb_stamping_now(const struct mb_stamping *stamping)
-{
-	return clock_ns(stamping->clock);
 }
 
 uint8_t mb_stamp_quality(uint32_t tp_status)

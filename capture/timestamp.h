@@ -54,8 +54,8 @@ void mb_stamping_adopt(struct mb_stamping *stamping);
 /* Ask for the stamps on a packet socket. */
 int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_error *error);
 
-/* Now, on the clock that stamps, in Unix ns. */
-int64_t mb_stamping_now(const struct mb_stamping *stamping);
+/* CLOCK, now, in ns. */
+int64_t mb_clock_ns(clockid_t clock);
 
 /* MB_QUALITY_HW, _SW or _RING, as a ring's tp_status says. */
 uint8_t mb_stamp_quality(uint32_t tp_status);

@@ -30,7 +30,7 @@ struct tally {
 	uint64_t quality[3], direction[3]; /* hw, sw, ring; unknown, in, out */
 	uint64_t sequenced, distinct, lowest, highest;
 	int64_t first_ns, last_ns, latest_ns, backwards_ns;
-	uint8_t *seen; /* a bit for each sequence number */
+	uint8_t seen[SEQUENCE_MAX / 8]; /* a bit for each sequence number */
 };
 
 static void on_signal(int signal)
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
 {
 	const struct mb_source_options options = parse_options(argc, argv);
 	struct mb_error error = { "" };
-	struct tally tally = { .seen = calloc(SEQUENCE_MAX / 8, 1) };
+	static struct tally tally;
 	const struct mb_interface *interface;
 	const long pause = (long)number(argc, argv, "pause_ms", "0");
 	size_t interfaces;
@@ -252,6 +252,5 @@ int main(int argc, char **argv)
 	status = capture(&tally, argc, argv, &error);
 	print_result(&tally, status, &error);
 	mb_source_close(&source);
-	free(tally.seen);
 	return 0;
 }
