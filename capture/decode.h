@@ -42,9 +42,9 @@ struct mb_packet {
 				   * fragments of a datagram share that of addresses and protocol; 0 when not IP */
 	uint32_t tcp_seq;         /* first sequence number */
 	uint32_t tcp_len;         /* sequence space it takes: payload, SYN and FIN */
-	uint16_t lane;            /* filled by the engine: interface and direction */
 	uint8_t marks;            /* enum mb_mark */
 	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
+	uint16_t quality;         /* filled by the engine: enum mb_quality of frame, interface and marks */
 };
 
 struct mb_decode_options {

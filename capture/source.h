@@ -133,6 +133,12 @@ static inline bool mb_source_loss(struct mb_source *source, struct mb_loss *loss
 	return source->ops->loss && source->ops->loss(source, loss);
 }
 
+static inline const struct mb_interface *mb_source_interfaces(const struct mb_source *source,
+							      size_t *count)
+{
+	return source->ops->interfaces(source, count);
+}
+
 static inline void mb_source_stop(struct mb_source *source)
 {
 	source->stop = true;

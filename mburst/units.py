@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from .errors import UsageError
@@ -46,6 +47,31 @@ def parse_fraction(text: str) -> float:
     if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
         raise UsageError(f"{text!r} is no share of line rate", "write it like 0.5 or 50%")
     return float(share)
+
+
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
+
+
+def parse_time(text: str, newest_ns: int | None = None) -> int:
+    """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration back from NEWEST_NS
+    where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
+    example = "write it like 24h, 2026-11-20 or 2026-11-20T14:03:05.25"
+    if newest_ns is not None and _NUMBER.fullmatch(text):
+        return newest_ns - parse_duration(text)
+    match = _ISO.fullmatch(text.strip())
+    try:
+        if not match or (match[2] and match[1].count(":") < 2):
+            raise ValueError
+        moment = datetime.fromisoformat(match[1] + (match[3] or "+00:00"))
+    except ValueError:
+        raise UsageError(f"{text!r} is no time", example) from None
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    return whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
+
+
+def format_time(ns: int) -> str:
+    """ "2026-11-20 14:03:05.123456" in UTC, cut (not rounded) to microseconds."""
+    return str(datetime(1970, 1, 1) + timedelta(microseconds=ns // 1000)) + ("" if ns // 1000 % 10**6 else ".000000")
 
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:

@@ -1,0 +1,50 @@
+# Everything runs from a fresh clone: each target sets up what it needs first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ENGINE := $(wildcard capture/*.c capture/*.h)
+
+# What has to be on the machine besides Python. Installed by apt where that is possible.
+BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
+TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint fuzz bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/ready ## build mburst into .venv
+
+demo: $(VENV)/demo-ready ## record the cache-server case, find its bursts, write a report
+	$(BIN)/mburst demo -o demo
+
+test: $(VENV)/test-ready ## run all tests
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+lint: $(VENV)/test-ready ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean: ## remove what was built
+	rm -rf $(VENV) build demo *.egg-info capture/*.so
+
+# The headers of Python itself are needed where python3 is the system's own.
+$(VENV)/python:
+	@sh .ci/packages $(BUILD_PACKAGES) $$($(PYTHON) .ci/python-packages)
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/ready: $(VENV)/python setup.py pyproject.toml $(ENGINE)
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/demo-ready: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(VENV)/test-ready: $(VENV)/ready
+	@sh .ci/packages $(TEST_PACKAGES)
+	$(BIN)/pip install --quiet --editable '.[test]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""What the stored bins say. Reads relations, draws nothing."""

@@ -1,0 +1,75 @@
+"""Bursts as sql/queries/bursts.sql defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..sql import text
+from ..sql.store import readable
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What a burst has, in the order of `mburst bursts --json`.
+COLUMNS = ("host", "rack", "interface", "direction", "start_ns", "end_ns", "duration_ns", "bytes", "packets",
+           "mean_utilization", "peak_utilization", "sources", "fan_in", "effective_sources", "onset_spread_ns", "pattern",
+           "top_sources", "quality", "run", "epoch", "bin_ns", "link_bps")
+
+
+@dataclass(frozen=True)
+class BurstDefinition:
+    """What counts as a burst. None takes the default that depends on the recording."""
+
+    bin_ns: int | None = None  # width that is judged: the stored width or a multiple
+    threshold: float = 0.5  # share of line rate at which a bin is hot
+    release: float | None = None  # a burst goes on while at least this; the threshold
+    join_ns: int | None = None  # gaps up to this are joined; 5 bins
+    min_duration_ns: int | None = None  # shorter bursts are left out; 1 bin
+    link_bps: int | None = None  # instead of the recorded line rate
+
+    def __post_init__(self) -> None:
+        """Raises UsageError when the definition contradicts itself."""
+        if self.bin_ns is not None and self.bin_ns <= 0:
+            raise UsageError("a bin must be longer than nothing")
+        if not 0 < self.threshold <= 10:
+            raise UsageError(f"a threshold of {self.threshold} is no share of line rate", "write it like 0.5 or 50%")
+        if self.release is not None and not 0 < self.release <= self.threshold:
+            raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
+
+
+def find_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition | None = None, *,
+                hosts: str | Sequence[str] | None = None, rack: str | None = None, interface: str | None = None,
+                direction: str | None = None, run: str | None = None, since_ns: int | None = None,
+                until_ns: int | None = None) -> list[dict[str, Any]]:
+    """The bursts that the store behind CON holds, sorted by start; bins that start in [since_ns, until_ns) are judged.
+
+    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as
+    a bit set) and `burst_sources` (every sender of each). Raises UsageError when the width does not fit the recording, and
+    MburstError when a line rate is not known or the store cannot be read."""
+    definition = definition or BurstDefinition()
+    settings = {
+        "bin_ns": definition.bin_ns, "threshold": definition.threshold, "release": definition.release,
+        "join_ns": definition.join_ns, "min_duration_ns": definition.min_duration_ns, "link_bps": definition.link_bps,
+        "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
+        "rack": rack, "interface": interface, "direction": direction, "run": run, "since_ns": since_ns, "until_ns": until_ns,
+    }
+    with readable():
+        for name, value in settings.items():
+            con.execute(f"SET VARIABLE {name} = ?", [value])
+        return [dict(zip(COLUMNS, row, strict=True)) for row in con.execute(text("bursts")).fetchall()]
+
+
+def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Pairs among the runs that `find_bursts` judged last which recorded the same host, interface and direction at the same
+    time, so that each burst is found in both."""
+    return con.execute("""
+        WITH spans AS (
+            SELECT run, host, interface, direction, start_ns, end_ns FROM lanes JOIN (SELECT run, start_ns, end_ns FROM runs)
+            USING (run))
+        SELECT a.run, b.run
+        FROM spans AS a JOIN spans AS b USING (host, interface, direction)
+        WHERE a.run < b.run AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns
+        ORDER BY ALL""").fetchall()

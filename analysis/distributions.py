@@ -1,0 +1,61 @@
+"""How long, how far apart and how high bursts are: distributions, each with its n."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Quantiles by nearest rank: values that occurred. None where n cannot hold that quantile apart from the maximum."""
+
+    n: int
+    least: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    largest: float | None = None
+    mean: float | None = None
+
+
+def quantile(ordered: NDArray[Any], share: float) -> float | None:
+    """The nearest-rank quantile of an ascending array; None when 1 - share of it is less than one value."""
+    n = len(ordered)
+    if n == 0 or n * (1 - share) < 1 - 1e-9:
+        return None
+    return float(ordered[max(0, int(np.ceil(share * n - 1e-9)) - 1)])
+
+
+def summarize(values: ArrayLike) -> Summary:
+    """The summary of any number of values."""
+    ordered = np.sort(np.asarray(values))
+    if not len(ordered):
+        return Summary(0)
+    median = float(ordered[(len(ordered) - 1) // 2])
+    return Summary(len(ordered), float(ordered[0]), median, quantile(ordered, 0.9), quantile(ordered, 0.99),
+                   float(ordered[-1]), float(ordered.mean()))
+
+
+def ecdf(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Sorted values and the share of all that are no larger, thinned to `points`; the least and the largest stay."""
+    ordered = np.sort(np.asarray(values))
+    n = len(ordered)
+    picked = np.unique(np.linspace(0, n - 1, min(n, points)).round().astype(np.int64)) if n else np.zeros(0, np.int64)
+    return ordered[picked], (picked + 1) / max(n, 1)
+
+
+def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]]) -> list[int]:
+    """Nanoseconds from each burst's end to the next one's start, where one recording holds both."""
+    ordered = sorted((int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts)
+    begins = np.array([begin for begin, _ in coverage], np.int64)
+    recording = [int(np.searchsorted(begins, end - 1, side="right")) for _, end in ordered]
+    return [
+        max(0, ordered[i + 1][0] - ordered[i][1])
+        for i in range(len(ordered) - 1)
+        if recording[i] == recording[i + 1]
+    ]

@@ -1,0 +1,236 @@
+"""Envelopes: what a lane carried, in cells of time, such that no burst disappears however coarse the cells are.
+
+A cell keeps its largest bin and the sum of its bins, so that a coarser envelope is made from a finer one without
+going back to the bins, and the largest bin of any time is the largest of its cells, exactly. Cells without a packet
+have no row. Cell i of width w covers [i*w, (i+1)*w) in Unix nanoseconds: the same grid at every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import duckdb
+
+NS_PER_S = 1_000_000_000
+Interval = tuple[int, int]
+
+_CELLS = """
+SELECT ts_ns // $width AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
+FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until GROUP BY 1 ORDER BY 1
+"""
+_BINS_OF_CELLS = """
+SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
+FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until
+    AND ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
+"""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns)."""
+
+    runs: Sequence[str]
+    bin_ns: int
+    since_ns: int
+    until_ns: int
+
+    def parameters(self) -> dict[str, Any]:
+        return {"runs": list(self.runs), "since": self.since_ns, "until": self.until_ns}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Arrays of one length, ascending by `cells`; `largest` and `total` are wire bytes of a bin and of the cell."""
+
+    width_ns: int
+    bin_ns: int
+    cells: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    total: NDArray[np.int64]
+    bins: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def max_bps(self) -> NDArray[np.float64]:
+        """Bits a second of each cell's largest bin."""
+        return self.largest * (8e9 / self.bin_ns)
+
+    def mean_bps(self) -> NDArray[np.float64]:
+        """Bits a second of each cell over its whole width, silent bins included."""
+        return self.total * (8e9 / self.width_ns)
+
+    def coarsen(self, factor: int) -> Envelope:
+        """The envelope in cells `factor` times as wide."""
+        if factor == 1 or not len(self):
+            return Envelope(self.width_ns * factor, self.bin_ns, self.cells, self.largest, self.total, self.bins)
+        parent = self.cells // factor
+        first = np.flatnonzero(np.diff(parent, prepend=parent[0] - 1))
+        return Envelope(
+            self.width_ns * factor, self.bin_ns, parent[first], np.maximum.reduceat(self.largest, first),
+            np.add.reduceat(self.total, first), np.add.reduceat(self.bins, first),
+        )
+
+    def at_most(self, limit: int) -> Envelope:
+        """This envelope, or the finest whole multiple 2^n of it that has at most `limit` cells."""
+        envelope = self
+        while len(envelope) > limit:
+            envelope = envelope.coarsen(2)
+        return envelope
+
+    def view(self, start_ns: int, end_ns: int, buckets: int) -> Envelope:
+        """What to draw of [start_ns, end_ns) with about `buckets` steps: whole cells, so that panning changes none."""
+        factor = max(1, -(-(end_ns - start_ns) // (buckets * self.width_ns)))
+        wide = self.width_ns * factor
+        low = np.searchsorted(self.cells, start_ns // wide * factor)
+        high = np.searchsorted(self.cells, (max(end_ns - 1, start_ns) // wide + 1) * factor)
+        part = slice(int(low), int(high))
+        return Envelope(
+            self.width_ns, self.bin_ns, self.cells[part], self.largest[part], self.total[part], self.bins[part]
+        ).coarsen(factor)
+
+
+def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
+    """The envelope and ever coarser ones, each `factor` times the last, down to `least` cells or fewer."""
+    yield envelope
+    while len(envelope) > least:
+        envelope = envelope.coarsen(factor)
+        yield envelope
+
+
+def _envelope(con: duckdb.DuckDBPyConnection, width_ns: int, bin_ns: int, query: str, **parameters: Any) -> Envelope:
+    columns = con.execute(query, parameters).fetchnumpy()
+    cells, largest, total, bins = (np.asarray(columns[name], np.int64) for name in ("cell", "largest", "total", "bins"))
+    return Envelope(width_ns, bin_ns, cells, largest, total, bins)
+
+
+def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelope:
+    """The envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the database."""
+    return _envelope(con, width_ns, where.bin_ns, _CELLS, width=width_ns, **where.parameters())
+
+
+def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice) -> Envelope:
+    """What a monitoring system would have shown: wire bytes of each whole second of the clock."""
+    seconds = read(con, where, NS_PER_S)
+    return Envelope(NS_PER_S, NS_PER_S, seconds.cells, seconds.total, seconds.total, seconds.bins)
+
+
+def finest(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> Envelope:
+    """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …"""
+    row = con.execute(
+        "SELECT count(*), min(ts_ns), max(ts_ns) FROM bins WHERE run IN (SELECT unnest($runs)) "
+        "AND ts_ns >= $since AND ts_ns < $until", where.parameters()
+    ).fetchone()
+    assert row is not None
+    count, first, last = row
+    factor = 1
+    if count > limit:
+        # Cells of `factor` bins number between count / factor and span / factor: only what lies between is counted.
+        span = (last - first) // where.bin_ns + 2
+        ladder = [factor for factor in _ladder(span) if factor * limit >= count]
+        certain = next((i for i, factor in enumerate(ladder) if span <= factor * limit), len(ladder) - 1)
+        factor = _narrow(con, where, ladder[: certain + 1], limit)
+    return read(con, where, where.bin_ns * factor).at_most(limit)
+
+
+def _ladder(span: int) -> list[int]:
+    factors, decade = [], 1
+    while decade <= span * 10:
+        factors += [decade, 2 * decade, 5 * decade]
+        decade *= 10
+    return factors
+
+
+def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], limit: int) -> int:
+    """The first of ascending `factors` with fewer than `limit` cells by a sketch; the last needs no proof."""
+    candidates = factors[:-1]
+    if not candidates:
+        return factors[-1]
+    sketches = ", ".join(f"approx_count_distinct(ts_ns // {where.bin_ns * factor})" for factor in candidates)
+    counts = con.execute(
+        f"SELECT {sketches} FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until",
+        where.parameters(),
+    ).fetchone()
+    assert counts is not None
+    return next((f for f, n in zip(candidates, counts, strict=True) if n < 0.9 * limit), factors[-1])
+
+
+def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wanted: Sequence[Interval],
+                limit: int) -> tuple[Envelope, NDArray[np.int64]]:
+    """The stored bins inside those cells of `base` that `wanted` touch, first wanted first, at most `limit` bins.
+
+    Returns the envelope at the bins' own width, and the cells of `base` that it covers, ascending.
+    """
+    chosen: set[int] = set()
+    left = limit
+    for start, end in wanted:
+        low, high = start // base.width_ns, max(end - 1, start) // base.width_ns
+        part = slice(*np.searchsorted(base.cells, [low, high + 1]).tolist())
+        cost = sum(int(n) for cell, n in zip(base.cells[part], base.bins[part], strict=True) if int(cell) not in chosen)
+        if cost > left or high - low > limit:
+            break
+        chosen.update(range(low, high + 1))
+        left -= cost
+    cells = np.array(sorted(chosen), np.int64)
+    detail = _envelope(con, where.bin_ns, where.bin_ns, _BINS_OF_CELLS, bin=where.bin_ns, width=base.width_ns,
+                       cells=cells.tolist(), **where.parameters())
+    return detail, cells
+
+
+def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> list[Interval]:
+    """Intervals ascending, joined where they touch; then the smallest gaps closed until at most `limit` are left."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    if limit is None or len(merged) <= limit:
+        return merged
+    gaps = np.array([after[0] - before[1] for before, after in zip(merged, merged[1:], strict=False)])
+    kept = set(np.argsort(-gaps, kind="stable")[: limit - 1].tolist())
+    joined = [merged[0]]
+    for i, (start, end) in enumerate(merged[1:]):
+        if i in kept:
+            joined.append((start, end))
+        else:
+            joined[-1] = (joined[-1][0], end)
+    return joined
+
+
+def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval],
+          origin_ns: int) -> tuple[list[float], list[float | None]]:
+    """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value.
+
+    Silence is zero where `coverage` (ascending, disjoint) says that it was recorded, and a gap (None) elsewhere.
+    """
+    x: list[float] = []
+    y: list[float | None] = []
+
+    def put(at_ns: int, value: float | None) -> None:
+        x.append((at_ns - origin_ns) / 1e9)
+        y.append(value)
+
+    width, i, starts = envelope.width_ns, 0, (envelope.cells * envelope.width_ns).tolist()
+    at = starts[0] if starts else 0
+    for begin, end in coverage:
+        if end < at:  # a cell that reaches over several recordings has said it all
+            continue
+        at = max(begin, at)
+        if i >= len(starts) or starts[i] > at:
+            put(at, 0.0)
+        while i < len(starts) and starts[i] <= end:
+            if starts[i] > at:
+                put(at, 0.0)
+            put(starts[i], float(values[i]))
+            at = starts[i] + width
+            i += 1
+        put(at, 0.0)
+        put(max(at, end), None)
+    return x, y

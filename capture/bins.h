@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packets in, rows of fixed bins out. A lane is one direction of one interface: utilization
+ * of a full-duplex link means one direction. No I/O; no allocation per packet.
+ *
+ * Packets may come out of order within a window; a bin is closed, and becomes a row, when the
+ * newest stamp has left it behind by more than the window. A packet older than that is late:
+ * it is counted as late and in no bin. Many late packets in a row mean that the clock went
+ * back: then all bins are closed and a new epoch begins with those packets.
+ */
+#ifndef MB_BINS_H
+#define MB_BINS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "decode.h"
+#include "senders.h"
+#include "sequences.h"
+#include "table.h"
+
+/* This many late packets in a row, in order among themselves, are a step of the clock. */
+#define MB_STEP_PACKETS 32
+
+struct mb_bins_options {
+	int64_t bin_ns;        /* 1 … */
+	int64_t source_bin_ns; /* 1 … */
+	int64_t window_ns;     /* 0 … ; (window / narrowest bin) at most MB_BINS_OPEN */
+	uint64_t spread_bps;   /* lay the bytes of merged frames back over the time that they took
+				* at this rate; 0: all at their stamp */
+};
+
+#define MB_BINS_OPEN (1 << 20)
+
+#define MB_BIN_COLUMNS 9
+extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
+
+struct mb_lane_totals {
+	uint64_t packets, bytes, wire_bytes; /* in bins */
+	uint64_t unattributed_packets, unattributed_bytes; /* in bins, with no sender */
+	uint64_t late, late_bytes;           /* in no bin */
+	uint64_t unparsed, merged;
+	uint64_t ce_packets, retransmits;
+	int64_t first_ns, last_ns;           /* least and largest stamp in bins, once packets > 0 */
+	uint32_t quality;
+	uint32_t epochs;
+};
+
+struct mb_bin {
+	uint64_t bytes, wire_bytes;
+	uint32_t packets, ce_packets, retransmits, quality;
+};
+
+struct mb_lane {
+	/* What every packet touches. */
+	int64_t newest_ns;      /* the newest stamp of this epoch */
+	int64_t newest_start;   /* start of the bin that holds it */
+	struct mb_bin *newest;  /* that bin, or NULL before the first packet */
+	int64_t senders_start;
+	struct mb_senders *newest_senders;
+	uint32_t n_pending;     /* late packets that may be a step of the clock */
+	const struct mb_bins_options *options;
+	struct mb_sequences *sequences;
+	/* Rings of open bins: number (start / width) & mask. */
+	struct mb_bin *bins;
+	struct mb_senders *senders;
+	uint64_t bin_mask, senders_mask;
+	int64_t oldest_bin, oldest_senders; /* numbers of the oldest that may be open */
+	int16_t index;
+	uint16_t epoch;
+	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
+	struct mb_packet *pending;
+	struct mb_lane_totals totals;
+	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
+};
+
+/* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
+int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
+		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
+		 struct mb_table **bin_rows, struct mb_table **sender_rows);
+void mb_lane_deinit(struct mb_lane *lane);
+
+/* Count COUNT packets of this lane. 0 or -ENOMEM. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count);
+
+/* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
+ * is silent. 0 or -ENOMEM. */
+int mb_lane_advance(struct mb_lane *lane, int64_t now_ns);
+
+/* Close all bins: the end of the capture. 0 or -ENOMEM. */
+int mb_lane_finish(struct mb_lane *lane);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cleanup.h"
+#include "hash.h"
+
+#define HEAD_FRAMES 8192         /* that the inference sees */
+#define HEAD_BYTES (8u << 20)
+#define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
+#define READ_TIMEOUT_MS 100
+#define ROWS 65536               /* that make run() return */
+#define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
+#define FLOWS_ALL_BINS 1048576   /* 16 B each */
+#define STAMP_LIMIT (INT64_C(1) << 62) /* the years 1823 to 2116 */
+#define LINKTYPE_ETHERNET 1
+
+struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
+{
+	struct mb_engine *engine = calloc(1, sizeof(*engine));
+
+	if (!engine)
+		return NULL;
+	engine->options = *options;
+	engine->source = source;
+	engine->limits.max_rows = options->max_sources;
+	engine->limits.senders_left = SENDERS_ALL_BINS;
+	engine->limits.flows_left = FLOWS_ALL_BINS;
+	if (getrandom(&engine->limits.seed, sizeof(engine->limits.seed), GRND_NONBLOCK) < 0)
+		engine->limits.seed = (uintptr_t)engine;
+	engine->sequences = calloc(1, sizeof(*engine->sequences));
+	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
+	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+	if (!engine->sequences || !engine->bin_rows || !engine->sender_rows) {
+		mb_engine_destroy(engine);
+		return NULL;
+	}
+	return engine;
+}
+
+static void drop_head(struct mb_engine *engine)
+{
+	free(engine->head);
+	free(engine->head_bytes);
+	engine->head = NULL;
+	engine->head_bytes = NULL;
+}
+
+void mb_engine_destroy(struct mb_engine *engine)
+{
+	if (!engine)
+		return;
+	for (uint32_t i = 0; i < engine->n_lanes; i++) {
+		if (engine->lanes[i])
+			mb_lane_deinit(&engine->lanes[i]->lane);
+		free(engine->lanes[i]);
+	}
+	free(engine->lanes);
+	free(engine->sequences);
+	mb_table_release(engine->bin_rows);
+	mb_table_release(engine->sender_rows);
+	drop_head(engine);
+	free(engine);
+}
+
+/* Copy BATCH to the head. */
+static void keep_batch(struct mb_engine *engine, const struct mb_batch *batch, size_t *used)
+{
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct mb_frame *kept = &engine->head[engine->n_head++];
+
+		*kept = batch->frames[i];
+		kept->data = memcpy(engine->head_bytes + *used, kept->data, kept->caplen);
+		*used += kept->caplen;
+	}
+}
+
+static size_t captured_bytes(const struct mb_batch *batch)
+{
+	size_t bytes = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		bytes += batch->frames[i].caplen;
+	return bytes;
+}
+
+static bool told_sides(const struct mb_engine *engine)
+{
+	const struct mb_interface *interfaces;
+	size_t n_interfaces;
+
+	if (engine->options.n_locals)
+		return true;
+	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
+	for (uint32_t i = 0; i < engine->n_head; i++) {
+		static const struct mb_decode_options outermost = { 0 };
+		struct mb_packet packet;
+
+		mb_decode(&engine->head[i], 1, &interfaces[engine->head[i].interface], &outermost,
+			  &packet);
+		if (packet.direction != MB_DIRECTION_UNKNOWN)
+			return true;
+	}
+	return false;
+}
+
+static int make_inference(struct mb_engine *engine)
+{
+	const struct mb_interface *interfaces;
+	size_t n_interfaces;
+	bool told = told_sides(engine);
+
+	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
+	if (mb_infer(engine->head, engine->n_head, interfaces, &engine->inference))
+		return -ENOMEM;
+	if (engine->options.infer_mtu)
+		engine->options.decode.mtu = engine->inference.mtu;
+	if (told) {
+		engine->inference.note[0] = '\0';
+		engine->inference.local.family = MB_FAMILY_NONE;
+	} else if (engine->inference.local.family != MB_FAMILY_NONE) {
+		engine->options.locals[0] = engine->inference.local;
+		engine->options.n_locals = 1;
+	}
+	return 0;
+}
+
+/* Read the first frames and infer from them. What ends the reading is kept for behind them. */
+static int read_head(struct mb_engine *engine)
+{
+	size_t used = 0, room = HEAD_BYTES;
+
+	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
+	engine->head_bytes = malloc(room);
+	if (!engine->head || !engine->head_bytes)
+		return -ENOMEM;
+	do {
+		engine->head_end = mb_source_read(engine->source, &engine->batch, HEAD_TIMEOUT_MS,
+						 &engine->failure);
+		if (engine->head_end <= 0)
+			break;
+		if (used + captured_bytes(&engine->batch) > room) {
+			uint8_t *old = engine->head_bytes;
+			uint8_t *grown = malloc(room += captured_bytes(&engine->batch));
+
+			if (!grown)
+				return -ENOMEM;
+			memcpy(grown, old, used);
+			for (uint32_t i = 0; i < engine->n_head; i++)
+				engine->head[i].data = grown + (engine->head[i].data - old);
+			engine->head_bytes = grown;
+			free(old);
+		}
+		keep_batch(engine, &engine->batch, &used);
+	} while (engine->n_head < HEAD_FRAMES && used < HEAD_BYTES);
+	return make_inference(engine);
+}
+
+/* The next batch: the head's frames first. As mb_source_read(). */
+static int next_batch(struct mb_engine *engine)
+{
+	uint32_t left = engine->n_head - engine->next_head;
+
+	if (left) {
+		engine->batch.count = left < MB_BATCH_FRAMES ? left : MB_BATCH_FRAMES;
+		memcpy(engine->batch.frames, engine->head + engine->next_head,
+		       engine->batch.count * sizeof(*engine->head));
+		engine->next_head += engine->batch.count;
+		return (int)engine->batch.count;
+	}
+	if (engine->head_end < 0)
+		return engine->head_end;
+	if (engine->head)
+		drop_head(engine);
+	return mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+}
+
+static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	struct mb_engine_lane **lanes =
+		realloc(engine->lanes, (engine->n_lanes + 1) * sizeof(*engine->lanes));
+	struct mb_engine_lane *lane;
+
+	if (!lanes)
+		return -ENOMEM;
+	engine->lanes = lanes;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return -ENOMEM;
+	lane->interface = interface;
+	lane->direction = direction;
+	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins,
+			 &engine->limits, engine->sequences, &engine->bin_rows,
+			 &engine->sender_rows)) {
+		free(lane);
+		return -ENOMEM;
+	}
+	engine->lanes[engine->n_lanes++] = lane;
+	return 0;
+}
+
+/* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
+static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface,
+					uint8_t direction, struct mb_error *error)
+{
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (engine->lanes[i]->interface == interface &&
+		    engine->lanes[i]->direction == direction)
+			return engine->lanes[i];
+	if (engine->n_lanes == MB_LANES) {
+		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture",
+			MB_LANES);
+		return NULL;
+	}
+	if (add_lane(engine, interface, direction)) {
+		mb_fail(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	return engine->lanes[engine->n_lanes - 1];
+}
+
+static bool is_local(const struct mb_engine *engine, const struct mb_address *address)
+{
+	for (uint32_t i = 0; i < engine->options.n_locals; i++)
+		if (mb_address_equal(&engine->options.locals[i], address))
+			return true;
+	return false;
+}
+
+static bool is_local_mac(const struct mb_engine *engine, uint64_t mac)
+{
+	struct mb_address address = { .lo = mac, .family = MB_FAMILY_MAC };
+
+	return is_local(engine, &address);
+}
+
+static uint64_t load_be64(const uint8_t *bytes)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return be64toh(value);
+}
+
+/* The side of a frame that its link does not tell: what this host sent is out, all else in. */
+static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
+		       const struct mb_packet *packet, const struct mb_interface *interface)
+{
+	if (interface->linktype == LINKTYPE_ETHERNET && frame->caplen >= 12) {
+		engine->ethernet_packets++;
+		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
+		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
+			return MB_DIRECTION_OUT;
+		if (!(frame->data[0] & 1) && !is_local_mac(engine, load_be64(frame->data) >> 16))
+			engine->foreign_packets++;
+	}
+	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
+}
+
+static uint16_t quality_of(const struct mb_frame *frame, const struct mb_packet *packet,
+			   const struct mb_interface *interface)
+{
+	return (uint16_t)(interface->quality | frame->quality |
+			  (packet->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+			  (packet->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+}
+
+static int count_run(struct mb_engine *engine, uint16_t interface, uint8_t side,
+		     const struct mb_packet *packets, uint32_t count, struct mb_error *error)
+{
+	struct mb_engine_lane *lane;
+
+	if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side)) {
+		engine->excluded_packets += count;
+		for (uint32_t i = 0; i < count; i++)
+			engine->excluded_bytes += packets[i].bytes;
+		return 0;
+	}
+	lane = find_lane(engine, interface, side, error);
+	if (!lane)
+		return -ENOMEM;
+	if (mb_lane_add(&lane->lane, packets, count))
+		return mb_fail(error, ENOMEM, "out of memory");
+	return 0;
+}
+
+/* Frames of one interface: decode them, and hand runs of one side to their lanes. */
+static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
+			struct mb_error *error)
+{
+	const struct mb_interface *interface;
+	struct mb_packet *packets = engine->packets;
+	size_t n_interfaces;
+	uint32_t begin = 0;
+	uint8_t side = 0;
+
+	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
+	mb_decode(frames, count, interface, &engine->options.decode, packets);
+	for (uint32_t i = 0; i < count; i++) {
+		uint8_t next = packets[i].direction;
+
+		if (next == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
+			next = side_of(engine, &frames[i], &packets[i], interface);
+		packets[i].quality = quality_of(&frames[i], &packets[i], interface);
+		if (packets[i].ts_ns >= STAMP_LIMIT || packets[i].ts_ns <= -STAMP_LIMIT)
+			return mb_fail(error, EINVAL, "stamp %lld ns of a frame is out of range",
+				       (long long)packets[i].ts_ns);
+		if (next != side && i > begin) {
+			if (count_run(engine, frames->interface, side, packets + begin, i - begin, error))
+				return -EINVAL;
+			begin = i;
+		}
+		side = next;
+	}
+	return count_run(engine, frames->interface, side, packets + begin, count - begin, error);
+}
+
+static int count_batch(struct mb_engine *engine, struct mb_error *error)
+{
+	const struct mb_frame *frames = engine->batch.frames;
+	uint32_t begin = 0;
+	int code;
+
+	for (uint32_t i = 1; i <= engine->batch.count; i++) {
+		if (i < engine->batch.count && frames[i].interface == frames[begin].interface)
+			continue;
+		code = count_frames(engine, frames + begin, i - begin, error);
+		if (code)
+			return code;
+		begin = i;
+	}
+	return 0;
+}
+
+static int finish(struct mb_engine *engine, struct mb_error *error)
+{
+	engine->finished = true;
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (mb_lane_finish(&engine->lanes[i]->lane))
+			return mb_fail(error, ENOMEM, "out of memory");
+	return 0;
+}
+
+static bool is_full(const struct mb_engine *engine)
+{
+	return engine->bin_rows->count >= ROWS || engine->sender_rows->count >= ROWS;
+}
+
+int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
+{
+	if (!engine->head_done) {
+		engine->head_done = true;
+		if (read_head(engine))
+			return mb_fail(error, ENOMEM, "out of memory");
+	}
+	for (; batches && !engine->finished && !is_full(engine); batches--) {
+		int n = next_batch(engine);
+
+		if (n == 0)
+			return 1;
+		if (n > 0 && !(n = count_batch(engine, &engine->failure)))
+			continue;
+		engine->failed = n == MB_SOURCE_END ? 0 : n;
+		if (finish(engine, error))
+			return -ENOMEM;
+	}
+	if (!engine->finished || engine->bin_rows->count || engine->sender_rows->count)
+		return 1;
+	if (engine->failed)
+		*error = engine->failure;
+	return engine->failed;
+}
+
+int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
+		   struct mb_table **sender_rows)
+{
+	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
+	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+
+	if (!next_bins || !next_senders) {
+		mb_table_release(next_bins);
+		mb_table_release(next_senders);
+		return -ENOMEM;
+	}
+	*bin_rows = engine->bin_rows;
+	*sender_rows = engine->sender_rows;
+	mb_table_seal(*bin_rows);
+	mb_table_seal(*sender_rows);
+	engine->bin_rows = next_bins;
+	engine->sender_rows = next_senders;
+	return 0;
+}

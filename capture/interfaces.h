@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of interfaces that a source has met, and what their link types allow.
+ */
+#ifndef MB_INTERFACES_H
+#define MB_INTERFACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "frame.h"
+
+struct mb_interfaces {
+	struct mb_interface *list;
+	size_t count, room;
+};
+
+/* Append INTERFACE; its index, or a negative errno (ENOMEM; E2BIG beyond 65,536). */
+int mb_interfaces_add(struct mb_interfaces *interfaces, const struct mb_interface *interface);
+void mb_interfaces_deinit(struct mb_interfaces *interfaces);
+
+/* Whether frames of A and B mean the same thing: link type, FCS and quality. */
+bool mb_interface_agrees(const struct mb_interface *a, const struct mb_interface *b);
+
+/* Index of the interface that has the (non-empty) name of INTERFACE and agrees with it, or -1. */
+int mb_interfaces_find(const struct mb_interfaces *interfaces,
+		       const struct mb_interface *interface);
+
+/* Store TEXT as the interface's name: cut to fit, and what is not printable UTF-8 as '?'. */
+void mb_interface_set_name(struct mb_interface *interface, const char *text, size_t length);
+
+/* The same for an interface that only its file's PATH tells: "a/cache.pcap.gz" is "cache". */
+void mb_interface_set_stem(struct mb_interface *interface, const char *path);
+
+/* The longest captured frame of LINKTYPE that libpcap and Wireshark take for sane. */
+uint32_t mb_linktype_max_caplen(uint32_t linktype);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An interface of a pcapng section: its clock, and the losses that the file tells of.
+ * https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/ sections 4.2, 4.3 and 4.6.
+ */
+#ifndef MB_PCAPNG_INTERFACE_H
+#define MB_PCAPNG_INTERFACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frame.h"
+
+/* --- options of a block --- */
+
+struct mb_pcapng_option {
+	uint16_t code, length;
+	const uint8_t *value;
+};
+
+/* Take the option at *AT and move behind it: 1; 0 at the end of options; -1 when the option
+ * claims more than the block has. */
+int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped,
+			  struct mb_pcapng_option *option);
+
+/* --- clock --- */
+
+struct mb_pcapng_clock {
+	uint8_t resolution; /* if_tsresol: 10^-n s, or 2^-(n-128) s from 128 on */
+	int64_t offset_s;   /* if_tsoffset */
+	uint64_t limit;	    /* stamps below it are raw * multiply + offset_ns, exactly */
+	uint64_t multiply;
+	int64_t offset_ns;
+};
+
+void mb_pcapng_clock_init(struct mb_pcapng_clock *clock, uint8_t resolution, int64_t offset_s);
+/* Unix nanoseconds of RAW units, rounded down. False when an int64 cannot hold them. */
+bool mb_pcapng_clock_ns(const struct mb_pcapng_clock *clock, uint64_t raw, int64_t *ns);
+/* Whether it resolves 1 us or less finely. */
+bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock);
+
+/* --- losses --- */
+
+struct mb_pcapng_loss {
+	uint64_t packets;
+	int64_t first_ns, last_ns; /* span in which all of them fell, unless `adrift` */
+	bool adrift;		   /* some fell at a time that the file does not tell */
+};
+
+void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss *more);
+
+/* --- interface --- */
+
+#define MB_PCAPNG_FCS_LENGTHS 16 /* epb_flags has 4 bits for it */
+
+struct mb_pcapng_interface {
+	struct mb_pcapng_clock clock;
+	uint32_t snaplen, max_caplen;
+	int index;				 /* in the reader's list */
+	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same for packets that tell their FCS, or -1
+						  */
+	bool has_last;
+	int64_t last_ns;		/* of its latest packet */
+	struct mb_pcapng_loss counted;	/* what packets tell (epb_dropcount) */
+	struct mb_pcapng_loss reported; /* what statistics tell (isb_ifdrop, isb_osdrop) */
+	uint64_t statistic;		/* latest of these; they count from the start */
+	bool has_statistic;
+	int64_t statistic_ns;
+};
+
+/* Read the body [at, end) of an interface description block into both structs (the public one
+ * without `index`). False when an option runs over. */
+bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapped,
+			       struct mb_pcapng_interface *interface,
+			       struct mb_interface *described);
+
+/* COUNT packets were lost between the interface's latest packet and the one at TS_NS. */
+void mb_pcapng_interface_lost(struct mb_pcapng_interface *interface, uint64_t count, int64_t ts_ns);
+
+/* Read the timestamp and options [at, end) of an interface statistics block. */
+bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at,
+				    const uint8_t *end, bool swapped);
+
+/* What the interface lost: both tellings are of the same packets, so the larger one. */
+const struct mb_pcapng_loss *mb_pcapng_interface_loss(const struct mb_pcapng_interface *interface);
+
+#endif

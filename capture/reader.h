@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parsers of the file formats have in common: bytes in, frames and interfaces out.
+ */
+#ifndef MB_READER_H
+#define MB_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "frame.h"
+#include "input.h"
+#include "interfaces.h"
+#include "source.h"
+
+#define MB_FORMAT_MAGIC 4
+
+struct mb_reader {
+	struct mb_input input;
+	struct mb_interfaces interfaces;
+	bool swapped; /* the file's (or section's) byte order is not this machine's */
+	char notice[MB_ERROR_LENGTH];	/* see struct mb_source_ops; "" for none */
+	const struct mb_format *format; /* NULL until the magic was seen */
+	void *state;			/* the format's own */
+};
+
+struct mb_format {
+	const char *name;
+	bool (*matches)(const uint8_t magic[MB_FORMAT_MAGIC]);
+	/* Read the file header, at which the input stands. enum mb_supply (never SHORT), of
+	 * which LATE means to try again; or a negative errno. */
+	int (*open)(struct mb_reader *reader, struct mb_error *error);
+	/* As struct mb_source_ops says of read(). */
+	int (*read)(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error);
+	/* Fill in `dropped` and the span of it. */
+	void (*stats)(const struct mb_reader *reader, struct mb_source_stats *stats);
+	void (*close)(struct mb_reader *reader);
+};
+
+extern const struct mb_format mb_format_pcap;
+extern const struct mb_format mb_format_pcapng;
+
+#endif

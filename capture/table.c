@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hash.h"
+
+#define ALIGNMENT 64 /* what Arrow recommends for buffers */
+#define FIRST_ROWS 4096
+
+/* Address → index of its text, while the table is being filled. */
+struct mb_interned {
+	uint32_t mask, count;
+	struct slot {
+		struct mb_address address;
+		int32_t index; /* -1: free */
+	} slots[];
+};
+
+struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns)
+{
+	struct mb_table *table = calloc(1, sizeof(*table));
+
+	if (!table)
+		return NULL;
+	table->columns = columns;
+	table->n_columns = n_columns;
+	table->references = 1;
+	return table;
+}
+
+struct mb_table *mb_table_acquire(struct mb_table *table)
+{
+	__atomic_add_fetch(&table->references, 1, __ATOMIC_RELAXED);
+	return table;
+}
+
+void mb_table_release(struct mb_table *table)
+{
+	if (!table || __atomic_sub_fetch(&table->references, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (uint32_t i = 0; i < table->n_columns; i++)
+		free(table->data[i]);
+	free(table->texts.offsets);
+	free(table->texts.bytes);
+	free(table->interned);
+	free(table);
+}
+
+static int grow_column(void **data, size_t width, size_t count, size_t capacity)
+{
+	size_t size = (capacity * width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	void *grown = aligned_alloc(ALIGNMENT, size);
+
+	if (!grown)
+		return -ENOMEM;
+	if (count)
+		memcpy(grown, *data, count * width);
+	free(*data);
+	*data = grown;
+	return 0;
+}
+
+int mb_table_reserve(struct mb_table *table, size_t more)
+{
+	size_t capacity = table->capacity ? table->capacity : FIRST_ROWS;
+
+	if (table->count + more <= table->capacity)
+		return 0;
+	while (capacity < table->count + more)
+		capacity *= 2;
+	for (uint32_t i = 0; i < table->n_columns; i++)
+		if (grow_column(&table->data[i], table->columns[i].width, table->count, capacity))
+			return -ENOMEM;
+	table->capacity = capacity;
+	return 0;
+}
+
+static struct mb_interned *interned_create(uint32_t slots)
+{
+	struct mb_interned *interned =
+		malloc(sizeof(*interned) + slots * sizeof(interned->slots[0]));
+
+	if (!interned)
+		return NULL;
+	interned->mask = slots - 1;
+	interned->count = 0;
+	for (uint32_t i = 0; i < slots; i++)
+		interned->slots[i].index = -1;
+	return interned;
+}
+
+static struct slot *find_slot(struct mb_interned *interned, const struct mb_address *address)
+{
+	uint32_t i = (uint32_t)mb_hash_address(address, 0) & interned->mask;
+
+	while (interned->slots[i].index >= 0 &&
+	       !mb_address_equal(&interned->slots[i].address, address))
+		i = (i + 1) & interned->mask;
+	return &interned->slots[i];
+}
+
+static int grow_interned(struct mb_table *table)
+{
+	struct mb_interned *old = table->interned;
+	struct mb_interned *grown = interned_create(old ? 2 * (old->mask + 1) : 1024);
+
+	if (!grown)
+		return -ENOMEM;
+	for (uint32_t i = 0; old && i <= old->mask; i++) {
+		if (old->slots[i].index < 0)
+			continue;
+		*find_slot(grown, &old->slots[i].address) = old->slots[i];
+		grown->count++;
+	}
+	free(old);
+	table->interned = grown;
+	return 0;
+}
+
+static int32_t add_text(struct mb_texts *texts, const char *text, size_t length)
+{
+	if (texts->count == texts->capacity) {
+		uint32_t capacity = texts->capacity ? 2 * texts->capacity : 1024;
+		int32_t *offsets = realloc(texts->offsets, (capacity + 1) * sizeof(*offsets));
+
+		if (!offsets)
+			return -ENOMEM;
+		texts->offsets = offsets;
+		texts->capacity = capacity;
+		if (!texts->count)
+			offsets[0] = 0;
+	}
+	size_t end = texts->offsets[texts->count] + length;
+	if (end > texts->bytes_capacity) {
+		size_t capacity = texts->bytes_capacity ? 2 * texts->bytes_capacity : 16384;
+		char *bytes = realloc(texts->bytes, capacity);
+
+		if (!bytes)
+			return -ENOMEM;
+		texts->bytes = bytes;
+		texts->bytes_capacity = capacity;
+	}
+	memcpy(texts->bytes + texts->offsets[texts->count], text, length);
+	texts->offsets[texts->count + 1] = (int32_t)end;
+	return (int32_t)texts->count++;
+}
+
+int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address)
+{
+	char text[MB_ADDRESS_TEXT] = "other";
+	int length = 5;
+	struct slot *slot;
+
+	if ((!table->interned || 2 * table->interned->count > table->interned->mask) &&
+	    grow_interned(table))
+		return -ENOMEM;
+	slot = find_slot(table->interned, address);
+	if (slot->index >= 0)
+		return slot->index;
+	if (address->family != MB_FAMILY_NONE)
+		length = mb_address_format(address, text);
+	int32_t index = add_text(&table->texts, text, (size_t)length);
+	if (index < 0)
+		return index;
+	slot->address = *address;
+	slot->index = index;
+	table->interned->count++;
+	return index;
+}
+
+void mb_table_seal(struct mb_table *table)
+{
+	free(table->interned);
+	table->interned = NULL;
+}

@@ -1,0 +1,1 @@
+"""Figures and reports. Draws what analysis computed; computes nothing itself."""

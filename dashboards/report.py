@@ -1,0 +1,236 @@
+"""One self-contained HTML file a report, and the same facts as JSON beside it. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..analysis import distributions
+from ..analysis.report_data import LaneReport, worst_first
+from ..errors import MburstError
+from ..units import format_share
+from . import fragments, palette, words
+from .packing import Pack, compress
+from .payload import lane_payload
+
+if TYPE_CHECKING:
+    from ..analysis.bursts import BurstDefinition
+
+LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
+ROWS = 500  # of bursts tables, over all lanes
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("format.js", "unpack.js", "envelope.js", "table.js", "senders.js", "timeline.js", "page.js")
+
+
+def _static(name: str) -> str:
+    return (_HERE / "static" / name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> Template:
+    return Template((_HERE / "templates" / name).read_text(encoding="utf-8"))
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def drawn_lanes(reports: Sequence[LaneReport]) -> list[LaneReport]:
+    """The lanes that get a section: all, or those with most bursts and then most bytes, in their given order."""
+    if len(reports) <= LANES:
+        return list(reports)
+    ranked = sorted(range(len(reports)), key=lambda i: (-len(reports[i].bursts), -reports[i].bytes, i))
+    return [reports[i] for i in sorted(ranked[:LANES])]
+
+
+def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
+    """The `rows` largest bursts of a lane, largest first, each with its number in order of time."""
+    numbers = {id(burst): i for i, burst in enumerate(report.bursts, 1)}
+    return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
+
+
+def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
+               definition: BurstDefinition, alone: bool) -> str:
+    total = len(report.bursts)
+    caption = words.count(total, "burst") if len(shown) == total else \
+        f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
+    name = words.lane_name(report.lane)
+    found = words.statements(report)
+    return _template("lane.html").substitute(
+        id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
+        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "", facts=fragments.facts(report),
+        statements=fragments.statements(found), numbers=fragments.numbers(report, definition),
+        figure_class="" if report.bins else "absent", summary=escape(_figure_words(report, definition)),
+        resolution=escape(words.resolution(report)) if report.bins else "",
+        legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
+        bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
+        no_bursts=escape(_no_bursts(report)), table=fragments.bursts_table(shown, caption) if shown else "",
+        senders=fragments.senders(report), dist_class="" if shown else "absent",
+        distributions="".join(fragments.distribution(report, key, title) for key, title in (
+            ("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))) if shown else "",
+    )
+
+
+def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
+    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in words.contrast(report, definition))
+    return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
+
+
+def _no_bursts(report: LaneReport) -> str:
+    if not report.lane.link_bps:
+        return "Not judged: a burst is a share of line rate, and the link's speed is not known."
+    return "None by this definition." if report.bins else "None: no packet was recorded in this time."
+
+
+def _beside_words(report: LaneReport) -> str:
+    told = []
+    if report.paths > len(report.latency):
+        told.append(f"{len(report.latency)} of {report.paths} probed paths can be chosen, those of this host first.")
+    if report.queue_count > len(report.queues):
+        told.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
+    if any(latency.width_ns for latency in report.latency):
+        told.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' medians.")
+    return " ".join(told)
+
+
+def _legend(report: LaneReport, threshold: float) -> str:
+    entries = [("largest", "largest bin of a step"), ("mean", "mean of a step"), ("second", "1 s average")]
+    if report.lane.link_bps:
+        entries += [("rate", "line rate"), ("threshold", f"burst threshold, {format_share(threshold)}")]
+    if report.bursts:
+        entries.append(("burst", "burst"))
+    if report.losing:
+        entries.append(("loss", "packets lost while recording"))
+    if report.latency:
+        kind = "application to application" if report.latency[0].by_application else "round trip"
+        entries += [("latency", f"slowest probe, {kind}"), ("latency-median", "median probe")]
+        if any(latency.lost_probes for latency in report.latency):
+            entries.append(("lost", "lost probe"))
+    if report.queues:
+        entries.append(("queue", f"switch queue, most in a window ({report.queues[0].semantics or 'kind not said'})"))
+    return "".join(f'<li><i class="key {name}"></i>{escape(text)}</li>' for name, text in entries)
+
+
+def title_of(reports: Sequence[LaneReport]) -> str:
+    """What a report is about, in one line."""
+    if len(reports) == 1:
+        return words.lane_name(reports[0].lane)
+    racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
+    if len(hosts) == 1:
+        return f"{next(iter(hosts)) or 'unnamed host'}, {len(reports)} interfaces and directions"
+    where = f"rack {next(iter(racks))}, " if len(racks) == 1 and next(iter(racks)) else ""
+    return f"{where}{len(hosts)} hosts"
+
+
+def _kicker(reports: Sequence[LaneReport]) -> str:
+    racks = {report.lane.rack for report in reports}
+    rack = next(iter(racks)) if len(racks) == 1 else ""
+    return "Microburst report" + (f" · rack {rack}" if rack else "")
+
+
+def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
+    """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
+    from plotly.offline import get_plotlyjs
+
+    drawn = drawn_lanes(reports)
+    rows = max(10, ROWS // max(len(drawn), 1))
+    shown = [numbered(report, rows) for report in drawn]
+    pack = Pack()
+    lanes = [lane_payload(report, definition.threshold, table, pack)
+             for report, table in zip(drawn, shown, strict=True)]
+    facts = {"lanes": lanes, "light": palette.LIGHT, "dark": palette.DARK}
+    told = json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    script = '"use strict";\n(() => {\n' + "\n".join(_static(name) for name in _SCRIPTS) + "\n})();"
+    plotly = get_plotlyjs()
+    bins = {report.lane.bin_ns for report in reports}
+    recorded = [report for report in reports if report.bins]
+    return _template("report.html").substitute(
+        title=escape(title_of(reports)), kicker=escape(_kicker(reports)), version=escape(__version__), css=palette.css() + _static("report.css"),
+        period=escape(words.period(min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)))
+        if recorded else "no packet was recorded",
+        definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
+        overview_class="" if len(reports) > 1 else "absent",
+        overview=fragments.overview(reports, drawn) if len(reports) > 1 else "",
+        lanes="".join(_lane_html(i, report, table, definition, len(reports) == 1)
+                      for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)),
+        left_out=f"{len(reports) - len(drawn)} quieter ones have no section here; the JSON beside this page has them."
+        if len(drawn) < len(reports) else "",
+        definitions=fragments.definitions(definition, next(iter(bins)) if len(bins) == 1 else None),
+        policy=f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
+               "img-src data:; form-action 'none'; base-uri 'none'",
+        facts=compress(told.encode()), arrays=compress(pack.joined()), plotly=compress(plotly.encode()), script=script,
+    )
+
+
+def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition) -> dict[str, Any]:
+    """The facts of the page, with every burst."""
+    return {"mburst": __version__, "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports]}
+
+
+def _lane_json(report: LaneReport) -> dict[str, Any]:
+    lane = report.lane
+    return {
+        "rack": lane.rack, "host": lane.host, "interface": lane.interface, "direction": lane.direction,
+        "link_bps": lane.link_bps, "bin_ns": lane.bin_ns, "start_ns": report.start_ns, "end_ns": report.end_ns,
+        "recorded_ns": report.recorded_ns, "packets": report.packets, "bytes": report.bytes,
+        "wire_bytes": report.wire_bytes, "bins": report.bins,
+        "busiest_bin": asdict(report.busiest_bin) if report.busiest_bin else None,
+        "busiest_second": asdict(report.busiest_second) if report.busiest_second else None,
+        "burst_ns": report.burst_ns, "burst_bytes": report.burst_bytes,
+        "quality": [asdict(quality) for quality in report.qualities],
+        "statements": [asdict(statement) for statement in words.statements(report)],
+        "distributions": {name: asdict(distributions.summarize(values))
+                          for name, values in report.distributions.items()},
+        "sources": {"n": report.source_count, "bytes": report.source_bytes,
+                    "top": [asdict(source) for source in report.sources]},
+        "probes": [{"src": p.src, "dst": p.dst, "protocol": p.protocol, "n": p.probes, "lost": p.lost_probes,
+                    "p50_ns": p.p50_ns, "p99_ns": p.p99_ns, "max_ns": p.max_ns} for p in report.latency],
+        "queues": [{"device": q.device, "port": q.port, "queue": q.queue, "semantics": q.semantics, "n": q.windows,
+                    "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets} for q in report.queues],
+        "runs": [dict(run) for run in lane.runs], "bursts": report.bursts,
+    }
+
+
+def stem(reports: Sequence[LaneReport]) -> str:
+    """The name of a report's files: rack, host and period, as far as they are one and known."""
+    parts = ["mburst"]
+    for name in ("rack", "host"):
+        values = {getattr(report.lane, name) for report in reports}
+        if len(values) == 1:
+            parts.append(re.sub(r"[^A-Za-z0-9._-]+", "_", next(iter(values)))[:60].strip("._"))
+    recorded = [report for report in reports if report.bins]
+    if recorded:
+        for moment in (min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)):
+            parts.append(f"{words.date(moment)}T{words.clock(moment, 0)}Z".replace("-", "").replace(":", ""))
+    return "-".join(part for part in parts if part)
+
+
+def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path) -> tuple[Path, Path]:
+    """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths.
+
+    A reader never sees half a file. Raises MburstError where the folder cannot be written.
+    """
+    base = folder / stem(reports)
+    page, facts = base.with_name(base.name + ".html"), base.with_name(base.name + ".json")
+    told = json.dumps(facts_json(reports, definition), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
+    for path, text in ((page, render(reports, definition)), (facts, told + "\n")):
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True) if folder.is_dir() else None
+            raise MburstError(f"{folder}: the report cannot be written: {error.strerror}",
+                              "name another folder with -o") from error
+    return page, facts

@@ -1,0 +1,138 @@
+// What to draw of a stretch of time: the same as mburst.analysis.envelope and .beside, from the arrays of the page.
+
+// The first index whose value is not below `wanted`.
+function lowerBound(values, wanted) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+const cellOf = (env, ns) => env.first + Math.floor((ns - env.start) / env.width);
+
+// Largest bin and mean of [a, b) in about `buckets` whole cells: {width, bins, start[], largest[], mean[]}, bits a second.
+function viewOf(env, a, b, buckets) {
+  const factor = Math.max(1, Math.ceil((b - a) / (buckets * env.width)));
+  const width = env.width * factor;
+  const low = lowerBound(env.cells, Math.floor(cellOf(env, a) / factor) * factor - env.first);
+  const high = lowerBound(env.cells, (Math.floor(cellOf(env, Math.max(b - 1, a)) / factor) + 1) * factor - env.first);
+  const start = [], largest = [], total = [];
+  let before = NaN;
+  for (let i = low; i < high; i++) {
+    const cell = Math.floor((env.first + env.cells[i]) / factor);
+    if (cell === before) {
+      const last = start.length - 1;
+      if (env.largest[i] > largest[last]) largest[last] = env.largest[i];
+      total[last] += env.total[i];
+    } else {
+      start.push(env.start + (cell * factor - env.first) * env.width);
+      largest.push(env.largest[i]);
+      total.push(env.total[i]);
+      before = cell;
+    }
+  }
+  return {
+    width, bins: width / env.bin, start, largest: largest.map((n) => n * (8e9 / env.bin)),
+    mean: total.map((n) => n * (8e9 / width)),
+  };
+}
+
+// Every bin where the page holds them all for [a, b), else the cells of the whole time.
+function finestView(lane, a, b, buckets) {
+  const { base, detail, detailCells } = lane;
+  if (detail) {
+    const first = cellOf(base, a), last = cellOf(base, Math.max(b - 1, a));
+    const at = lowerBound(detailCells, first);
+    if (detailCells[at] === first && detailCells[at + last - first] === last) return viewOf(detail, a, b, buckets);
+  }
+  return viewOf(base, a, b, buckets);
+}
+
+// Points of a step line: silence is zero where it was recorded, and a gap elsewhere. Seconds on x.
+function stepLine(view, values, coverage, a, b) {
+  const x = [], y = [];
+  const put = (ns, value) => { x.push(ns / 1e9); y.push(value); };
+  let i = 0, at = view.start.length ? view.start[0] : -Infinity;
+  for (let c = 0; c < coverage.start.length; c++) {
+    const end = Math.min(coverage.end[c], b);
+    if (coverage.end[c] < Math.max(a, at) || coverage.start[c] > b) continue;
+    at = Math.max(coverage.start[c], a, at);
+    if (i >= view.start.length || view.start[i] > at) put(at, 0);
+    while (i < view.start.length && view.start[i] <= end) {
+      if (view.start[i] > at) put(at, 0);
+      put(view.start[i], values[i]);
+      at = view.start[i] + view.width;
+      i++;
+    }
+    put(at, 0);
+    put(Math.max(at, end), null);
+  }
+  return { x, y };
+}
+
+// Spans that touch [a, b), joined where less than `least` lies between and drawn at least that wide.
+function visible(marks, a, b, least) {
+  const found = [];
+  for (let i = 0; i < marks.start.length; i++) {
+    if (marks.end[i] < a || marks.start[i] > b) continue;
+    const last = found[found.length - 1];
+    if (last && marks.start[i] - last[1] < least) last[1] = Math.max(last[1], marks.end[i]);
+    else found.push([marks.start[i], Math.max(marks.end[i], marks.start[i] + 2 * least)]);
+  }
+  return found;
+}
+
+function weightedMedian(path, picked) {
+  picked.sort((i, j) => path.median[i] - path.median[j]);
+  const half = picked.reduce((sum, i) => sum + path.n[i], 0) / 2;
+  let reached = 0;
+  for (const i of picked) if ((reached += path.n[i]) >= half) return path.median[i];
+  return NaN;
+}
+
+// Slowest and median probe of about `buckets` steps of [a, b), each at the time of the slowest; and the lost ones.
+function latencyView(path, a, b, buckets) {
+  const low = lowerBound(path.at, a), high = lowerBound(path.at, b);
+  const width = high - low > buckets ? Math.ceil((b - a) / buckets) : 1;
+  const at = [], largest = [], median = [], lost = [];
+  let group = [], key = NaN;
+  const close = () => {
+    if (!group.length) return;
+    const slowest = group.reduce((best, i) => (path.largest[i] > path.largest[best] ? i : best));
+    at.push(path.at[slowest]);
+    largest.push(path.largest[slowest]);
+    median.push(weightedMedian(path, group));
+  };
+  for (let i = low; i < high; i++) {
+    if (path.lost[i]) lost.push(path.at[i]);
+    if (!path.n[i]) continue;
+    const here = Math.floor(path.at[i] / width);
+    if (here !== key) {
+      close();
+      group = [];
+      key = here;
+    }
+    group.push(i);
+  }
+  close();
+  return { at, largest, median, lost };
+}
+
+// [start, end, bytes] of the windows that reach into [a, b), or of as many steps: a window counts in every step it
+// touches, for its maximum fell somewhere inside it.
+function queueView(queue, a, b, buckets) {
+  const seen = [];
+  for (let i = 0; i < queue.start.length; i++) if (queue.end[i] >= a && queue.start[i] < b) seen.push(i);
+  if (seen.length <= buckets) return seen.map((i) => [queue.start[i], queue.end[i], queue.largest[i]]);
+  const width = Math.ceil((b - a) / buckets), highest = new Map();
+  for (const i of seen) {
+    const last = Math.floor(Math.min(queue.end[i], b - 1) / width);
+    for (let bucket = Math.floor(Math.max(queue.start[i], a) / width); bucket <= last; bucket++) {
+      highest.set(bucket, Math.max(highest.get(bucket) ?? 0, queue.largest[i]));
+    }
+  }
+  return [...highest].sort((p, q) => p[0] - q[0]).map(([bucket, high]) => [bucket * width, (bucket + 1) * width, high]);
+}

@@ -1,0 +1,47 @@
+// Numbers as people read them: three significant digits in a decimal unit, as mburst.units writes them.
+
+function scaled(value, steps) {
+  const [size, unit] = steps.find(([least]) => Math.abs(value) >= least) ?? steps[steps.length - 1];
+  const number = value / size;
+  return `${Math.abs(number) >= 1000 ? Math.round(number).toLocaleString("en") : Number(number.toPrecision(3))} ${unit}`;
+}
+
+const duration = (ns) => scaled(ns, [[60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
+const bytes = (count) => scaled(count, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
+const share = (part) => `${Number((100 * part).toPrecision(3))} %`;
+const two = (number) => String(number).padStart(2, "0");
+
+// The clock (UTC) at `ns` after `originS` Unix seconds, with `digits` after the second.
+function clock(originS, ns, digits) {
+  const second = Math.floor(ns / 1e9);
+  const at = new Date((originS + second) * 1000);
+  const rest = String(Math.round(ns - second * 1e9)).padStart(9, "0").slice(0, digits);
+  return {
+    day: at.toISOString().slice(0, 10),
+    minute: `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}`,
+    second: two(at.getUTCSeconds()) + (digits ? `.${rest}` : ""),
+  };
+}
+
+const STEPS = [];
+for (let decade = 1; decade < 1e9; decade *= 10) STEPS.push(decade, 2 * decade, 5 * decade);
+for (const seconds of [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+  2 * 86400, 7 * 86400, 14 * 86400, 28 * 86400, 91 * 86400, 364 * 86400]) STEPS.push(seconds * 1e9);
+
+// Ticks of a time axis in [a, b] nanoseconds: the day and minute once, below the first tick and where they change.
+function timeTicks(originS, a, b, width) {
+  const step = STEPS.find((size) => (b - a) / size <= Math.max(2, width / 96)) ?? STEPS[STEPS.length - 1];
+  const digits = step >= 1e9 ? 0 : Math.ceil(9 - Math.log10(step) - 1e-9);
+  const at = [], text = [];
+  let before = "";
+  for (let i = Math.ceil(a / step); i * step <= b && at.length < 60; i++) {
+    const told = clock(originS, i * step, digits);
+    const line = step >= 86400e9 ? told.day : step >= 60e9 ? told.minute : step >= 1e9 ? `${told.minute}:${told.second}`
+      : `${told.second} s`;
+    const under = step >= 86400e9 ? "" : step >= 1e9 ? told.day : `${told.day} ${told.minute}`;
+    at.push(i * step / 1e9);
+    text.push(under === before ? line : `${line}<br>${under}`);
+    before = under;
+  }
+  return { at, text };
+}

@@ -1,0 +1,193 @@
+// The figure over time. Plotly draws; every zoom asks the arrays again, one step a pixel.
+
+const CONFIG = {
+  displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: "", responsive: true,
+  doubleClick: "reset", scrollZoom: false,
+};
+
+// The figure in other colours: every string that is a colour of one palette becomes that of the other.
+function recolour(value, from, to) {
+  if (typeof value === "string") {
+    const name = Object.keys(from).find((key) => from[key] === value);
+    return name ? to[name] : value;
+  }
+  if (Array.isArray(value)) return value.map((item) => recolour(item, from, to));
+  if (value && typeof value === "object" && !ArrayBuffer.isView(value)) {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item, from, to)]));
+  }
+  return value;
+}
+
+function boxes(found, height) {
+  const x = [], y = [];
+  for (const [a, b, high] of found) {
+    x.push(a / 1e9, a / 1e9, b / 1e9, b / 1e9, null);
+    y.push(0, high ?? height, high ?? height, 0, null);
+  }
+  return { x, y };
+}
+
+function ticks(found, level) {
+  return { x: found.flatMap(([a, b]) => [a / 1e9, b / 1e9, null]), y: found.flatMap(() => [level, level, null]) };
+}
+
+class Timeline {
+  constructor(section, lane) {
+    this.lane = lane;
+    this.section = section;
+    this.place = section.querySelector(".timeline");
+    this.range = [lane.start, lane.end];
+    this.path = lane.latency[0];
+    this.queue = lane.queues[0];
+    this.chosen = null;
+    this.onPick = () => {};
+    this.least = Math.max(2 * lane.bin, 1000);
+  }
+
+  // Draw from scratch in the colours of `palette`.
+  async draw(light, palette) {
+    const figure = recolour(this.lane.figure, light, palette);
+    if (matchMedia("(pointer: coarse)").matches) figure.layout.dragmode = false;
+    figure.layout.xaxis.title = { text: "" };
+    figure.layout.hoverdistance = -1;
+    this.top = figure.layout.yaxis.range[1];
+    await Plotly.newPlot(this.place, figure.data, figure.layout, CONFIG);
+    this.roles = figure.data.map((trace) => trace.meta);
+    this.place.on("plotly_relayout", (change) => this.moved(change));
+    this.place.on("plotly_hover", (event) => {
+      this.pointed = event.xvals[0];
+      this.tell(this.pointed * 1e9);
+    });
+    this.place.on("plotly_click", (event) => this.pick(this.pointed ?? event.points[0].x));
+    this.place.onmouseleave = () => this.tell(null);
+    await this.refresh();
+  }
+
+  width() {
+    return Math.max(50, this.place.clientWidth - this.place.layout.margin.l - this.place.layout.margin.r);
+  }
+
+  moved(change) {
+    if ("width" in change || "height" in change || change.autosize) return this.refresh();
+    const low = change["xaxis.range[0]"] ?? change["xaxis.range"]?.[0];
+    const high = change["xaxis.range[1]"] ?? change["xaxis.range"]?.[1];
+    if (low === undefined || high === undefined) return undefined;
+    return this.show(low * 1e9, high * 1e9);
+  }
+
+  // Show [a, b) nanoseconds: inside the recording, and at least two bins.
+  show(a, b) {
+    const { start, end } = this.lane;
+    const span = Math.min(Math.max(b - a, this.least), end - start);
+    const from = Math.min(Math.max((a + b - span) / 2, start), end - span);
+    this.range = [Math.floor(from), Math.ceil(from + span)];
+    return this.refresh();
+  }
+
+  traces(buckets) {
+    const { lane } = this, [a, b] = this.range, pixel = (b - a) / buckets;
+    const view = finestView(lane, a, b, buckets);
+    const seconds = viewOf(lane.seconds, a, b, buckets);
+    const scale = (values) => values.map((value) => value * lane.factor);
+    const bursts = visible(lane.marks, a, b, pixel);
+    this.view = view;
+    this.seconds = seconds;
+    const chosen = this.chosen ? [[this.chosen.start, Math.max(this.chosen.end, this.chosen.start + 3 * pixel)]] : [];
+    const found = {
+      shade: boxes(bursts.length <= 80 ? bursts : [], this.top),
+      chosen: boxes(chosen, this.top),
+      largest: stepLine(view, scale(view.largest), lane.coverage, a, b),
+      mean: stepLine(view, scale(view.mean), lane.coverage, a, b),
+      second: stepLine(seconds, scale(seconds.largest), lane.coverage, a, b),
+      marks: ticks(bursts, 1),
+      losing: ticks(visible(lane.losing, a, b, pixel), 0),
+    };
+    if (this.path) {
+      const points = this.points = latencyView(this.path, a, b, buckets);
+      const x = points.at.map((ns) => ns / 1e9);
+      found.latency = { x, y: points.largest.map((ns) => ns / 1e6) };
+      found["latency-median"] = { x, y: points.median.map((ns) => ns / 1e6) };
+      const ceiling = 10 ** (this.place.layout.yaxis2.range[1] - 0.12);
+      found.lost = { x: points.lost.map((ns) => ns / 1e9), y: points.lost.map(() => ceiling) };
+    }
+    if (this.queue) {
+      this.windows = queueView(this.queue, a, b, buckets);
+      found.queue = boxes(this.windows.map(([p, q, high]) => [p, q, high / 1e6]), 0);
+    }
+    return found;
+  }
+
+  async refresh() {
+    const width = this.width(), [a, b] = this.range;
+    const found = this.traces(Math.floor(width));
+    const axis = timeTicks(this.lane.originS, a, b, width);
+    const indices = this.roles.map((_, i) => i).filter((i) => found[this.roles[i]]);
+    await Plotly.update(this.place, {
+      x: indices.map((i) => found[this.roles[i]].x), y: indices.map((i) => found[this.roles[i]].y),
+    }, { "xaxis.range": [a / 1e9, b / 1e9], "xaxis.tickvals": axis.at, "xaxis.ticktext": axis.text }, indices);
+    const bins = Math.round(this.view.bins);
+    this.section.querySelector(".step").textContent = bins > 1
+      ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
+      : `Shown: ${duration(b - a)}, every bin of ${duration(this.view.width)} by itself.`;
+    this.tell(null);
+  }
+
+  // What stands at `ns`, in words below the figure.
+  tell(ns) {
+    const out = this.section.querySelector(".readout");
+    if (ns === null) {
+      out.textContent = matchMedia("(pointer: coarse)").matches ? "Touch the figure to read it."
+        : "Point at the figure to read it, drag across it to zoom, double-click for the whole time.";
+      return;
+    }
+    const { lane } = this;
+    const rate = (view, values) => {
+      const i = lowerBound(view.start, ns + 1) - 1;
+      const value = i >= 0 && ns < view.start[i] + view.width ? values[i] : 0;
+      return `${Number((value * lane.factor).toPrecision(3))} ${lane.suffix.trim()}`;
+    };
+    const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10((this.range[1] - this.range[0]) / 1000))));
+    const at = clock(lane.originS, Math.floor(ns), digits);
+    const told = [`${at.day} ${at.minute}:${at.second}`, `largest ${rate(this.view, this.view.largest)}`,
+      `mean ${rate(this.view, this.view.mean)}`, `1 s average ${rate(this.seconds, this.seconds.largest)}`];
+    if (this.points?.at.length) {
+      const { at: times, largest } = this.points;
+      let i = lowerBound(times, ns);
+      if (i === times.length || i > 0 && ns - times[i - 1] < times[i] - ns) i--;
+      told.push(`latency ${duration(largest[i])}`);
+    }
+    if (this.windows) {
+      const inside = this.windows.filter(([p, q]) => p <= ns && ns <= q);
+      if (inside.length) told.push(`queue ${bytes(Math.max(...inside.map((window) => window[2])))}`);
+    }
+    out.textContent = told.join("  ·  ");
+  }
+
+  pick(x) {
+    const ns = x * 1e9, slack = 3 * (this.range[1] - this.range[0]) / this.width();
+    const near = this.lane.bursts.filter((burst) => burst.start - slack <= ns && ns <= burst.end + slack);
+    if (near.length) this.onPick(near.reduce((p, q) => (q.bytes > p.bytes ? q : p)));
+  }
+
+  showBurst(burst) {
+    const around = 0.75 * (burst.end - burst.start);
+    return this.show(burst.start - around, burst.end + around);
+  }
+
+  // The burst of the table before or after the chosen one, where that is in sight, else before or after what is shown.
+  neighbour(later) {
+    const [a, b] = this.range;
+    const at = this.chosen && this.chosen.end >= a && this.chosen.start <= b ? this.chosen.start : later ? a - 1 : b + 1;
+    const ordered = [...this.lane.bursts].sort((p, q) => p.start - q.start);
+    return later ? ordered.find((burst) => burst.start > at) : ordered.findLast((burst) => burst.start < at);
+  }
+
+  do(what) {
+    const [a, b] = this.range, span = b - a;
+    const moves = {
+      all: [this.lane.start, this.lane.end], in: [a + span / 4, b - span / 4], out: [a - span / 2, b + span / 2],
+      left: [a - span / 2, b - span / 2], right: [a + span / 2, b + span / 2],
+    };
+    return this.show(...moves[what]);
+  }
+}

@@ -1,0 +1,57 @@
+"""The options that say what a burst is and which time is meant, the same for every verb that asks."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..units import parse_duration, parse_fraction, parse_rate, parse_time
+
+if TYPE_CHECKING:
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store
+
+
+def add_burst_options(parser: argparse.ArgumentParser) -> None:
+    """--bin, --threshold, --release, --join, --min-duration and --link."""
+    what = parser.add_argument_group("what a burst is")
+    what.add_argument("--bin", metavar="TIME", help="width that is judged: the recorded one (default) or a multiple")
+    what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
+    what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
+    what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
+    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
+    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
+
+
+def add_time_options(group: Any) -> None:
+    """--since and --until."""
+    group.add_argument("--since", metavar="TIME", help="such as 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
+    group.add_argument("--until", metavar="TIME")
+
+
+def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
+    """The definition that add_burst_options' options make. Raises UsageError."""
+    from ..analysis.bursts import BurstDefinition
+
+    return BurstDefinition(
+        bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
+        release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
+        min_duration_ns=_optional(parse_duration, arguments.min_duration), link_bps=_optional(parse_rate, arguments.link))
+
+
+def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
+    """--since and --until in Unix nanoseconds; durations count back from the newest bin. Raises UsageError."""
+    if arguments.since is None and arguments.until is None:
+        return None, None
+    newest = store.connect(arguments.rack).execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0]
+    since, until = (_optional(lambda text: parse_time(text, newest or 0), text)
+                    for text in (arguments.since, arguments.until))
+    if since is not None and until is not None and since >= until:
+        raise UsageError("--since is not before --until")
+    return since, until
+
+
+def _optional(parse: Callable[[str], Any], text: str | None) -> Any:
+    return None if text is None else parse(text)

@@ -1,0 +1,83 @@
+"""mburst import: probes and switch queues from CSV files into a store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ..units import NS_PER_S
+
+if TYPE_CHECKING:
+    from ..sql import Store
+    from ..telemetry.csv_import import CsvFile, Summary
+
+DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
+Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind. queues: device, port, queue, window_start_ns,
+ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets,
+receive_ns, quality. A file that is already in the store adds nothing."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
+    parser.add_argument("kind", choices=["probes", "queues"], help="what the file holds")
+    parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
+    parser.add_argument("-o", "--output", metavar="STORE", required=True, help="the store, made where there is none")
+    parser.add_argument("--protocol", default="", help="of probes whose file does not tell: udp, tcp, icmp")
+    parser.add_argument("--json", action="store_true", help="print what was added as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..sql import Store
+    from ..telemetry.csv_import import CsvFile, open_text
+
+    with open_text(arguments.file) as file:
+        source = CsvFile(file, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
+        summary = source.scan()
+        added = add(Store.create(arguments.output), arguments.kind, source, summary, arguments.protocol)
+    result = {
+        "table": arguments.kind, "file": arguments.file, "batch": summary.batch, "rows": summary.rows, "added": added,
+        "lost": summary.lost, "backwards": summary.backwards, "start_ns": summary.start_ns, "end_ns": summary.end_ns,
+    }  # fmt: skip
+    sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(told(result)) + "\n")
+    return 0
+
+
+def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: str) -> int:
+    """Append what the store lacks of a file; the number of rows.
+
+    Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
+    """
+    with store.connect() as connection:
+        found = connection.execute(f"SELECT count(*) FROM {table} WHERE batch = ?", [summary.batch]).fetchone()
+    held: int = found[0] if found else 0
+    if held < summary.rows:
+        with store.writer(table) as writer:
+            for batch in source.read(summary, protocol, skip=held):
+                writer.append(batch)
+    return summary.rows - held
+
+
+def told(result: dict[str, Any]) -> list[str]:
+    """What an import did, in lines for people."""
+    parts = [f"{result['table']}: {result['rows']:,} rows"]
+    if result["table"] == "probes":
+        parts.append(f"{result['lost']:,} lost")
+    if result["rows"]:
+        parts.append(f"{moment(result['start_ns'])} → {moment(result['end_ns'])} UTC")
+    lines = [", ".join(parts)]
+    if result["added"] < result["rows"]:
+        rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
+        lines.append(f"{result['rows'] - result['added']:,} of them were in the store already: {rest}")
+    if result["backwards"]:
+        lines.append(f"{result['backwards']:,} of them end before they begin: did the clock step?")
+    return lines
+
+
+def moment(ns: int) -> str:
+    """ "2026-11-21 02:34:24.011" of Unix nanoseconds, in UTC."""
+    return f"{datetime.fromtimestamp(ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}.{ns % NS_PER_S // 10**6:03}"

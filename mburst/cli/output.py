@@ -1,0 +1,74 @@
+"""Rows as a table for people, JSON or CSV for programs. Rows are written as they come, however many there are."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, TextIO
+
+ALIGNED = 1000  # rows that the widths of a table are taken from
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Adds --json and --csv."""
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", dest="format", action="store_const", const="json", help="a list of objects")
+    formats.add_argument("--csv", dest="format", action="store_const", const="csv", help="with a line of column names")
+    parser.set_defaults(format="table")
+
+
+def write(form: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO | None = None) -> None:
+    """Write ROWS as "table", "json" or "csv"."""
+    {"table": write_table, "json": write_json, "csv": write_csv}[form](columns, rows, out or sys.stdout)
+
+
+def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """A list with an object a line."""
+    before = "["
+    for row in rows:
+        out.write(f"{before}\n{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=str)}")
+        before = ","
+    out.write("[]\n" if before == "[" else "\n]\n")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """NULL is an empty cell, a list is JSON in its cell."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+                         for value in row])
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
+    """Aligned columns, numbers to the right. Widths come from the first ALIGNED rows."""
+    source = iter(rows)
+    first = list(islice(source, ALIGNED))
+    right = [any(row[i] is not None for row in first)
+             and all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in first)
+             for i in range(len(columns))]
+    cells = [[_cell(value) for value in row] for row in first]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    for line in chain([list(columns)], cells, _cells(source)):
+        padded = [cell.rjust(width) if to_right else cell.ljust(width)
+                  for cell, width, to_right in zip(line, widths, right, strict=True)]
+        out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _cells(rows: Iterator[Sequence[Any]]) -> Iterator[list[str]]:
+    for row in rows:
+        yield [_cell(value) for value in row]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return ", ".join(_cell(item) for item in value)
+    return " ".join(str(value).split("\n"))

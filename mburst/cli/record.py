@@ -1,0 +1,131 @@
+"""`mburst record`: a capture file or interface into the store."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from ..recorder import Progress, Row
+
+NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
+
+
+def add_parser(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "record",
+        help="record capture files into a store",
+        description="Count the packets of capture files into bins, with who sent them, and keep them in a store. "
+        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard input.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="FILE|FILTER", help="files, then a pcap filter if any")
+    parser.add_argument("-o", "--store", required=True, metavar="STORE", help="folder of the store")
+    parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
+    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
+    parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
+                        help="bin in which senders are counted (default: %(default)s)")
+    parser.add_argument("--host", default="unknown", help="name of the host that received the packets")
+    parser.add_argument("--rack", default="unknown", help="name of its rack")
+    parser.add_argument("--interface", metavar="NAME", help="name of the interface (default: what the file says)")
+    parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
+                        help="which direction to keep (default: %(default)s, apart from each other)")
+    parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
+                        help="an address of this host, which tells in from out; may be repeated")
+    parser.add_argument("--max-sources", type=int, default=4096, metavar="N",
+                        help="senders in a bin that are counted apart (default: %(default)s)")
+    parser.add_argument("--window", default="2ms", metavar="TIME",
+                        help="how far out of order packets may come (default: %(default)s)")
+    parser.add_argument("--inner", action="store_true", help="senders are the innermost addresses of tunnels")
+    parser.add_argument("--mtu", type=int, default=-1, metavar="BYTES",
+                        help="larger IP packets are merged frames (default: inferred; 0: none are)")
+    parser.add_argument("--spread", action="store_true",
+                        help="lay merged frames back over the time that they took at line rate; needs --link")
+    parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
+    parser.set_defaults(run=run)
+
+
+def split_inputs(inputs: list[str]) -> tuple[list[str], str]:
+    """Files that exist, and what follows them as one filter expression."""
+    files = []
+    for name in inputs:
+        if name != "-" and not Path(name).exists():
+            break
+        files.append(name)
+    rest = inputs[len(files) :]
+    return (files, " ".join(rest)) if files else (rest[:1], " ".join(rest[1:]))
+
+
+def _width(text: str, what: str) -> int:
+    width = parse_duration(text)
+    if not NARROWEST_NS <= width <= WIDEST_NS:
+        raise UsageError(f"{what} of {text} is not between 10us and 1s")
+    return width
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..recorder import Recording, record
+
+    files, expression = split_inputs(arguments.inputs)
+    link_bps = parse_rate(arguments.link) if arguments.link else None
+    if arguments.spread and not link_bps:
+        raise UsageError("--spread needs the speed of the link", "give --link")
+    if arguments.max_sources < 1:
+        raise UsageError("--max-sources must be at least 1")
+    recording = Recording(
+        targets=files,
+        link_bps=link_bps,
+        bin_ns=_width(arguments.bin, "--bin"),
+        source_bin_ns=_width(arguments.source_bin, "--source-bin"),
+        window_ns=parse_duration(arguments.window),
+        host=arguments.host,
+        rack=arguments.rack,
+        interface=arguments.interface,
+        direction=arguments.direction,
+        local=arguments.local,
+        max_sources=arguments.max_sources,
+        inner=arguments.inner,
+        mtu=arguments.mtu,
+        spread=arguments.spread,
+        filter=expression,
+    )
+    from ..sql import Store
+
+    try:
+        rows = record(Store.create(arguments.store), recording, _show if sys.stderr.isatty() else None)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    print("\n".join(json.dumps(row) for row in rows) if arguments.json else describe_runs(rows, arguments.store))
+    return 0
+
+
+def _show(progress: Progress) -> None:
+    print(f"\r\033[K{progress.packets:,} packets", end="", file=sys.stderr, flush=True)
+
+
+def describe_runs(rows: list[Row], store: str) -> str:
+    """What was recorded, for people."""
+    lines = [_describe_run(row) for row in rows] or ["no packets"]
+    notes = dict.fromkeys(note for row in rows for note in [*row["notes"].splitlines(), row["offloads"]] if note)
+    return "\n".join([*lines, *(f"  note: {note}" for note in notes), f"recorded into {store}"])
+
+
+def _describe_run(row: Row) -> str:
+    from ..recorder import seconds
+
+    length = seconds(row)
+    text = f"{row['interface']} {row['direction']}: {row['packets']:,} packets, {format_bytes(row['bytes'])}"
+    if not length:
+        return text
+    text += f" in {format_duration(length * 1e9)}, bins of {format_duration(row['bin_ns'])}"
+    if row["link_bps"]:
+        share = row["wire_bytes"] * 8 / length / row["link_bps"]
+        return f"{text}, {format_share(share)} of {format_rate(row['link_bps'])} on average"
+    return f"{text}, {format_rate(row['wire_bytes'] * 8 / length)} on average (no link speed: bursts need --link)"

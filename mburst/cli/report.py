@@ -1,0 +1,47 @@
+"""`mburst report`: one HTML page that shows when links were full, who filled them, and what else happened then."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..errors import MburstError
+from . import definition
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser(
+        "report", help="write a report as one HTML page",
+        description="Write one self-contained HTML page, and the same facts as JSON beside it. The same data and options "
+        "give the same files, byte for byte.")
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for the report; made where missing")
+    where = parser.add_argument_group("where and when")
+    where.add_argument("--rack")
+    where.add_argument("--host")
+    definition.add_time_options(where)
+    definition.add_burst_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gather, draw, write, and name the files."""
+    from ..analysis.report_data import gather, judge, lanes
+    from ..dashboards.report import write
+    from ..sql import Store
+
+    wanted = definition.definition_of(arguments)
+    store = Store.open(arguments.store)
+    since, until = definition.span_of(store, arguments)
+    con = store.connect(arguments.rack, since, until)
+    chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
+    if not chosen:
+        which = [f"{name} {value}" for name, value in (("rack", arguments.rack), ("host", arguments.host)) if value]
+        raise MburstError(f"{arguments.store}: no recording" + (f" of {' and '.join(which)}" if which else ""),
+                          "`mburst sql STORE runs` lists what there is")
+    reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
+    page, facts = write(reports, wanted, Path(arguments.output))
+    print(f"report: {page}")
+    print(f"facts: {facts}")
+    return 0

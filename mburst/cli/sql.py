@@ -1,0 +1,65 @@
+"""`mburst sql`: questions to a store."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from . import output
+
+if TYPE_CHECKING:
+    import duckdb
+
+FETCH = 10_000  # rows at a time
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    about = "ask a store by a query's name or in SQL (DuckDB's); without a query, list those that have a name"
+    parser = verbs.add_parser("sql", help="ask a store in SQL or by a query's name", description=about)
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?")
+    output.add_format(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the query, or list what there is."""
+    from ..sql import Store, names, text
+    from ..sql.named import about
+    from ..sql.store import readable
+
+    store = Store.open(arguments.store)
+    if arguments.query is None:
+        output.write(arguments.format, ["query", "answers"], [(name, about(name)) for name in names()])
+        return 0
+    query = text(arguments.query) if arguments.query.replace("_", "").isalnum() else arguments.query
+    connection = store.connect()
+    with readable():
+        result = _execute(connection, query)
+        output.write(arguments.format, [column[0] for column in result.description], _rows(result))
+    return 0
+
+
+def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
+    """Run the statements; the last one's result. Raises UsageError for one that would write files."""
+    from duckdb import StatementType
+
+    writing = {StatementType.COPY, StatementType.EXPORT, StatementType.ATTACH, StatementType.LOAD}
+    statements = connection.extract_statements(query)
+    if not statements:
+        raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
+    for statement in statements:
+        if statement.type in writing:
+            raise UsageError(f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
+                             "--csv and --json write to a file by way of the shell")
+    for statement in statements:
+        connection.execute(statement)
+    return connection
+
+
+def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(FETCH):
+        yield from rows

@@ -1,0 +1,294 @@
+"""From a capture to the store: runs the engine and appends what it yields."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import __version__
+from .errors import MburstError
+from .units import NS_PER_S
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .capture import Capture, Lane, Rows
+    from .sql import Store
+
+Direction = Literal["in", "out", "both"]
+Row = dict[str, Any]
+
+_FINGERPRINT_BYTES = 1 << 20  # of each end of a file
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record, and how. Times in nanoseconds, rates in bits a second."""
+
+    targets: list[str]
+    link_bps: int | None = None
+    bin_ns: int = 100_000
+    source_bin_ns: int = 1_000_000
+    window_ns: int = 2_000_000
+    host: str = "unknown"
+    rack: str = "unknown"
+    interface: str | None = None
+    direction: Direction = "both"
+    local: list[str] = field(default_factory=list)
+    max_sources: int = 4096
+    inner: bool = False
+    mtu: int = -1
+    spread: bool = False
+    backend: str = "auto"
+    filter: str = ""
+
+
+@dataclass
+class Progress:
+    """Where a recording is: the packets that are in closed bins, and the newest stamp."""
+
+    packets: int
+    end_ns: int
+
+
+def fingerprint(recording: Recording) -> str:
+    """An identity of capture files and settings, so that recording them again adds nothing.
+
+    Of each file: its size and a BLAKE2 digest of its first and last MiB. What cannot be read twice
+    (a pipe) gets a random identity.
+    """
+    digest = hashlib.blake2b(digest_size=6)
+    for name in recording.targets:
+        path = Path(name)
+        if not path.is_file():
+            return secrets.token_hex(6)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            digest.update(f"{size}:".encode())
+            digest.update(file.read(_FINGERPRINT_BYTES))
+            if size > _FINGERPRINT_BYTES:
+                file.seek(max(_FINGERPRINT_BYTES, size - _FINGERPRINT_BYTES))
+                digest.update(file.read())
+    settings = {name: value for name, value in vars(recording).items() if name != "targets"}
+    digest.update(repr(sorted(settings.items())).encode())
+    return digest.hexdigest()
+
+
+def already_recorded(store: Store, capture: str) -> list[Row]:
+    """The rows of runs that a former, complete recording of the same capture left."""
+    con = store.connect()
+    try:
+        rows = con.execute("SELECT * FROM runs WHERE capture = ? AND complete ORDER BY run", [capture])
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+    finally:
+        con.close()
+
+
+def record(
+    store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None
+) -> list[Row]:
+    """Record into `store`; returns the rows of runs, one for each interface and direction.
+
+    An input that turns out bad, and KeyboardInterrupt, are raised after all that was read before
+    is stored.
+    """
+    capture_id = fingerprint(recording)
+    known = [] if store.is_empty("runs") else already_recorded(store, capture_id)
+    return known or _Recorder(store, recording, capture_id).run(progress)
+
+
+class _Recorder:
+    """One call of record(): the engine, the store's writers, and the lanes seen so far."""
+
+    def __init__(self, store: Store, recording: Recording, capture_id: str) -> None:
+        from .capture import Capture
+
+        self.recording = recording
+        self.capture_id = capture_id
+        self.capture: Capture = Capture(
+            recording.targets,
+            bin_ns=recording.bin_ns,
+            source_bin_ns=recording.source_bin_ns,
+            window_ns=recording.window_ns,
+            directions=recording.direction,
+            local=recording.local,
+            max_sources=recording.max_sources,
+            inner=recording.inner,
+            mtu=recording.mtu,
+            spread_bps=(recording.link_bps or 0) if recording.spread else 0,
+            backend=None if recording.backend == "auto" else recording.backend,
+            filter=recording.filter or None,
+        )
+        names = {"host": recording.host, "rack": recording.rack}
+        self.runs = store.writer("runs", **names)
+        self.bins = store.writer("bins", **names)
+        self.sources = store.writer("sources", **names)
+        self.lanes: list[Lane] = []
+
+    def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
+        failure: BaseException | None = None
+        try:
+            while True:
+                try:
+                    rows = self.capture.read()
+                except KeyboardInterrupt as interrupt:
+                    self.capture.stop()
+                    failure = interrupt
+                    continue
+                except MburstError as error:
+                    failure = error
+                    break
+                if rows is None:
+                    break
+                self._append(*rows)
+                if progress:
+                    progress(self._progress())
+            return self._finish(failure)
+        finally:
+            for writer in (self.bins, self.sources, self.runs):
+                writer.close()
+            self.capture.close()
+
+    def _progress(self) -> Progress:
+        return Progress(
+            sum(lane["packets"] for lane in self.lanes),
+            max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0),
+        )
+
+    def _append(self, bins: Rows, sources: Rows) -> None:
+        known = len(self.lanes)
+        self.lanes = self.capture.lanes
+        if len(self.lanes) > known:
+            self._append_runs(range(known, len(self.lanes)), complete=False, notes=[])
+        if len(bins):
+            self.bins.append(self._name_lanes(bins))
+        if len(sources):
+            self.sources.append(self._name_lanes(sources))
+
+    def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
+        """The engine's rows with the text columns of the store in place of the lane's number."""
+        import pyarrow as pa
+
+        [batch] = pa.RecordBatchReader.from_stream(rows)
+        lane = batch.column("lane")
+        one = pa.repeat(pa.scalar(0, pa.int16()), len(batch))
+
+        def named(index: Any, names: list[str]) -> Any:
+            return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string()))
+
+        columns = {
+            "run": named(lane, [self._run_id(i) for i in range(len(self.lanes))]),
+            "host": named(one, [self.recording.host]),
+            "rack": named(one, [self.recording.rack]),
+            "interface": named(lane, [self._interface(i) for i in range(len(self.lanes))]),
+            "direction": named(lane, [lane["direction"] for lane in self.lanes]),
+        }
+        rest = [name for name in batch.schema.names if name != "lane"]
+        return pa.RecordBatch.from_arrays(
+            [*columns.values(), *(batch.column(name) for name in rest)], [*columns, *rest]
+        )
+
+    def _run_id(self, lane: int) -> str:
+        return f"{self.capture_id}-{lane}"
+
+    def _interface(self, lane: int) -> str:
+        return self.recording.interface or self.lanes[lane]["interface"]
+
+    def _finish(self, failure: BaseException | None) -> list[Row]:
+        self.lanes = self.capture.lanes
+        notes = describe(self.capture, self.lanes)
+        if isinstance(failure, MburstError):
+            notes.append(f"the input ended early: {failure}")
+        elif failure:
+            notes.append("the recording was interrupted")
+        rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
+        if failure:
+            raise failure
+        return rows
+
+    def _append_runs(self, lanes: range, *, complete: bool, notes: list[str]) -> list[Row]:
+        import pyarrow as pa
+
+        rows = [self._run_row(i, complete, notes) for i in lanes]
+        if rows:
+            self.runs.append(pa.Table.from_pylist(rows))
+        return rows
+
+    def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
+        lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
+        counted = ["packets", "bytes", "wire_bytes", "unattributed_packets", "unattributed_bytes",
+                   "late", "late_bytes", "unparsed"]
+        return {
+            "run": self._run_id(index),
+            "capture": self.capture_id,
+            "host": recording.host,
+            "rack": recording.rack,
+            "interface": self._interface(index),
+            "direction": lane["direction"],
+            "link_bps": recording.link_bps or lane["link_bps"] or None,
+            "bin_ns": recording.bin_ns,
+            "source_bin_ns": recording.source_bin_ns,
+            "backend": "file",
+            "input": " ".join(recording.targets),
+            "filter": recording.filter,
+            "snaplen": lane["snaplen"],
+            "clock": "file, 1 µs or coarser" if lane["quality"] & 8 else "file, ns",
+            "offloads": _merged(lane["merged"], facts["mtu"]),
+            "notes": "\n".join(notes),
+            "start_ns": lane["start_ns"] if lane["packets"] else None,
+            "end_ns": lane["end_ns"] if lane["packets"] else None,
+            "epochs": lane["epochs"],
+            **{name: lane[name] for name in counted},  # type: ignore[literal-required]
+            "dropped": facts["dropped"],
+            "quality": lane["quality"],
+            "version": __version__,
+            "complete": complete,
+            "written_ns": time.time_ns(),
+        }
+
+
+def _merged(count: int, mtu: int) -> str:
+    if not count:
+        return ""
+    return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
+            "reckoned from segments, their timing inside is not known")
+
+
+def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
+    """What was inferred, and what a reader of the figures should know: one sentence each."""
+    facts = capture.facts
+    notes = [facts["inferred"]] if facts["inferred"] else []
+    notes += facts["notice"].splitlines() if facts["notice"] else []
+    if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
+        share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
+        notes.append(f"{share:.3g} % of the frames are neither from nor to the address taken as this host: "
+                     "name it with --local")
+    if facts["excluded_packets"]:
+        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out, as asked")
+    if facts["dropped"]:
+        notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
+                     "all counts are lower bounds")
+    late = sum(lane["late"] for lane in lanes)
+    if late:
+        notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
+    steps = sum(lane["epochs"] - 1 for lane in lanes)
+    if steps:
+        notes.append(f"the clock went back {steps:,} times: bins before and after are kept apart")
+    if facts["folded_bins"]:
+        notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
+                     "`other` may count one of them more than once")
+    if facts["flows_unseen"]:
+        notes.append("there were more flows than fit in memory: counts of flows are lower bounds")
+    return notes
+
+
+def seconds(row: Row) -> float:
+    """How long a run of `runs` lasted."""
+    return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] else 0.0

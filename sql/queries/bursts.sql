@@ -1,0 +1,186 @@
+-- Bursts: when one interface carried a burst in one direction, and who sent it.
+--
+-- A bin is hot when its utilization is at least `threshold`. A stretch is consecutive bins that begins with a hot one and
+-- goes on while utilization is at least `release`. A burst is stretches that lie at most `join_ns` apart, from the start
+-- of the first bin to the end of the last. Its bytes, packets and mean utilization count every bin in that time.
+--
+-- Senders come from the bins of `sources` that touch the burst. Where such a bin reaches beyond the burst, the part of its
+-- bytes that counts is the part of its time (first to last packet) that lies within: exact for a sender that was quiet
+-- before and after, an estimate for others. `other` (the senders beyond --max-sources) counts as its members in `sources`,
+-- and is left out of fan_in, effective_sources and onset_spread_ns unless there is nothing else; then its members are all.
+--   fan_in             senders with at least half an equal share of the bytes
+--   effective_sources  1 / sum of squared shares
+--   onset_spread_ns    from the first frame in the burst of the first of those in fan_in to that of the last
+--   pattern            single-source: fan_in is 1. incast: fan_in is 3 or more, at least 3 and half of them began with the
+--                      burst (in the source_bin_ns before it they sent at less than half their rate in it), and these
+--                      began within half the burst or source_bin_ns of each other, whichever is longer. many-sources: all
+--                      else. unknown: no sender is known.
+--
+-- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
+-- (as stored; a multiple judges sums of stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
+-- hosts (a list), rack, interface, direction, run, since_ns and until_ns (bins that start in between).
+
+-- The runs to judge, numbered: comparing a number is cheaper than comparing text in 100 million rows.
+CREATE OR REPLACE TEMP TABLE lanes AS
+WITH wanted AS (
+    SELECT *, coalesce(CAST(getvariable('bin_ns') AS BIGINT), bin_ns) AS judged_ns,
+           coalesce(CAST(getvariable('link_bps') AS BIGINT), link_bps) AS speed,
+           coalesce(CAST(getvariable('threshold') AS DOUBLE), 0.5) AS threshold
+    FROM runs
+    WHERE coalesce(list_contains(CAST(getvariable('hosts') AS VARCHAR[]), host), true)
+      AND rack = coalesce(CAST(getvariable('rack') AS VARCHAR), rack)
+      AND interface = coalesce(CAST(getvariable('interface') AS VARCHAR), interface)
+      AND direction = coalesce(CAST(getvariable('direction') AS VARCHAR), direction)
+      AND run = coalesce(CAST(getvariable('run') AS VARCHAR), run)
+), checked AS (
+    SELECT *, CASE
+        WHEN speed IS NULL THEN error('run ' || run || ' (' || host || ' ' || interface || ' ' || direction
+            || '): the link speed is not known (give it with --link)')
+        WHEN judged_ns % bin_ns <> 0 THEN error('usage: a bin of ' || judged_ns || ' ns is no multiple of the '
+            || bin_ns || ' ns that run ' || run || ' was recorded in')
+        ELSE judged_ns // bin_ns END AS factor
+    FROM wanted
+)
+SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS lane, run, host, rack, interface, direction, judged_ns AS bin_ns,
+       source_bin_ns, speed AS link_bps, factor,
+       coalesce(CAST(getvariable('join_ns') AS BIGINT), 5 * judged_ns) AS join_ns,
+       coalesce(CAST(getvariable('min_duration_ns') AS BIGINT), judged_ns) AS min_duration_ns,
+       least_bytes(threshold, judged_ns, speed) AS hot_bytes,
+       least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), judged_ns, speed)
+           AS warm_bytes,
+       (warm_bytes + factor - 1) // factor AS peak_bytes  -- that the fullest of the stored bins in a warm bin must have
+FROM checked;
+
+SET VARIABLE peak_bytes = (SELECT coalesce(min(peak_bytes), 0) FROM lanes);
+SET VARIABLE first_ns = coalesce(CAST(getvariable('since_ns') AS BIGINT), -9223372036854775808);
+SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807);
+
+-- Bins at or above release. Judged as stored:
+CREATE OR REPLACE TEMP TABLE warm AS
+SELECT lane, epoch, ts_ns, wire_bytes
+FROM bins JOIN lanes USING (run)
+WHERE factor = 1 AND wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
+  AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
+
+-- … and judged at a multiple: only where a stored bin is full enough to make it possible.
+INSERT INTO warm
+WITH possible AS (
+    SELECT DISTINCT lane, epoch, bin_start(ts_ns, lanes.bin_ns) AS start_ns
+    FROM bins JOIN lanes USING (run)
+    WHERE factor > 1 AND wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
+)
+SELECT lane, epoch, start_ns, sum(wire_bytes) AS total
+FROM (SELECT lane, epoch, bin_start(ts_ns, lanes.bin_ns) AS start_ns, wire_bytes, warm_bytes
+      FROM bins JOIN lanes USING (run) WHERE factor > 1)
+JOIN possible USING (lane, epoch, start_ns)
+WHERE start_ns >= getvariable('first_ns') AND start_ns < getvariable('beyond_ns')
+GROUP BY lane, epoch, start_ns
+HAVING total >= any_value(warm_bytes);
+
+CREATE OR REPLACE TEMP TABLE stretches AS
+SELECT lane, epoch, min(ts_ns) FILTER (wire_bytes >= hot_bytes) AS start_ns, max(ts_ns) + any_value(bin_ns) AS end_ns,
+       max(wire_bytes) AS peak_bytes
+FROM (SELECT *, ts_ns // bin_ns - row_number() OVER (PARTITION BY lane, epoch ORDER BY ts_ns) AS stretch
+      FROM warm JOIN (SELECT lane, bin_ns, hot_bytes FROM lanes) USING (lane))
+GROUP BY lane, epoch, stretch
+HAVING start_ns IS NOT NULL;
+
+CREATE OR REPLACE TEMP TABLE extents AS
+WITH opening AS (
+    SELECT *, coalesce(start_ns - lag(end_ns) OVER earlier > join_ns, true) AS opens
+    FROM stretches JOIN (SELECT lane, join_ns, min_duration_ns FROM lanes) USING (lane)
+    WINDOW earlier AS (PARTITION BY lane, epoch ORDER BY start_ns)
+), counted AS (
+    SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, epoch ORDER BY start_ns) AS place FROM opening
+)
+SELECT row_number() OVER (ORDER BY min(start_ns), lane, epoch) AS burst, lane, epoch, min(start_ns) AS start_ns,
+       max(end_ns) AS end_ns, max(peak_bytes) AS peak_bytes
+FROM counted
+GROUP BY lane, epoch, place
+HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
+
+-- Range joins go by slots of time: wide enough that all bursts together touch about a million, and no stored row touches
+-- two of them.
+SET VARIABLE slot_ns = (
+    SELECT greatest(64 * max(bin_ns), CAST(sum(end_ns - start_ns) AS BIGINT) // 1000000) FROM extents JOIN lanes USING (lane));
+SET VARIABLE source_slot_ns = (
+    SELECT greatest(max(source_bin_ns), CAST(sum(end_ns - start_ns) AS BIGINT) // 1000000) FROM extents JOIN lanes USING (lane));
+
+CREATE OR REPLACE TEMP TABLE totals AS
+WITH slots AS (
+    SELECT burst, lane, epoch, start_ns, end_ns,
+           unnest(range(bin_start(start_ns, getvariable('slot_ns')), end_ns, getvariable('slot_ns'))) AS slot_ns
+    FROM extents
+)
+SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
+FROM (SELECT *, bin_start(ts_ns, getvariable('slot_ns')) AS slot_ns FROM bins JOIN (SELECT run, lane FROM lanes) USING (run))
+JOIN slots USING (lane, epoch, slot_ns)
+WHERE ts_ns >= start_ns AND ts_ns < end_ns
+GROUP BY burst;
+
+-- What each sender sent in each burst, and in the source bin's time before it (up to the bin before its first hot one: a
+-- burst may begin there).
+CREATE OR REPLACE TEMP TABLE senders AS
+WITH slots AS (
+    SELECT burst, lane, epoch, start_ns, end_ns, start_ns - bin_ns - source_bin_ns AS before_ns, start_ns - bin_ns AS quiet_ns,
+           unnest(range(bin_start(before_ns - source_bin_ns, getvariable('source_slot_ns')), end_ns,
+                        getvariable('source_slot_ns'))) AS slot_ns
+    FROM extents JOIN (SELECT lane, bin_ns, source_bin_ns FROM lanes) USING (lane)
+)
+SELECT burst, source, max(members) AS members,
+       sum(part_within(bytes, first_ns, last_ns, start_ns, end_ns)) AS bytes,
+       sum(part_within(bytes, first_ns, last_ns, before_ns, quiet_ns)) AS bytes_before,
+       min(greatest(first_ns, start_ns)) FILTER (last_ns >= start_ns) AS onset_ns
+FROM (SELECT *, bin_start(ts_ns, getvariable('source_slot_ns')) AS slot_ns
+      FROM sources JOIN (SELECT run, lane FROM lanes) USING (run))
+JOIN slots USING (lane, epoch, slot_ns)
+WHERE last_ns >= before_ns AND first_ns < end_ns
+GROUP BY burst, source
+HAVING onset_ns IS NOT NULL;
+
+CREATE OR REPLACE TEMP TABLE burst_sources AS
+WITH named AS (
+    SELECT *, source <> 'other' OR count(*) OVER (PARTITION BY burst) = 1 AS known FROM senders
+)
+SELECT burst, source, members, bytes, bytes / sum(bytes) OVER whole AS share, onset_ns, known,
+       known AND bytes >= sum(bytes) FILTER (known) OVER whole / count(*) FILTER (known) OVER whole / 2 AS counted,
+       bytes_before / source_bin_ns < 0.5 * bytes / (end_ns - start_ns) AS began,
+       row_number() OVER (PARTITION BY burst ORDER BY bytes DESC, source) AS place
+FROM named JOIN (SELECT burst, lane, start_ns, end_ns FROM extents) USING (burst)
+           JOIN (SELECT lane, source_bin_ns FROM lanes) USING (lane)
+WINDOW whole AS (PARTITION BY burst);
+
+CREATE OR REPLACE TEMP TABLE bursts AS
+WITH fans AS (
+    SELECT burst, sum(members) AS sources, sum(members) FILTER (counted) AS fan_in,
+           CASE WHEN bool_or(source = 'other' AND known) THEN CAST(sum(members) AS DOUBLE)
+                ELSE sum(bytes) FILTER (known) ^ 2 / sum(bytes ^ 2) FILTER (known) END AS effective_sources,
+           max(onset_ns) FILTER (counted) - min(onset_ns) FILTER (counted) AS onset_spread_ns,
+           count(*) FILTER (counted AND began) AS began,
+           max(onset_ns) FILTER (counted AND began) - min(onset_ns) FILTER (counted AND began) AS began_spread_ns
+    FROM burst_sources
+    GROUP BY burst
+)
+SELECT burst, run, host, rack, interface, direction, epoch, start_ns, end_ns, end_ns - start_ns AS duration_ns,
+       CAST(totals.bytes AS BIGINT) AS bytes, CAST(packets AS BIGINT) AS packets,
+       utilization(wire_bytes, duration_ns, link_bps) AS mean_utilization,
+       utilization(peak_bytes, bin_ns, link_bps) AS peak_utilization,
+       CAST(coalesce(sources, 0) AS BIGINT) AS sources, CAST(coalesce(fan_in, 0) AS BIGINT) AS fan_in,
+       effective_sources, onset_spread_ns,
+       CASE WHEN fan_in IS NULL THEN 'unknown'
+            WHEN fan_in = 1 THEN 'single-source'
+            WHEN began >= 3 AND began * 2 >= fan_in AND began_spread_ns <= greatest(duration_ns // 2, source_bin_ns)
+                THEN 'incast'
+            ELSE 'many-sources' END AS pattern,
+       quality, bin_ns, link_bps
+FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
+    SELECT lane, run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
+ORDER BY burst;
+
+SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
+       sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,
+       quality_names(quality) AS quality, run, epoch, bin_ns, link_bps
+FROM bursts LEFT JOIN (
+    SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
+    FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
+ORDER BY burst;

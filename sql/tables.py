@@ -1,0 +1,55 @@
+"""The tables of the store as Arrow sees them, read from their one definition in schema/*.sql."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = Path(__file__).parent / "schema"
+
+# How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
+ORDER = {
+    "runs": ("written_ns",),
+    "bins": ("interface", "direction", "ts_ns"),
+    "sources": ("interface", "direction", "ts_ns"),
+    "queues": ("device", "port", "ts_ns"),
+    "probes": ("tx_ns",),
+}
+
+_COLUMN = re.compile(r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?,?\s*(?:--.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as CREATE TABLE has it. `type` is DuckDB's name."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+def schema_sql(name: str) -> str:
+    """The text of schema/NAME.sql."""
+    return (SCHEMA / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def columns(table: str) -> tuple[Column, ...]:
+    """The columns of TABLE in their order."""
+    return tuple(Column(name, kind, not required) for name, kind, required in _COLUMN.findall(schema_sql(table)))
+
+
+@cache
+def arrow_schema(table: str) -> pa.Schema:
+    """TABLE with plain (not dictionary-encoded) Arrow types."""
+    import pyarrow as pa
+
+    types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "UINTEGER": pa.uint32(), "USMALLINT": pa.uint16(),
+             "BOOLEAN": pa.bool_()}
+    return pa.schema([pa.field(column.name, types[column.type], column.nullable) for column in columns(table)])

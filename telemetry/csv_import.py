@@ -1,0 +1,294 @@
+"""Probes and queues from CSV files.
+
+    with open_text(path) as file:
+        source = CsvFile(file, "probes", path)
+        summary = source.scan()
+        for batch in source.read(summary):  # Arrow, with the columns of telemetry.tables
+            ...
+
+A file is read twice: `scan` judges all of it before `read` yields a row, so that a bad file brings nothing.
+Times are Unix nanoseconds. Whatever is wrong with a file is one MburstError, with the line where it stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import itertools
+import re
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from ..errors import MburstError
+from ..units import NS_PER_S
+from .tables import NUMBER, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
+
+
+class Kind(NamedTuple):
+    """What a file can hold."""
+
+    schema: pa.Schema
+    required: tuple[str, ...]  # no row leaves these empty
+    stamps: tuple[str, ...]
+    words: tuple[str, tuple[str, ...]]  # a column that knows few words
+    span: tuple[str, str]  # the columns whose least and whose greatest are a file's begin and end
+
+
+KINDS = {
+    "probes": Kind(
+        PROBES,
+        required=("src", "dst", "tx_ns"),
+        stamps=("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns"),
+        words=("stamp_kind", STAMP_KINDS),
+        span=("tx_ns", "tx_ns"),
+    ),
+    "queues": Kind(
+        QUEUES,
+        required=("device", "port", "queue", "window_start_ns", "ts_ns", "semantics"),
+        stamps=("window_start_ns", "ts_ns", "receive_ns"),
+        words=("semantics", SEMANTICS),
+        span=("window_start_ns", "ts_ns"),
+    ),
+}
+
+PLAUSIBLE_NS = (946_684_800 * NS_PER_S, 4_102_444_800 * NS_PER_S)  # 2000 to 2100
+COARSER = (("seconds", NS_PER_S), ("milliseconds", 10**6), ("microseconds", 10**3))
+NO_STAMP = "is no Unix time in nanoseconds"
+BLOCK_BYTES = 1 << 24
+HEADER_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a whole file says."""
+
+    batch: str  # digest of the content: the same file has the same
+    rows: int
+    start_ns: int | None  # None where there are no rows
+    end_ns: int | None
+    lost: int = 0  # probes without an answer
+    one_way: bool = False  # no probe has a stamp of the way back: then to have arrived is to be answered
+    backwards: int = 0  # probes that come back before they leave, by the sender's own clock
+
+
+@contextmanager
+def open_text(path: str) -> Iterator[BinaryIO]:
+    """The content of a file, of one compressed by gzip, or of standard input (`-`), as a file that can seek.
+
+    Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
+    """
+    standard = cast(io.BufferedReader, sys.stdin.buffer)
+    with nullcontext(standard) if path == "-" else open(path, "rb") as stream:
+        packed = stream.peek(2)[:2] == b"\x1f\x8b"
+        if path != "-" and stream.seekable() and not packed:
+            yield stream
+            return
+        with tempfile.TemporaryFile() as spool:
+            try:
+                shutil.copyfileobj(gzip.GzipFile(fileobj=stream) if packed else stream, spool)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise MburstError(f"{path}: damaged gzip data: {error}") from None
+            yield spool
+
+
+class CsvFile:
+    """A file of probes or queues. `name` stands for it in messages."""
+
+    def __init__(self, file: BinaryIO, kind: str, name: str) -> None:
+        self._file = file
+        self._kind = KINDS[kind]
+        self._name = name
+        self._columns = self._read_header()
+
+    def scan(self) -> Summary:
+        """Check every row."""
+        self._file.seek(0)
+        batch = hashlib.file_digest(self._file, "sha256").hexdigest()[:32]  # type: ignore[arg-type]
+        answers = Answers()
+        rows, starts, ends = 0, [], []
+        for block in self._blocks():
+            self._check(rows, block)
+            rows += block.num_rows
+            starts.append(pc.min(block[self._kind.span[0]]).as_py())
+            ends.append(pc.max(block[self._kind.span[1]]).as_py())
+            if self._kind.schema is PROBES:
+                answers.add(block)
+        return Summary(
+            batch,
+            rows,
+            start_ns=min(starts, default=None),
+            end_ns=max(ends, default=None),
+            lost=answers.lost(),
+            one_way=answers.one_way(),
+            backwards=answers.backwards,
+        )
+
+    def read(self, summary: Summary, protocol: str = "", skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows after the first `skip`, in the order of the file. `protocol` is that of probes which name none."""
+        rows = 0
+        for block in self._blocks():
+            if rows + block.num_rows > skip:
+                yield self._complete(block, rows, summary, protocol).slice(max(skip - rows, 0))
+            rows += block.num_rows
+        if rows != summary.rows:
+            raise MburstError(f"{self._name} changed while it was read: it had {summary.rows} rows and has {rows}")
+
+    def _read_header(self) -> list[str]:
+        self._file.seek(0)
+        line = self._file.readline(HEADER_LIMIT)
+        if not line:
+            raise MburstError(f"{self._name} is empty", "the first line names the columns")
+        try:
+            text = line.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise MburstError(f"{self._name} is no text", "captures are read by `mburst record`")
+        names = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
+        known = self._kind.schema.names[1:]
+        faults = [f"has an unknown column {name[:80]!r}" for name in names if name not in known]
+        faults += [f"has column {name} twice" for name in names if names.count(name) > 1]
+        faults += [f"has no column {name}" for name in self._kind.required if name not in names]
+        if faults:
+            raise MburstError(f"{self._name} {faults[0]}", f"the first line names the columns: {', '.join(known)}")
+        return names
+
+    def _blocks(self) -> Iterator[pa.RecordBatch]:
+        """The rows, in parts; columns that the file lacks are null, or empty text."""
+        self._file.seek(0)
+        if not self._file.readline().endswith((b"\n", b"\r")):
+            return  # a header and nothing after it, which the reader would refuse
+        self._file.seek(0)
+        schema = self._kind.schema
+        options = {  # on one thread, because only then an error names its row
+            "read_options": arrow_csv.ReadOptions(
+                use_threads=False, block_size=BLOCK_BYTES, column_names=self._columns, skip_rows=1
+            ),
+            "convert_options": arrow_csv.ConvertOptions(column_types=schema, null_values=[""]),
+        }
+        try:
+            for block in arrow_csv.open_csv(self._file, **options):
+                if block.num_rows:
+                    lacking = {TEXT: pa.repeat("", block.num_rows)}
+                    columns = [
+                        block[field.name]
+                        if field.name in self._columns
+                        else lacking.get(field.type, pa.nulls(block.num_rows, field.type))
+                        for field in schema
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        except pa.ArrowInvalid as error:
+            raise self._explained(str(error)) from None
+
+    def _check(self, first: int, block: pa.RecordBatch) -> None:
+        """Raise MburstError at a value that cannot be. `first` rows went before the block."""
+        for column, mask, fault in _faults(self._kind, block):
+            row = pc.index(mask, True).as_py()
+            if row >= 0:
+                value = block[column][row].as_py()
+                said = f"{column} is empty" if value in (None, "") else f"{column} {value} {fault}"
+                hint = _coarser(value) if fault == NO_STAMP else ""
+                raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {said}", hint)
+
+    def _complete(self, block: pa.RecordBatch, first: int, summary: Summary, protocol: str) -> pa.RecordBatch:
+        """A block with everything that the schema wants filled."""
+        filled = {"batch": pa.repeat(summary.batch, block.num_rows)}
+        if self._kind.schema is PROBES:
+            filled["seq"] = pc.coalesce(block["seq"], pa.array(range(first, first + block.num_rows), NUMBER))
+            filled["protocol"] = pc.if_else(pc.equal(block["protocol"], ""), protocol, block["protocol"])
+            filled["lost"] = _lost(block, summary.one_way)
+        else:
+            filled["quality"] = block["quality"].fill_null(0)
+        columns = [filled.get(name, block[name]) for name in self._kind.schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self._kind.schema)
+
+    def _line(self, row: int) -> int:
+        """The line of a row, both counted from 1 at the header; blank lines are no rows."""
+        self._file.seek(0)
+        filled = (number for number, line in enumerate(self._file, 1) if number == 1 or line.strip(b"\r\n"))
+        return next(itertools.islice(filled, row - 1, None), row)
+
+    def _explained(self, message: str) -> MburstError:
+        """An error of Arrow's reader, which counts columns from 0, and rows as _line() does."""
+        if found := re.search(r"column #(\d+): Row #(\d+): .* to (\w+): invalid (?:value )?(.*)", message):
+            column, line, kind = self._columns[int(found[1])], self._line(int(found[2])), found[3]
+            wanted = {"bool": "0 or 1", "string": "text in UTF-8"}.get(kind, "a whole number")
+            return MburstError(f"{self._name} line {line}: {column} must be {wanted}: {found[4][:80]}")
+        if found := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
+            line = self._line(int(found[1]))
+            return MburstError(f"{self._name} line {line} has {found[3]} fields, the first line has {found[2]}")
+        return MburstError(f"{self._name} is no CSV file: {message.splitlines()[0][:200]}")
+
+
+class Answers:
+    """Counts the probes that were answered, before it is known what an answer is in this file."""
+
+    def __init__(self) -> None:
+        self.backwards = 0
+        self._answered = 0
+        self._lost = {False: 0, True: 0}  # by one_way
+
+    def add(self, block: pa.RecordBatch) -> None:
+        self._answered += _count(_answered(block))
+        pairs = (("rx_ns", "tx_ns"), ("app_recv_ns", "app_send_ns"))
+        reverse, within = (pc.less(block[end], block[begin]).fill_null(False) for end, begin in pairs)
+        self.backwards += _count(pc.or_(reverse, within))
+        for one_way in self._lost:
+            self._lost[one_way] += _count(_lost(block, one_way))
+
+    def one_way(self) -> bool:
+        return not self._answered
+
+    def lost(self) -> int:
+        return self._lost[self.one_way()]
+
+
+def _answered(block: pa.RecordBatch) -> Any:
+    taken = [block[name].is_valid() for name in ("rx_ns", "app_recv_ns", "rtt_ns")]
+    return pc.or_(pc.or_(taken[0], taken[1]), taken[2])
+
+
+def _lost(block: pa.RecordBatch, one_way: bool) -> Any:
+    """Whether each probe was lost: as the file says, or else when it has no stamp of an answer."""
+    heard = block["remote_rx_ns"].is_valid() if one_way else _answered(block)
+    return pc.coalesce(block["lost"], pc.invert(heard))
+
+
+def _count(mask: Any) -> int:
+    return pc.sum(mask).as_py() or 0
+
+
+def _faults(kind: Kind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]:
+    """(column, mask of the rows where it is wrong, why)."""
+    for name in kind.required:
+        yield name, pc.equal(block[name], "") if block[name].type == TEXT else block[name].is_null(), "is empty"
+    name, words = kind.words
+    yield name, pc.invert(pc.is_in(block[name], pa.array(words))), f"is none of {', '.join(filter(None, words))}"
+    for name in kind.stamps:
+        early, late = pc.less(block[name], PLAUSIBLE_NS[0]), pc.greater_equal(block[name], PLAUSIBLE_NS[1])
+        yield name, pc.or_(early, late), NO_STAMP
+    for field in kind.schema:
+        if field.type == NUMBER and field.name not in (*kind.stamps, "seq"):
+            yield field.name, pc.less(block[field.name], 0), "is negative"
+    if kind.schema is QUEUES:
+        yield "ts_ns", pc.less(block["ts_ns"], block["window_start_ns"]), "is before window_start_ns"
+
+
+def _coarser(value: int) -> str:
+    """What a stamp may be instead, as a hint."""
+    for unit, factor in COARSER:
+        if PLAUSIBLE_NS[0] <= value * factor < PLAUSIBLE_NS[1]:
+            return f"it looks like {unit}"
+    return "leave a stamp that was not taken empty"

@@ -1,0 +1,309 @@
+"""Bins and senders of the engine against a slow oracle that is written from the definitions."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from frames import START_NS, Frame, write_pcap
+from mburst.capture import Capture
+from mburst.errors import MburstError
+
+STEP_PACKETS = 32  # as many late packets in a row are a step of the clock
+
+
+def read(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of bins and of senders."""
+    bins, senders = [], []
+    while (rows := capture.read()) is not None:
+        bins += pa.table(rows[0]).to_pylist()
+        senders += pa.table(rows[1]).to_pylist()
+    return bins, senders
+
+
+def record(frames: list[Frame], snaplen: int = 96, **options: Any) -> tuple[list, list, dict[str, Any], Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_pcap(Path(folder, "test.pcap"), frames, snaplen)
+        capture = Capture([str(path)], **options)
+        bins, senders = read(capture)
+        lanes, facts = capture.lanes, capture.facts
+    return bins, senders, lanes, facts
+
+
+@dataclass
+class Oracle:
+    """Bins of one direction, counted frame by frame from the definitions in capture/bins.h."""
+
+    bin_ns: int
+    source_bin_ns: int
+    window_ns: int
+    bins: dict = field(default_factory=lambda: defaultdict(lambda: [0, 0, 0, 0]))
+    senders: dict = field(default_factory=lambda: defaultdict(list))
+    late: list[Frame] = field(default_factory=list)
+    epoch: int = 0
+    newest: int | None = None
+    pending: list[Frame] = field(default_factory=list)
+
+    def add(self, frame: Frame) -> None:
+        if self.newest is not None and frame.ts_ns < self.newest - self.window_ns:
+            if self.pending and frame.ts_ns < self.pending[-1].ts_ns - self.window_ns:
+                self.give_up_pending()
+            self.pending.append(frame)
+            if len(self.pending) == STEP_PACKETS:
+                again, self.pending = self.pending, []
+                self.epoch += 1
+                self.newest = None
+                for earlier in again:
+                    self.add(earlier)
+            return
+        if self.newest is None or frame.ts_ns >= self.newest:
+            self.give_up_pending()
+            self.newest = frame.ts_ns
+        row = self.bins[self.epoch, frame.ts_ns // self.bin_ns * self.bin_ns]
+        row[0] += frame.size
+        row[1] += max(frame.size, 60) + 24
+        row[2] += 1
+        row[3] += frame.ce
+        self.senders[self.epoch, frame.ts_ns // self.source_bin_ns * self.source_bin_ns, frame.source].append(frame)
+
+    def give_up_pending(self) -> None:
+        self.late += self.pending
+        self.pending = []
+
+    def run(self, frames: list[Frame]) -> Oracle:
+        for frame in frames:
+            self.add(frame)
+        self.give_up_pending()
+        return self
+
+
+WIDTHS = st.sampled_from([10_000, 30_000, 100_000, 1_000_000, 7_000_000, 1_000_000_000])
+STEPS = st.one_of(
+    st.integers(0, 20_000),
+    st.integers(-150_000, 400_000),
+    st.integers(-5_000_000, 10_000_000),
+    st.integers(-10_000_000_000, 10_000_000_000),
+)
+
+
+@st.composite
+def captures(draw: st.DrawFn) -> list[Frame]:
+    """Runs of frames whose clock goes mostly on, sometimes back, and now and then jumps."""
+    frames, now = [], START_NS + draw(st.integers(0, 10**9))
+    for _ in range(draw(st.integers(1, 6))):
+        now += draw(STEPS)
+        jitter = draw(st.sampled_from([0, 5_000, 500_000, 4_000_000]))
+        seed = draw(st.integers(0, 2**32))
+        count = draw(st.integers(1, 120))
+        random = np.random.default_rng(seed)
+        stamps = now + np.sort(random.integers(0, 3_000_000, count)) + random.integers(0, jitter + 1, count)
+        for ts in stamps:
+            frames.append(Frame(int(ts), int(random.integers(0, 12)), int(random.integers(42, 1515)),
+                                int(random.integers(0, 4)), bool(random.integers(0, 2))))
+        now = int(stamps.max())
+    return frames
+
+
+@settings(max_examples=300, deadline=None)
+@given(captures(), WIDTHS, WIDTHS, st.sampled_from([0, 100_000, 2_000_000]))
+def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, window_ns):
+    bins, senders, lanes, facts = record(
+        frames, bin_ns=bin_ns, source_bin_ns=source_bin_ns, window_ns=window_ns, local=["192.0.2.1"], mtu=0
+    )
+    oracle = Oracle(bin_ns, source_bin_ns, window_ns).run(frames)
+    assert {
+        (row["epoch"], row["ts_ns"]): [row["bytes"], row["wire_bytes"], row["packets"], row["ce_packets"]]
+        for row in bins
+    } == dict(oracle.bins)
+    assert len(bins) == len(oracle.bins)
+    expected = {
+        key: (sum(f.size for f in group), len(group), len({f.flow for f in group}), 1,
+              min(f.ts_ns for f in group), max(f.ts_ns for f in group))
+        for key, group in oracle.senders.items()
+    }
+    assert {
+        (row["epoch"], row["ts_ns"], row["source"]): tuple(
+            row[name] for name in ("bytes", "packets", "flows", "members", "first_ns", "last_ns"))
+        for row in senders
+    } == expected
+    assert len(senders) == len(expected)
+    [lane] = lanes
+    assert (lane["late"], lane["late_bytes"]) == (len(oracle.late), sum(f.size for f in oracle.late))
+    assert lane["epochs"] == oracle.epoch + 1
+    counted = [f for group in oracle.senders.values() for f in group]
+    assert (lane["start_ns"], lane["end_ns"]) == (min(f.ts_ns for f in counted), max(f.ts_ns for f in counted))
+    assert lane["bytes"] + lane["late_bytes"] == sum(f.size for f in frames) == facts["bytes"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(captures(), st.integers(1, 8))
+def test_few_rows_for_many_senders_lose_no_byte(frames, max_sources):
+    bins, senders, [lane], _ = record(frames, max_sources=max_sources, local=["192.0.2.1"], mtu=0)
+    oracle = Oracle(100_000, 1_000_000, 2_000_000).run(frames)
+    by_bin = defaultdict(dict)
+    for (epoch, ts_ns, source), group in oracle.senders.items():
+        by_bin[epoch, ts_ns][source] = (sum(f.size for f in group), len(group))
+    rows = defaultdict(dict)
+    for row in senders:
+        rows[row["epoch"], row["ts_ns"]][row["source"]] = row
+    assert rows.keys() == by_bin.keys()
+    for key, expected in by_bin.items():
+        named = {source: row for source, row in rows[key].items() if source != "other"}
+        assert len(named) == min(max_sources, len(expected))
+        assert {s: (r["bytes"], r["packets"]) for s, r in named.items()} == {s: expected[s] for s in named}
+        folded = {source: value for source, value in expected.items() if source not in named}
+        if not folded:
+            assert "other" not in rows[key]
+            continue
+        other = rows[key]["other"]
+        assert other["members"] == len(folded)
+        assert (other["bytes"], other["packets"]) == tuple(map(sum, zip(*folded.values(), strict=True)))
+        assert max(value[0] for value in folded.values()) <= min(row["bytes"] for row in named.values())
+    assert sum(row["bytes"] for row in senders) + lane["unattributed_bytes"] == sum(row["bytes"] for row in bins)
+
+
+def test_a_flood_of_senders_stays_bounded_and_exact_in_sum():
+    count = 600_000
+    data = bytearray(Frame(START_NS, 1, 60).data())
+    record_bytes = np.zeros((count, 16 + len(data)), np.uint8)
+    record_bytes[:, 16:] = np.frombuffer(bytes(data), np.uint8)
+    record_bytes[:, 0:16].view("<u4")[:] = [START_NS // 10**9, 0, len(data), 60]
+    record_bytes[:, 4:8].view("<u4")[:, 0] = np.arange(count) * 1000 % 10**9
+    record_bytes[:, 16 + 26 : 16 + 30].view(">u4")[:, 0] = np.arange(count) + (11 << 24)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "flood.pcap")
+        path.write_bytes(np.array([0xA1B23C4D, 0x00040002, 0, 0, 96, 1], "<u4").tobytes() + record_bytes.tobytes())
+        capture = Capture([str(path)], source_bin_ns=1_000_000_000, max_sources=4096)
+        bins, senders = read(capture)
+        facts = capture.facts
+    assert len(senders) == 4097
+    other = senders[-1]
+    assert other["source"] == "other" and other["members"] == count - 4096
+    assert sum(row["bytes"] for row in senders) == sum(row["bytes"] for row in bins) == 60 * count
+    assert facts["folded_bins"] == 1
+
+
+@pytest.mark.parametrize("snaplen", [14, 20, 34, 42, 64, 96])
+def test_bytes_are_exact_at_any_snap_length(snaplen):
+    frames = [Frame(START_NS + i * 50_000, i % 5, 60 + i, i % 3) for i in range(500)]
+    bins, senders, [lane], _ = record(frames, snaplen)
+    assert sum(row["bytes"] for row in bins) == sum(f.size for f in frames) == sum(row["bytes"] for row in senders)
+    names = {row["source"] for row in senders}
+    if snaplen < 34:
+        assert names == {f"02:00:00:00:00:{i:02x}" for i in range(5)}
+        assert lane["quality"] & 128
+    else:
+        assert names == {f"10.0.0.{i}" for i in range(5)}
+
+
+def test_retransmits_are_sequences_that_went_back():
+    sizes = 14 + 20 + 20 + 100
+    sequences = [100, 200, 300, 200, 400, 300, 500, 0xFFFFFFC0]
+    frames = [Frame(START_NS + i * 1000, 1, sizes, sequence=s) for i, s in enumerate(sequences)]
+    wrapping = [Frame(START_NS + 100_000 + i * 1000, 2, sizes, sequence=s)
+                for i, s in enumerate([0xFFFFFF00, 0xFFFFFF64, 0xFFFFFFC8, 0x2C, 0xFFFFFFC8])]
+    bins, _, [lane], _ = record(frames + wrapping, bin_ns=100_000)
+    assert [row["retransmits"] for row in bins] == [3, 1]
+    assert lane["retransmits"] == 4
+
+
+def test_directions_are_lanes_of_their_own_by_the_local_address():
+    frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
+    bins, senders, lanes, facts = record(frames)
+    assert "02:00:00:00:ff:ff is taken as this host" in facts["inferred"]
+    assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 100, "in": 200}
+    out = next(i for i, lane in enumerate(lanes) if lane["direction"] == "out")
+    assert {row["source"] for row in senders if row["lane"] == out} == {"192.0.2.1"}
+    _, _, [only], facts = record(frames, directions="in")
+    assert (only["direction"], only["packets"], facts["excluded_packets"]) == ("in", 200, 100)
+
+
+@pytest.mark.parametrize("local", [["192.0.2.1"], ["02:00:00:00:ff:ff"]])
+def test_a_told_local_address_wins(local):
+    frames = [Frame(START_NS + i * 1000, 1, 100, outgoing=i % 4 == 0) for i in range(200)]
+    _, _, lanes, facts = record(frames, local=local)
+    assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 50, "in": 150}
+    assert facts["inferred"] == ""
+
+
+def test_two_hosts_alone_are_told_apart_and_the_doubt_is_said():
+    frames = [Frame(START_NS + i * 1000, 1, 60 if i % 2 else 1000, outgoing=bool(i % 2)) for i in range(100)]
+    _, _, lanes, facts = record(frames)
+    assert {lane["direction"] for lane in lanes} == {"in", "out"}
+    assert facts["inferred"].startswith("both 02:00:00:00:ff:ff and 02:00:00:00:00:01 stand in nearly all")
+
+
+def test_a_mirror_port_is_one_direction_and_says_so():
+    frames = []
+    for i in range(300):
+        frame = Frame(START_NS + i * 1000, i % 30, 100)
+        data = bytearray(frame.data())
+        data[0:6] = bytes([2, 0, 0, 1, 0, i % 29])
+        frames.append((frame, bytes(data)))
+
+    class Mirrored(Frame):
+        def data(self) -> bytes:
+            return next(d for f, d in frames if f.ts_ns == self.ts_ns)
+
+    _, _, [lane], facts = record([Mirrored(f.ts_ns, f.sender, f.size) for f, _ in frames])
+    assert lane["direction"] == "mirror"
+    assert "mirror port" in facts["inferred"]
+
+
+def test_merged_frames_are_recognised_and_spread_on_demand():
+    big = 14 + 20 + 20 + 20 * 1460
+    frames = [Frame(START_NS + i * 1_000_000, 1, big, sequence=1 + i * 20 * 1460) for i in range(20)]
+    wire = 20 * (14 + 20 + 20 + 1460 + 24)
+    bins, _, [lane], _ = record(frames, bin_ns=10_000)
+    assert lane["merged"] == 20 and lane["bytes"] == 20 * big
+    assert {row["wire_bytes"] for row in bins} == {wire}
+    assert all(row["quality"] & 64 for row in bins)
+    spread, _, [lane], _ = record(frames, bin_ns=10_000, spread_bps=10**9)
+    assert lane["bytes"] == sum(row["bytes"] for row in spread) == 20 * big
+    assert sum(row["wire_bytes"] for row in spread) == 20 * wire
+    assert max(row["wire_bytes"] for row in spread) <= 10_000 / 8 + 1
+    assert sum(row["packets"] for row in spread) == 20
+
+
+def test_a_closed_capture_says_so():
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_pcap(Path(folder, "a.pcap"), [Frame(START_NS, 1, 60)])
+        capture = Capture([str(path)])
+        capture.close()
+        with pytest.raises(ValueError, match="closed"):
+            capture.read()
+
+
+def test_what_cannot_be_opened_is_one_line():
+    with pytest.raises(MburstError, match="/nonexistent/x"):
+        Capture(["/nonexistent/x"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("bin_ns", 0), ("max_sources", 0), ("window_ns", -1), ("local", ["nowhere"])]
+)
+def test_options_out_of_range_are_refused(tmp_path, option, value):
+    path = write_pcap(tmp_path / "a.pcap", [Frame(START_NS, 1, 60)])
+    with pytest.raises(ValueError):
+        Capture([str(path)], **{option: value})
+
+
+def test_rows_are_fresh_streams_that_outlive_the_capture(tmp_path):
+    path = write_pcap(tmp_path / "a.pcap", [Frame(START_NS + i * 10**6, i % 3, 60) for i in range(50)])
+    capture = Capture([str(path)])
+    bins, senders = capture.read()
+    first = pa.table(senders)
+    assert first.equals(pa.table(senders)) and first.column("source").type == pa.dictionary(pa.int32(), pa.string())
+    source = pa.RecordBatchReader.from_stream(senders).read_next_batch().column("source")
+    capture.close()
+    del capture, bins, senders
+    assert source.to_pylist()[:3] == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]

@@ -1,0 +1,235 @@
+"""CSV import: rows against a plain reading of the same text, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.errors import MburstError
+from mburst.telemetry import csv_import, tables
+from mburst.telemetry.csv_import import CsvFile, Summary, open_text
+
+ROOT = Path(__file__).resolve().parents[2]
+NOW = 1_795_228_464_011_544_286
+
+
+def load(data: bytes, kind: str = "probes", **how: Any) -> tuple[Summary, list[dict[str, Any]]]:
+    """Summary and rows of a file's bytes."""
+    source = CsvFile(io.BytesIO(data), kind, "some.csv")
+    summary = source.scan()
+    batches = list(source.read(summary, **how))
+    assert all(batch.schema == csv_import.KINDS[kind].schema for batch in batches)
+    return summary, [row for batch in batches for row in batch.to_pylist()]
+
+
+def refusal(data: bytes, kind: str = "probes") -> str:
+    """What is said about a file that is refused: the message and its hint, on one line."""
+    with pytest.raises(MburstError) as caught:
+        load(data, kind)
+    said = f"{caught.value} ({caught.value.hint})"
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize("table", ["probes", "queues"])
+def test_the_columns_are_those_of_the_store(table: str) -> None:
+    connection = duckdb.connect()
+    connection.execute((ROOT / "sql" / "schema" / f"{table}.sql").read_text())
+    stored = connection.sql(f"FROM {table}").to_arrow_table().schema
+    assert csv_import.KINDS[table].schema == stored
+    needed = {row[0] for row in connection.sql(f"DESCRIBE {table}").fetchall() if row[2] == "NO"}
+    row = {"src": "a", "dst": "b", "tx_ns": NOW, "device": "d", "port": "p", "queue": "q", "window_start_ns": NOW}
+    row |= {"ts_ns": NOW, "semantics": "gauge"}
+    header = csv_import.KINDS[table].required
+    text = ",".join(header) + "\n" + ",".join(str(row[name]) for name in header) + "\n"
+    _, [least] = load(text.encode(), table)
+    assert {name for name, value in least.items() if value is not None} >= needed
+
+
+def test_the_words_of_the_schema_are_those_that_are_taken() -> None:
+    sql = (ROOT / "sql" / "schema" / "queues.sql").read_text()
+    assert ", ".join(tables.SEMANTICS) in sql
+
+
+stamp = st.one_of(st.none(), st.integers(NOW - 10**12, NOW + 10**12))
+probe_rows = st.fixed_dictionaries(
+    {
+        "seq": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
+        "src": st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1, max_size=5),
+        "dst": st.just("cache"),
+        "protocol": st.sampled_from(["", "tcp"]),
+        "app_send_ns": stamp,
+        "tx_ns": st.integers(NOW - 10**12, NOW + 10**12),
+        "remote_rx_ns": stamp,
+        "remote_tx_ns": stamp,
+        "rx_ns": stamp,
+        "app_recv_ns": stamp,
+        "rtt_ns": st.one_of(st.none(), st.integers(0, 10**10)),
+        "lost": st.sampled_from([None, True, False]),
+        "stamp_kind": st.sampled_from(["", "hw", "sw", "app"]),
+    }
+)
+
+
+def as_csv(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        values = [row[name] for name in columns]
+        writer.writerow(["" if v is None else int(v) if isinstance(v, bool) else v for v in values])
+    return text.getvalue().encode()
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(probe_rows, max_size=12), st.sets(st.sampled_from([*tables.PROBES.names[1:]])), st.integers(0, 12))
+def test_rows_are_those_of_the_text(rows: list[dict[str, Any]], some: set[str], skip: int) -> None:
+    columns = [name for name in tables.PROBES.names[1:] if name in some | {"src", "dst", "tx_ns"}]
+    given_rows = [{name: row[name] if name in columns else None for name in row} for row in rows]
+    back = [any(row[name] is not None for name in ("rx_ns", "app_recv_ns", "rtt_ns")) for row in given_rows]
+    expected = []
+    for number, (row, answered) in enumerate(zip(given_rows, back, strict=True)):
+        heard = answered if any(back) else row["remote_rx_ns"] is not None
+        filled = {"seq": number, "protocol": "udp", "stamp_kind": "", "lost": not heard}
+        expected.append({name: filled.get(name) if value in (None, "") else value for name, value in row.items()})
+
+    summary, loaded = load(as_csv(rows, columns), protocol="udp")
+    assert [{k: v for k, v in row.items() if k != "batch"} for row in loaded] == expected
+    assert {row["batch"] for row in loaded} <= {summary.batch}
+    assert (summary.rows, summary.lost) == (len(rows), sum(row["lost"] for row in expected))
+    sent = [row["tx_ns"] for row in rows]
+    assert (summary.start_ns, summary.end_ns) == (min(sent, default=None), max(sent, default=None))
+    pairs = (("tx_ns", "rx_ns"), ("app_send_ns", "app_recv_ns"))
+    turned = [any(None not in (r[a], r[b]) and r[b] < r[a] for a, b in pairs) for r in given_rows]
+    assert summary.backwards == sum(turned)
+    assert load(as_csv(rows, columns), protocol="udp", skip=skip)[1] == loaded[skip:]
+
+
+def test_many_blocks_make_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_import, "BLOCK_BYTES", 512)
+    data = b"src,dst,tx_ns,rtt_ns\n" + b"".join(b"a,b,%d,%d\n" % (NOW + n, n) for n in range(1000))
+    source = CsvFile(io.BytesIO(data), "probes", "some.csv")
+    summary = source.scan()
+    assert len(list(source.read(summary))) > 10
+    for skip in (0, 1, 500, 999, 1000):
+        rows = pa.Table.from_batches(source.read(summary, skip=skip), tables.PROBES)
+        assert rows["seq"].to_pylist() == rows["rtt_ns"].to_pylist() == list(range(skip, 1000))
+    bad = data + b"a,b,%d,-1\n" % NOW
+    assert "line 1002: rtt_ns -1 is negative" in refusal(bad)
+    assert "line 1002: tx_ns must be a whole number" in refusal(data + b"a,b,soon,1\n")
+
+
+LEAST = b"src,dst,tx_ns\n"
+QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,semantics\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("probes", b"", "some.csv is empty"),
+        ("probes", b"\xd4\xc3\xb2\xa1\x02\x00\x04\x00" + bytes(99), "is no text (captures are read by"),
+        ("probes", b"\xff" * 10**6, "is no text"),
+        ("probes", b"x" * 10**6, "unknown column 'xxx"),
+        ("probes", b"\n", "has no column src (the first line names the columns: seq, src, dst, protocol,"),
+        ("probes", b"seq,src,dst\n0,a,b\n", "has no column tx_ns"),
+        ("probes", b"src;dst;tx_ns\n", "unknown column 'src;dst;tx_ns'"),
+        ("probes", b"src,dst,tx_ns,colour\n", "unknown column 'colour'"),
+        ("probes", b"src,dst,tx_ns,batch\n", "unknown column 'batch'"),
+        ("probes", b"src,dst,tx_ns,src\n", "has column src twice"),
+        ("probes", LEAST + b"a,b,%d\na,b,soon\n" % NOW, "line 3: tx_ns must be a whole number: 'soon'"),
+        ("probes", LEAST + b"a,b,1.5e9\n", "line 2: tx_ns must be a whole number"),
+        ("probes", LEAST + b"a,b,%d0\n" % NOW, "line 2: tx_ns must be a whole number"),
+        ("probes", LEAST + b"\n\na,b,%d\n\n\na,b,x\n" % NOW, "line 7: tx_ns must be"),
+        ("probes", LEAST + b"a,b,%d\na,b,\n" % NOW, "line 3: tx_ns is empty"),
+        ("probes", LEAST + b",b,%d\n" % NOW, "line 2: src is empty"),
+        ("probes", LEAST + b"a,b\n", "line 2 has 2 fields, the first line has 3"),
+        ("probes", LEAST + b"a,b,%d,9\n" % NOW, "line 2 has 4 fields, the first line has 3"),
+        ("probes", LEAST + b"a,b,1795228464\n", "1795228464 is no Unix time in nanoseconds (it looks like seconds)"),
+        ("probes", LEAST + b"a,b,1795228464011\n", "looks like milliseconds"),
+        ("probes", LEAST + b"a,b,1795228464011544\n", "looks like microseconds"),
+        ("probes", LEAST + b"a,b,-1795228464011544286\n", "line 2: tx_ns -1795228464011544286 is no Unix time"),
+        ("probes", b"src,dst,tx_ns,rx_ns\na,b,%d,0\n" % NOW, "rx_ns 0 is no Unix time in nanoseconds (leave a stamp"),
+        ("probes", b"src,dst,tx_ns,rtt_ns\na,b,%d,-5\n" % NOW, "line 2: rtt_ns -5 is negative"),
+        ("probes", b"src,dst,tx_ns,lost\na,b,%d,maybe\n" % NOW, "line 2: lost must be 0 or 1"),
+        ("probes", b"src,dst,tx_ns,stamp_kind\na,b,%d,soft\n" % NOW, "stamp_kind soft is none of hw, sw, app"),
+        ("probes", LEAST + b"\xff,b,%d\n" % NOW, "line 2: src must be text in UTF-8"),
+        ("probes", LEAST + b'a,"b,%d\n' % NOW + b"x" * 10**6, "some.csv"),
+        ("queues", b"src,dst,tx_ns\n", "unknown column 'src' (the first line names the columns: device, port"),
+        ("queues", QUEUE + b"tor,p,0,%d,%d,1,0,watermark\n" % (NOW, NOW), "watermark is none of gauge, max-since-l"),
+        ("queues", QUEUE + b"tor,p,0,%d,%d,1,0,\n" % (NOW, NOW), "line 2: semantics is empty"),
+        ("queues", QUEUE + b"tor,p,0,%d,%d,-1,0,gauge\n" % (NOW, NOW), "max_bytes -1 is negative"),
+        ("queues", QUEUE + b"tor,p,0,%d,%d,1,0,gauge\n" % (NOW, NOW - 1), "is before window_start_ns"),
+        ("queues", QUEUE + b"tor,p,0,1795228464,%d,1,0,gauge\n" % NOW, "window_start_ns 1795228464 is no Unix time"),
+        ("queues", QUEUE[:-1] + b",quality\ntor,p,0,%d,%d,1,0,gauge,-1\n" % (NOW, NOW), "quality must be a whole"),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_refused_in_one_line(kind: str, data: bytes, said: str) -> None:
+    assert said in refusal(data, kind)
+
+
+def test_line_ends_marks_and_blank_lines_do_not_matter() -> None:
+    _, rows = load(LEAST + b"a,b,%d\nc,d,%d\n" % (NOW, NOW))
+    for text in (
+        b"\xef\xbb\xbfsrc, dst ,tx_ns\r\na,b,%d\r\n\r\nc,d,%d",
+        b'"src","dst",tx_ns\n"a",b,%d\n\nc,d,"%d"\n\n',
+    ):
+        assert [{**row, "batch": ""} for row in load(text % (NOW, NOW))[1]] == [{**row, "batch": ""} for row in rows]
+
+
+def test_a_header_alone_is_a_file_without_rows() -> None:
+    for text in (LEAST, LEAST.rstrip(), LEAST + b"\n\n"):
+        summary, rows = load(text)
+        assert (summary.rows, summary.start_ns, rows) == (0, None, [])
+
+
+def test_the_batch_is_the_content(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "probes.csv", tmp_path / "probes.csv.gz"
+    text = LEAST + b"a,b,%d\n" % NOW
+    plain.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    batches = []
+    for path in (plain, packed):
+        with open_text(str(path)) as file:
+            batches.append(CsvFile(file, "probes", str(path)).scan().batch)
+    assert batches == [load(text)[0].batch] * 2
+    assert load(text + b"a,b,%d\n" % NOW)[0].batch != batches[0]
+
+
+@pytest.mark.parametrize("cut", [3, 15, -4])
+def test_damaged_gzip_is_one_line(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(LEAST * 10)[:cut])
+    with pytest.raises(MburstError, match=r"cut\.gz: damaged gzip data"), open_text(str(path)):
+        pass
+
+
+def test_a_file_that_grows_while_it_is_read_is_noticed() -> None:
+    file = io.BytesIO(LEAST + b"a,b,%d\n" % NOW)
+    source = CsvFile(file, "probes", "some.csv")
+    summary = source.scan()
+    file.seek(0, io.SEEK_END)
+    file.write(b"c,d,%d\n" % NOW)
+    with pytest.raises(MburstError, match="changed while it was read"):
+        list(source.read(summary))
+
+
+def test_the_recorded_samples(captures: Path) -> None:
+    counted = {
+        "probes": 20_017,
+        "probes-quiet": 9_949,
+        "probes-second-nic": 9_949,
+        "queues-1ms": 22_571,
+        "queues-1s": 22,
+    }
+    for name, rows in counted.items():
+        summary, loaded = load((captures / "cache-server" / f"{name}.csv").read_bytes(), name.split("-")[0])
+        assert (summary.rows, len(loaded), summary.lost, summary.backwards) == (rows, rows, 0, 0)

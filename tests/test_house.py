@@ -1,0 +1,97 @@
+"""The tree stays what docs/architecture.md says: links, package mapping, and who may import whom."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
+
+# What each room may import of the others.
+ALLOWED = {
+    "errors": set(),
+    "units": {"errors"},
+    "capture": {"errors", "units"},
+    "telemetry": {"errors", "units"},
+    "sql": {"errors", "units"},
+    "analysis": {"errors", "units", "sql"},
+    "dashboards": {"errors", "units", "sql", "analysis"},
+}
+
+
+def modules(room: str) -> list[Path]:
+    return [ROOT / "mburst" / f"{room}.py"] if room in ("errors", "units") else sorted((ROOT / room).rglob("*.py"))
+
+
+def imported_rooms(path: Path, room: str) -> set[str]:
+    """First parts below `mburst` of what a module imports, absolute or relative."""
+    depth = 0 if room in ("errors", "units") else len(path.relative_to(ROOT / room).parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("mburst.")}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level == 0 and module.startswith("mburst."):
+                found.add(module.split(".")[1])
+            elif node.level == depth + 1:
+                found |= {module.split(".")[0]} if module else {name.name for name in node.names}
+    return found - {room, "__version__"}
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_imports_go_one_way(room):
+    for path in modules(room):
+        assert imported_rooms(path, room) <= ALLOWED[room], path
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_links_name_the_rooms(room):
+    link = ROOT / "mburst" / room
+    assert link.is_symlink() and link.readlink() == Path("..", room)
+
+
+def test_setup_maps_every_room():
+    packages = subprocess.run(
+        [sys.executable, "-c",
+         "import setuptools; setuptools.setup = lambda **k: print(*k['packages'], *k['package_dir'].values());"
+         "exec(open('setup.py').read())"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()
+    assert {f"mburst.{room}" for room in ROOMS} <= set(packages)
+    assert set(ROOMS) <= set(packages)
+    for package in ROOT.glob("mburst/*/__init__.py"):
+        assert f"mburst.{package.parent.name}" in packages
+
+
+def test_only_one_file_of_the_engine_knows_python():
+    users = [path.name for path in (ROOT / "capture").glob("*.[ch]") if "Python.h" in path.read_text()]
+    assert users == ["module.c"]
+
+
+def test_start_up_imports_nothing_heavy():
+    heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, mburst.cli; mburst.cli.build_parser(); print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()
+    assert not heavy & set(loaded)
+
+
+def test_quality_bits_are_the_same_in_c_and_sql():
+    import duckdb
+
+    from mburst.capture import _engine
+
+    con = duckdb.connect()
+    con.execute((ROOT / "sql" / "schema" / "quality.sql").read_text())
+    names = dict(con.execute("SELECT name, bit FROM quality").fetchall())
+    in_c = {key[len("QUALITY_"):].lower().replace("file_us", "file-µs"): value
+            for key, value in vars(_engine).items() if key.startswith("QUALITY_")}
+    assert in_c == names

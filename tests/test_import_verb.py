@@ -1,0 +1,122 @@
+"""mburst import: what it says, what it adds, and what it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mburst.sql import Store
+from mburst.telemetry.csv_import import CsvFile, open_text
+
+ROOT = Path(__file__).resolve().parent.parent
+NOW = 1_795_228_464_011_544_286
+
+PROBES_TEXT = b"src,dst,tx_ns,rx_ns\n" + b"".join(
+    b"api,cache,%d,%s\n" % (NOW + n * 10**6, b"%d" % (NOW + n * 10**6 + 5000) if n % 4 else b"") for n in range(100)
+)
+
+
+def mburst(*words: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, output and errors of a run of the command."""
+    command = [sys.executable, "-m", "mburst", *map(str, words)]
+    done = subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, timeout=60)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.fixture
+def probes_file(tmp_path: Path) -> Path:
+    path = tmp_path / "probes.csv"
+    path.write_bytes(PROBES_TEXT)
+    return path
+
+
+def stored(store: Path, question: str) -> Any:
+    with Store.open(store).connect() as connection:
+        return connection.execute(question).fetchall()
+
+
+def test_an_import_says_what_it_added(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    code, out, err = mburst("import", "probes", probes_file, "-o", store, "--protocol", "udp")
+    assert (code, err) == (0, "")
+    assert out == "probes: 100 rows, 25 lost, 2026-11-21 02:34:24.011 → 2026-11-21 02:34:24.110 UTC\n"
+    assert stored(store, "SELECT count(*), sum(lost::INT), min(protocol), max(rx_ns - tx_ns) FROM probes") == [
+        (100, 25, "udp", 5000)
+    ]
+
+
+def test_the_same_file_again_adds_nothing_and_says_so(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert mburst("import", "probes", probes_file, "-o", store)[0] == 0
+    packed = tmp_path / "probes.gz"
+    packed.write_bytes(gzip.compress(PROBES_TEXT))
+    code, out, _ = mburst("import", "probes", packed, "-o", store)
+    assert code == 0
+    assert out.splitlines()[1] == "100 of them were in the store already: nothing was added"
+    code, out, _ = mburst("import", "probes", "-", "-o", store, "--json", stdin=PROBES_TEXT)
+    told = json.loads(out)
+    assert (code, told["rows"], told["added"], told["lost"], told["start_ns"]) == (0, 100, 0, 25, NOW)
+    assert stored(store, "SELECT count(*) FROM probes") == [(100,)]
+
+
+def test_an_import_that_was_cut_short_is_completed(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with open_text(str(probes_file)) as file, Store.create(store).writer("probes") as writer:
+        source = CsvFile(file, "probes", "probes.csv")
+        [batch] = source.read(source.scan())
+        writer.append(batch.slice(0, 37))
+    code, out, _ = mburst("import", "probes", probes_file, "-o", store)
+    assert code == 0
+    assert out.splitlines()[1] == "37 of them were in the store already: the other 63 were added"
+    assert stored(store, "SELECT count(*), count(DISTINCT seq), max(seq) FROM probes") == [(100, 100, 99)]
+
+
+def test_a_bad_file_brings_nothing_into_the_store(probes_file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with probes_file.open("ab") as file:
+        file.write(b"api,cache,1795228464,\n")
+    code, out, err = mburst("import", "probes", probes_file, "-o", store)
+    assert (code, out) == (1, "")
+    wanted = (
+        f"mburst: {probes_file} line 102: tx_ns 1795228464 is no Unix time in nanoseconds (it looks like seconds)\n"
+    )
+    assert err == wanted
+    assert not store.exists()
+
+
+def test_faults_of_the_call_are_one_line(probes_file: Path, tmp_path: Path) -> None:
+    for words, code in (
+        (("import", "probes", tmp_path / "absent.csv", "-o", tmp_path / "store"), 1),
+        (("import", "probes", tmp_path, "-o", tmp_path / "store"), 1),
+        (("import", "probes", probes_file, "-o", probes_file), 1),
+        (("import", "switches", probes_file, "-o", tmp_path / "store"), 2),
+        (("import", "probes", probes_file), 2),
+    ):
+        done, out, err = mburst(*words)
+        assert (done, out) == (code, "")
+        assert "Traceback" not in err
+        assert len([line for line in err.splitlines() if not line.startswith(("usage", " "))]) == 1
+
+
+def test_an_exchange_that_ends_before_it_begins_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "probes.csv"
+    path.write_bytes(b"src,dst,tx_ns,rx_ns\na,b,%d,%d\n" % (NOW, NOW - 1))
+    code, out, _ = mburst("import", "probes", path, "-o", tmp_path / "store")
+    assert code == 0
+    assert out.splitlines()[1] == "1 of them end before they begin: did the clock step?"
+
+
+def test_queues_are_imported(captures: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    code, out, _ = mburst("import", "queues", captures / "cache-server" / "queues-1s.csv", "-o", store)
+    assert code == 0
+    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999 → ")
+    assert stored(store, "SELECT count(*), max(max_bytes), min(semantics) FROM queues") == [
+        (22, 3_592_250, "max-since-last")
+    ]
