@@ -145,10 +145,11 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 	return 0;
 }
 
-bool mb_device_missed(uint32_t index, uint64_t *missed)
+/* The answer to RTM_GETLINK, or NULL. */
+static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t length)
 {
 	mb_auto_close int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	struct {
+	const struct {
 		struct nlmsghdr header;
 		struct ifinfomsg link;
 	} request = {
@@ -156,27 +157,30 @@ bool mb_device_missed(uint32_t index, uint64_t *missed)
 			    .nlmsg_flags = NLM_F_REQUEST },
 		.link = { .ifi_family = AF_UNSPEC, .ifi_index = (int)index },
 	};
-	char answer[16384] __attribute__((aligned(NLMSG_ALIGNTO)));
-	struct nlmsghdr *header = (struct nlmsghdr *)answer;
-	ssize_t length;
+	const struct nlmsghdr *header = answer;
+	ssize_t received;
 
 	if (fd < 0 || send(fd, &request, sizeof(request), 0) < 0)
-		return false;
-	length = recv(fd, answer, sizeof(answer), 0);
-	if (length < 0 || !NLMSG_OK(header, length) || header->nlmsg_type != RTM_NEWLINK)
-		return false;
+		return NULL;
+	received = recv(fd, answer, length, 0);
+	return received > 0 && NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK ? header : NULL;
+}
 
-	struct rtattr *attribute = IFLA_RTA(NLMSG_DATA(header));
-	int left = (int)IFLA_PAYLOAD(header);
+void mb_device_count(uint32_t index, struct mb_device_counts *counts)
+{
+	char answer[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
+	const struct nlmsghdr *header = get_link(index, answer, sizeof(answer));
+	const struct rtattr *attribute = header ? IFLA_RTA(NLMSG_DATA(header)) : NULL;
+	int left = header ? (int)IFLA_PAYLOAD(header) : 0;
 
+	*counts = (struct mb_device_counts){ 0 };
 	for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-		if (attribute->rta_type != IFLA_STATS64)
-			continue;
-		memcpy(missed, (char *)RTA_DATA(attribute) +
-		       offsetof(struct rtnl_link_stats64, rx_missed_errors), sizeof(*missed));
-		return true;
+		if (attribute->rta_type == IFLA_STATS64)
+			memcpy(&counts->missed, (const char *)RTA_DATA(attribute) +
+			       offsetof(struct rtnl_link_stats64, rx_missed_errors), sizeof(counts->missed));
+		else if (attribute->rta_type == IFLA_CARRIER_DOWN_COUNT)
+			memcpy(&counts->carrier_lost, RTA_DATA(attribute), sizeof(counts->carrier_lost));
 	}
-	return false;
 }
 
 int mb_device_linktype(uint16_t arphrd)

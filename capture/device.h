@@ -45,9 +45,13 @@ struct mb_device {
 /* -ENODEV when there is no such interface. What the driver does not say stays 0. */
 int mb_device_read(struct mb_device *device, const char *name, struct mb_error *error);
 
-/* Frames that the interface lost for want of a buffer before any capture could see them
- * (rx_missed_errors), since it came up. False when the kernel does not say. */
-bool mb_device_missed(uint32_t index, uint64_t *missed);
+/* What the kernel counts of an interface; 0 where it does not say. */
+struct mb_device_counts {
+	uint64_t missed;        /* frames lost for want of a buffer, before any capture could see them */
+	uint32_t carrier_lost;  /* how often the link went away */
+};
+
+void mb_device_count(uint32_t index, struct mb_device_counts *counts);
 
 /* LINKTYPE_ of the frames that a raw packet socket sees on such a device, or -1 where
  * only libpcap's cooked mode makes sense of them. */

@@ -15,7 +15,9 @@
 #include "cleanup.h"
 #include "losses.h"
 
-#define BLOCK_SIZE (1u << 20)
+/* Small blocks, many of them: where frames are few, each closes after MB_RING_RETIRE_MS with
+ * little in it, so that it is their number that bounds how long the reader may stall. */
+#define BLOCK_SIZE (64u << 10)
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
 #define VLAN_TAG_SIZE 4
 
@@ -36,13 +38,15 @@ static bool filled(const struct tpacket_block_desc *block)
 	return __atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Blocks of 1 MiB, or smaller ones where the ring is to be so small that it had too few of
- * them: while one is read the kernel needs others to fill. */
+/* Blocks that hold the longest frame; where the ring is to be very small, smaller ones: while
+ * one is read the kernel needs others to fill. */
 static void choose_blocks(struct mb_ring *ring, uint64_t ring_bytes, uint32_t snaplen)
 {
 	const uint32_t least = snaplen + FRAME_OVERHEAD;
 
 	ring->block_size = BLOCK_SIZE;
+	while (ring->block_size < least)
+		ring->block_size *= 2;
 	while (ring->block_size > 4096 && ring->block_size / 2 >= least && ring_bytes / ring->block_size < 4)
 		ring->block_size /= 2;
 	ring->block_count = (uint32_t)(ring_bytes / ring->block_size);

@@ -33,7 +33,7 @@ struct mb_ring {
 };
 
 /* Longest that the kernel keeps a block open for more frames. */
-#define MB_RING_RETIRE_MS 1
+#define MB_RING_RETIRE_MS 2
 
 /* Make the socket and map a ring of some RING_BYTES for frames of up to SNAPLEN bytes.
  * DEVICE and STAMPING must outlive the ring. */

@@ -97,7 +97,7 @@ struct mb_source_ops {
 	 * `mburst doctor`: 0, or a negative errno with the reason and the remedy in ERROR.
 	 * Leaves nothing changed. NULL for a source that nothing can keep from running. */
 	int (*check)(const char *target, struct mb_error *error);
-	/* Something a user should know that is no failure (a cut tail, say), or NULL. */
+	/* What a user should know that is no failure (a cut tail, say), a sentence a line, or NULL. */
 	const char *(*notice)(const struct mb_source *source);
 	void (*close)(struct mb_source *source);
 };

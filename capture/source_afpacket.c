@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <linux/if_packet.h>
 
@@ -20,8 +19,6 @@
 #include "source.h"
 #include "timestamp.h"
 
-#define CARRIER_CHECK_S 1
-
 struct afpacket {
 	struct mb_device device;
 	struct mb_interface interface;
@@ -30,11 +27,12 @@ struct afpacket {
 	uint32_t ring_count;
 	struct mb_fanout *fanout; /* NULL with a single ring */
 	struct mb_losses losses;
-	uint64_t frames, bytes, missed_before;
+	uint64_t frames, bytes;
+	struct mb_device_counts counts; /* at the start */
 	int failed;               /* negative errno that every further read() returns */
 	struct mb_error failure;
-	time_t carrier_checked;
-	char notice[2 * MB_ERROR_LENGTH];
+	char notice[2 * MB_ERROR_LENGTH];   /* as known at the start … */
+	char told[4 * MB_ERROR_LENGTH];     /* … and with what happened since */
 };
 
 static void add_notice(struct afpacket *state, const char *text)
@@ -43,7 +41,7 @@ static void add_notice(struct afpacket *state, const char *text)
 
 	if (*text)
 		snprintf(state->notice + length, sizeof(state->notice) - length, "%s%s",
-			 length ? "; " : "", text);
+			 length ? "\n" : "", text);
 }
 
 static bool afpacket_accepts(const char *target)
@@ -208,7 +206,7 @@ static int open_capture(struct afpacket *state, const struct mb_source_options *
 		status = arm(state, options, error);
 	if (!state->stamping.synchronized)
 		state->interface.quality |= MB_QUALITY_UNSYNCED;
-	mb_device_missed(state->device.index, &state->missed_before);
+	mb_device_count(state->device.index, &state->counts);
 	return status;
 }
 
@@ -257,23 +255,6 @@ static int read_single(struct afpacket *state, struct mb_batch *batch, int timeo
 	return count || alive ? (int)count : -state->rings[0].failure;
 }
 
-/* Nothing comes: say so when it is the cable. The capture goes on, the link may return. */
-static void check_carrier(struct afpacket *state)
-{
-	struct timespec now;
-	struct mb_device device;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	if (now.tv_sec < state->carrier_checked + CARRIER_CHECK_S)
-		return;
-	state->carrier_checked = now.tv_sec;
-	if (mb_device_read(&device, state->device.name, NULL))
-		return;
-	if (state->device.carrier && !device.carrier)
-		add_notice(state, "the link lost its carrier during the capture");
-	state->device.carrier = device.carrier;
-}
-
 static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
 	struct afpacket *state = source->state;
@@ -290,8 +271,6 @@ static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int t
 			      : read_single(state, batch, timeout_ms);
 	if (count < 0)
 		return fail(state, -count, error);
-	if (!count)
-		check_carrier(state);
 	state->frames += (uint32_t)count;
 	for (int i = 0; i < count; i++)
 		state->bytes += batch->frames[i].len;
@@ -335,19 +314,22 @@ static int afpacket_check(const char *target, struct mb_error *error)
 static const char *afpacket_notice(const struct mb_source *source)
 {
 	struct afpacket *state = source->state;
-	uint64_t missed;
+	struct mb_device_counts now;
+	size_t length;
 
-	if (mb_device_missed(state->device.index, &missed) && missed > state->missed_before) {
-		char text[MB_ERROR_LENGTH];
-
-		snprintf(text, sizeof(text), "the interface itself lost %llu frames for want of receive buffers, "
-			 "before any capture could see them (ethtool -G %s rx %u would help)",
-			 (unsigned long long)(missed - state->missed_before), state->device.name,
+	mb_device_count(state->device.index, &now);
+	snprintf(state->told, sizeof(state->told), "%s", state->notice);
+	length = strlen(state->told);
+	if (now.missed > state->counts.missed)
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe interface itself lost %llu frames "
+			 "for want of receive buffers, before any capture could see them (ethtool -G %s rx %u would help)",
+			 length ? "\n" : "", (unsigned long long)(now.missed - state->counts.missed), state->device.name,
 			 state->device.rx_ring_max);
-		add_notice(state, text);
-		state->missed_before = missed;
-	}
-	return *state->notice ? state->notice : NULL;
+	length = strlen(state->told);
+	if (now.carrier_lost > state->counts.carrier_lost)
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture, "
+			 "%u times", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
+	return *state->told ? state->told : NULL;
 }
 
 const struct mb_source_ops mb_source_afpacket = {

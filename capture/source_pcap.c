@@ -21,6 +21,7 @@
 /* Longest that the kernel keeps frames back to hand over several at once. Never immediate
  * mode, which wakes the reader for each of them. */
 #define READ_TIMEOUT_MS 10
+#define LOOK_NS 500000000 /* how often a silent device is looked at */
 /* Captured bytes in a batch, unless a single frame has more: libpcap's own go stale while
  * the rest of a batch is read. */
 #define SLOTS_BYTES (1u << 20)
@@ -37,6 +38,7 @@ struct pcap_source {
 	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
 	uint64_t dropped_before;
 	uint64_t frames, bytes;
+	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
 	bool broken;                  /* libpcap said so: what it still holds comes first */
 	char reason[PCAP_ERRBUF_SIZE];
 	int failed;                   /* negative errno that every further read() returns */
@@ -328,6 +330,18 @@ static int fail(struct pcap_source *state, struct mb_error *error)
 	return state->failed;
 }
 
+/* libpcap goes on in silence when the interface is set down. */
+static bool is_up(struct pcap_source *state)
+{
+	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
+	struct mb_device device;
+
+	if (!state->packet_socket || !strcmp(state->interface.name, "any") || now - state->looked_ns < LOOK_NS)
+		return true;
+	state->looked_ns = now;
+	return !mb_device_read(&device, state->interface.name, NULL) && device.up;
+}
+
 /* Wait until the kernel hands over what it kept back, and read that. */
 static int read_rest(struct pcap_source *state, struct mb_batch *batch)
 {
@@ -357,7 +371,7 @@ static int pcap_source_read(struct mb_source *source, struct mb_batch *batch, in
 		wait_for_frames(state, timeout_ms);
 		count = dispatch(state, batch);
 	}
-	if (count < 0)
+	if (count < 0 || (!count && !is_up(state)))
 		count = read_rest(state, batch);
 	if (count <= 0 && state->broken)
 		return fail(state, error);

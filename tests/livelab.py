@@ -117,21 +117,30 @@ def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], Non
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env={**os.environ, **(environment or {})})
     assert process.stdout and process.stderr
-    errors: list[str] = []
-    reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))  # type: ignore[union-attr]
-    reader.start()
+    first = process.stdout.readline()
+    texts = {"out": first, "err": ""}
+
+    def read(name: str, stream: Any) -> None:
+        texts[name] += stream.read()
+
+    readers = [threading.Thread(target=read, args=pair) for pair in
+               (("out", process.stdout), ("err", process.stderr))]
     try:
-        first = process.stdout.readline()
+        for reader in readers:
+            reader.start()
         if action and '"ready"' in first:
             action(process)
-        lines = [json.loads(line) for line in (first, *process.stdout) if line.strip()]
         process.wait(60)
     finally:
         process.kill()
-        reader.join()
         process.wait()
-    assert process.returncode in (0, 1), (process.returncode, errors)
-    assert not errors[0], errors[0]
+        for reader in readers:
+            reader.join()
+        process.stdout.close()
+        process.stderr.close()
+    assert process.returncode in (0, 1), (process.returncode, texts)
+    assert not texts["err"], texts["err"]
+    lines = [json.loads(line) for line in texts["out"].splitlines()]
     ready = lines[0] if "ready" in lines[0] else {}
     return Captured(ready, lines[-1], [line for line in lines if "data" in line],
                     [line["loss"] for line in lines if "loss" in line])

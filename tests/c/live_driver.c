@@ -61,7 +61,10 @@ static void print_text(const char *key, const char *text)
 	for (; *text; text++) {
 		if (*text == '"' || *text == '\\')
 			putchar('\\');
-		putchar(*text);
+		if (*text == '\n')
+			printf("\\n");
+		else
+			putchar(*text);
 	}
 	putchar('"');
 }
