@@ -27,6 +27,11 @@ lint: $(VENV)/test-ready ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
+	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
+	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
+	tests/fuzz/run
+
 clean: ## remove what was built
 	rm -rf $(VENV) build demo *.egg-info capture/*.so
 

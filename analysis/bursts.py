@@ -14,9 +14,30 @@ if TYPE_CHECKING:
     import duckdb
 
 # What a burst has, in the order of `mburst bursts --json`.
-COLUMNS = ("host", "rack", "interface", "direction", "start_ns", "end_ns", "duration_ns", "bytes", "packets",
-           "mean_utilization", "peak_utilization", "sources", "fan_in", "effective_sources", "onset_spread_ns", "pattern",
-           "top_sources", "quality", "run", "epoch", "bin_ns", "link_bps")
+COLUMNS = (
+    "host",
+    "rack",
+    "interface",
+    "direction",
+    "start_ns",
+    "end_ns",
+    "duration_ns",
+    "bytes",
+    "packets",
+    "mean_utilization",
+    "peak_utilization",
+    "sources",
+    "fan_in",
+    "effective_sources",
+    "onset_spread_ns",
+    "pattern",
+    "top_sources",
+    "quality",
+    "run",
+    "epoch",
+    "bin_ns",
+    "link_bps",
+)
 
 
 @dataclass(frozen=True)
@@ -40,21 +61,38 @@ class BurstDefinition:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
 
 
-def find_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition | None = None, *,
-                hosts: str | Sequence[str] | None = None, rack: str | None = None, interface: str | None = None,
-                direction: str | None = None, run: str | None = None, since_ns: int | None = None,
-                until_ns: int | None = None) -> list[dict[str, Any]]:
+def find_bursts(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None = None,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    rack: str | None = None,
+    interface: str | None = None,
+    direction: str | None = None,
+    run: str | None = None,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+) -> list[dict[str, Any]]:
     """The bursts that the store behind CON holds, sorted by start; bins that start in [since_ns, until_ns) are judged.
 
-    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as
-    a bit set) and `burst_sources` (every sender of each). Raises UsageError when the width does not fit the recording, and
-    MburstError when a line rate is not known or the store cannot be read."""
+    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
+    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width does
+    not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
     definition = definition or BurstDefinition()
     settings = {
-        "bin_ns": definition.bin_ns, "threshold": definition.threshold, "release": definition.release,
-        "join_ns": definition.join_ns, "min_duration_ns": definition.min_duration_ns, "link_bps": definition.link_bps,
+        "bin_ns": definition.bin_ns,
+        "threshold": definition.threshold,
+        "release": definition.release,
+        "join_ns": definition.join_ns,
+        "min_duration_ns": definition.min_duration_ns,
+        "link_bps": definition.link_bps,
         "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
-        "rack": rack, "interface": interface, "direction": direction, "run": run, "since_ns": since_ns, "until_ns": until_ns,
+        "rack": rack,
+        "interface": interface,
+        "direction": direction,
+        "run": run,
+        "since_ns": since_ns,
+        "until_ns": until_ns,
     }
     with readable():
         for name, value in settings.items():
@@ -63,12 +101,12 @@ def find_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition | No
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Pairs among the runs that `find_bursts` judged last which recorded the same host, interface and direction at the same
-    time, so that each burst is found in both."""
+    """Pairs among the runs that `find_bursts` judged last which recorded the same host, interface and direction at the
+    same time, so that each burst is found in both."""
     return con.execute("""
         WITH spans AS (
-            SELECT run, host, interface, direction, start_ns, end_ns FROM lanes JOIN (SELECT run, start_ns, end_ns FROM runs)
-            USING (run))
+            SELECT run, host, interface, direction, start_ns, end_ns
+            FROM lanes JOIN (SELECT run, start_ns, end_ns FROM runs) USING (run))
         SELECT a.run, b.run
         FROM spans AS a JOIN spans AS b USING (host, interface, direction)
         WHERE a.run < b.run AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns

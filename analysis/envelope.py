@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,11 +61,11 @@ class Envelope:
 
     def max_bps(self) -> NDArray[np.float64]:
         """Bits a second of each cell's largest bin."""
-        return self.largest * (8e9 / self.bin_ns)
+        return np.asarray(self.largest * (8e9 / self.bin_ns), np.float64)
 
     def mean_bps(self) -> NDArray[np.float64]:
         """Bits a second of each cell over its whole width, silent bins included."""
-        return self.total * (8e9 / self.width_ns)
+        return np.asarray(self.total * (8e9 / self.width_ns), np.float64)
 
     def coarsen(self, factor: int) -> Envelope:
         """The envelope in cells `factor` times as wide."""
@@ -193,7 +194,7 @@ def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> 
             merged.append((start, end))
     if limit is None or len(merged) <= limit:
         return merged
-    gaps = np.array([after[0] - before[1] for before, after in zip(merged, merged[1:], strict=False)])
+    gaps = np.array([after[0] - before[1] for before, after in pairwise(merged)])
     kept = set(np.argsort(-gaps, kind="stable")[: limit - 1].tolist())
     joined = [merged[0]]
     for i, (start, end) in enumerate(merged[1:]):
@@ -218,7 +219,7 @@ def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[In
         y.append(value)
 
     width, i, starts = envelope.width_ns, 0, (envelope.cells * envelope.width_ns).tolist()
-    at = starts[0] if starts else 0
+    at = coverage[0][0] if coverage else 0
     for begin, end in coverage:
         if end < at:  # a cell that reaches over several recordings has said it all
             continue

@@ -133,6 +133,14 @@ class LaneReport:
         return sum(end - start for start, end in self.coverage)
 
     @property
+    def repeated_ns(self) -> int:
+        """Time that more than one recording of the lane covers, once for each beyond the first."""
+        spans = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
+                 if run["start_ns"] is not None and run["end_ns"] is not None]
+        return sum(end - start for start, end in spans) - sum(
+            end - start for start, end in envelope.merge_intervals(spans))
+
+    @property
     def burst_ns(self) -> int:
         """Time in bursts, counted once where bursts of overlapping recordings overlap."""
         return sum(end - start for start, end in envelope.merge_intervals(_spans(self.bursts)))
@@ -142,6 +150,7 @@ class LaneReport:
         return sum(int(burst["bytes"]) for burst in self.bursts)
 
 
+_LANE = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
 _RUNS = """
 SELECT * FROM runs WHERE ($rack IS NULL OR rack = $rack) AND ($host IS NULL OR host = $host)
 ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns NULLS LAST, run
@@ -177,20 +186,20 @@ FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes D
 
 def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None,
           link_bps: int | None = None) -> list[Lane]:
-    """The lanes of a store, in the order of rack, host, interface, direction. `link_bps` stands in for what runs say."""
+    """The lanes of a store, in the order of rack, host, interface, direction. `link_bps` replaces what runs say."""
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in beside.dicts(con, _RUNS, {"rack": rack, "host": host}):
         run["link_bps"] = link_bps or run["link_bps"]
-        key = tuple(run[name] for name in ("rack", "host", "interface", "direction", "bin_ns", "link_bps"))
-        grouped.setdefault(key, []).append(run)
-    return [Lane(*key, runs=runs) for key, runs in grouped.items()]
+        grouped.setdefault(tuple(run[name] for name in _LANE), []).append(run)
+    return [Lane(**dict(zip(_LANE, key, strict=True)), runs=runs) for key, runs in grouped.items()]
 
 
 def judge(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: BurstDefinition,
           since_ns: int | None = None, until_ns: int | None = None) -> list[dict[str, Any]]:
     """The bursts of the lanes whose link speed is known, by `analysis.bursts`.
 
-    CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as find_bursts does.
+    CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as
+    find_bursts does.
     """
     con.execute("CREATE OR REPLACE TEMP TABLE report_senders (run VARCHAR, source VARCHAR, bytes DOUBLE)")
     known = [run["run"] for lane in chosen if lane.link_bps for run in lane.runs]
@@ -226,10 +235,11 @@ def _coverage(lane: Lane, facts: Mapping[str, Mapping[str, Any]], period: Interv
     spans = []
     for run in lane.runs:
         seen = facts.get(run["run"])
-        begins = [t for t in (run["start_ns"], seen and seen["first"]) if t is not None]
-        ends = [t for t in (run["end_ns"], seen and seen["last"] + lane.bin_ns) if t is not None]
-        if begins and ends:
-            span = max(min(begins), period[0]), min(max(ends), period[1])
+        told = [(run["start_ns"], run["end_ns"])] if run["start_ns"] is not None and run["end_ns"] is not None else []
+        if seen:
+            told.append((seen["first"], seen["last"] + lane.bin_ns))
+        if told:
+            span = max(min(a for a, _ in told), period[0]), min(max(b for _, b in told), period[1])
             if span[0] < span[1]:
                 spans.append(span)
     return envelope.merge_intervals(spans)

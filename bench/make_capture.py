@@ -3,8 +3,9 @@
 """Write a seeded capture of a busy link: bench/make_capture.py OUT.pcap [--packets 10M] [--rate 10G] [--snaplen 96].
 
 Some 1,000 senders (Zipf shares) with several UDP and TCP flows each, IPv4 and one in sixteen IPv6, the usual
-three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200 packets CE-marked, 1 in 500 TCP segments
-sent again. Stamps are nanoseconds and never run backwards. The same arguments give the same bytes.
+three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200
+packets CE-marked, 1 in 500 TCP segments sent again. Stamps are nanoseconds and never run backwards. The same arguments
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def make_flows(random: np.random.Generator, sources: int) -> Flows:
     is_ipv6 = source % 16 == 15
     is_tcp = random.random(count) < 0.7
     template = np.zeros((count, 80), dtype=np.uint8)
-    template[:, 0:6] = [0x02, 0, 0, 0, 0, 0x01]
+    template[:, 0:6] = [0x02, 0xFF, 0, 0, 0, 0x01]
     template[:, 6] = 0x02
     put(template, 8, source, 4)
     protocol = np.where(is_tcp, 6, 17)
@@ -59,7 +60,7 @@ def make_flows(random: np.random.Generator, sources: int) -> Flows:
     template[is_ipv6, 20] = protocol[is_ipv6]
     template[is_ipv6, 21] = 64
     template[np.ix_(is_ipv6, range(22, 54))] = np.frombuffer(
-        bytes.fromhex("20010db8000000000000000000000000" "20010db8000000000000000000000001"), dtype=np.uint8
+        bytes.fromhex("20010db800000000000000000000000020010db8000000000000000000000001"), dtype=np.uint8
     )
     template[is_ipv6, 36] = source[is_ipv6] >> 8
     template[is_ipv6, 37] = source[is_ipv6] & 0xFF

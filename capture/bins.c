@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define likely(condition) __builtin_expect(!!(condition), 1)
-#define AHEAD 8 /* packets between the look-up of a flow and its use */
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
@@ -223,20 +222,65 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 	}
 }
 
-static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
-			     const struct mb_packet *packet)
+static inline void count_marks(struct mb_lane *lane, struct mb_bin *bin,
+			       const struct mb_packet *packet)
 {
-	bin->bytes += packet->bytes;
-	bin->wire_bytes += packet->wire_bytes;
-	bin->packets++;
 	bin->quality |= packet->quality;
 	if (packet->marks & MB_MARK_TCP)
 		bin->retransmits += mb_sequences_back(lane->sequences, packet);
 	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
 		count_rare(lane, bin, packet);
-	if (unlikely(packet->source.family == MB_FAMILY_NONE))
+}
+
+static inline int add_train(struct mb_bin *bin, struct mb_senders *senders,
+			    const struct mb_packet *first, const struct mb_train *train)
+{
+	bin->bytes += train->bytes;
+	bin->wire_bytes += train->wire_bytes;
+	bin->packets += train->packets;
+	if (unlikely(first->source.family == MB_FAMILY_NONE))
 		return 0;
-	return mb_senders_add(senders, packet);
+	return mb_senders_add(senders, first, train);
+}
+
+static int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+		      const struct mb_packet *packet)
+{
+	struct mb_train train = { packet->bytes, packet->wire_bytes, 1, packet->ts_ns };
+
+	count_marks(lane, bin, packet);
+	return add_train(bin, senders, packet, &train);
+}
+
+/* Count the packets that follow each other in one flow and one bin, the newest, at once: the first
+ * is there. Sets newest_ns. Returns how many, or -ENOMEM. */
+static inline int add_newest(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
+{
+	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, packets->ts_ns);
+	uint64_t senders_left = (uint64_t)lane->options->source_bin_ns -
+				elapsed(lane->senders_start, packets->ts_ns);
+	uint64_t flow = packets->flow;
+	struct mb_train train = { 0 };
+	const struct mb_packet *packet = packets;
+
+	if (senders_left < left)
+		left = senders_left;
+	if (!flow)
+		count = 1;
+	train.last_ns = packets->ts_ns;
+	do {
+		train.bytes += packet->bytes;
+		train.wire_bytes += packet->wire_bytes;
+		train.last_ns = packet->ts_ns;
+		count_marks(lane, lane->newest, packet);
+		packet++;
+	} while (packet < packets + count && packet->flow == flow &&
+		 packet->ts_ns >= train.last_ns && elapsed(packets->ts_ns, packet->ts_ns) < left);
+	train.packets = (uint32_t)(packet - packets);
+	lane->newest_ns = train.last_ns;
+	if (add_train(lane->newest, lane->newest_senders, packets, &train))
+		return -ENOMEM;
+	return (int)train.packets;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -323,35 +367,44 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 	return add_packet(lane, bin_at(lane, packet->ts_ns), senders_at(lane, packet->ts_ns), packet);
 }
 
+/* Have the look-ups of PACKETS under way before the first is needed. */
+static void prefetch_flows(const struct mb_lane *lane, const struct mb_packet *packets,
+			   uint32_t count)
+{
+	uint64_t flow = 0;
+
+	for (uint32_t i = 0; lane->newest && i < count; i++) {
+		if (packets[i].flow == flow)
+			continue;
+		flow = packets[i].flow;
+		mb_senders_prefetch(lane->newest_senders, &packets[i]);
+		mb_sequences_prefetch(lane->sequences, &packets[i]);
+	}
+}
+
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
 {
-	uint64_t bin_ns = (uint64_t)lane->options->bin_ns;
-	uint64_t source_bin_ns = (uint64_t)lane->options->source_bin_ns;
-	int error = 0;
+	const uint64_t bin_ns = (uint64_t)lane->options->bin_ns;
+	const uint64_t source_bin_ns = (uint64_t)lane->options->source_bin_ns;
+	const struct mb_packet *packet = packets, *end = packets + count;
+	int n = 0;
 
-	for (uint32_t i = 0; i < count && !error; i++) {
-		const struct mb_packet *packet = &packets[i];
-
-		if (i + AHEAD < count && lane->newest) {
-			mb_senders_prefetch(lane->newest_senders, packet + AHEAD);
-			mb_sequences_prefetch(lane->sequences, packet + AHEAD);
-		}
+	prefetch_flows(lane, packets, count);
+	for (; packet < end && n >= 0; packet += n) {
 		if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns)) {
-			error = add_older(lane, packet);
+			n = add_older(lane, packet) ? -ENOMEM : 1;
 			continue;
 		}
 		if (unlikely(lane->n_pending))
 			count_late(lane);
 		if (unlikely(!lane->newest ||
 			     elapsed(lane->newest_start, packet->ts_ns) >= bin_ns ||
-			     elapsed(lane->senders_start, packet->ts_ns) >= source_bin_ns))
-			error = move_on(lane, packet->ts_ns);
-		if (unlikely(error))
-			break;
-		lane->newest_ns = packet->ts_ns;
-		error = add_packet(lane, lane->newest, lane->newest_senders, packet);
+			     elapsed(lane->senders_start, packet->ts_ns) >= source_bin_ns) &&
+		    move_on(lane, packet->ts_ns))
+			return -ENOMEM;
+		n = add_newest(lane, packet, (uint32_t)(end - packet));
 	}
-	return error;
+	return n < 0 ? n : 0;
 }
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)

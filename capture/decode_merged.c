@@ -17,13 +17,24 @@ static uint32_t payload_offset(struct mb_headers *headers)
 		mb_tunnel_descend(walk, ip);
 	if (ip->fragment)
 		return 0;
-	if (!(walk->marks & MB_MARK_TRUNCATED) || (ip->payload && walk->offset == ip->transport))
+	if (!(walk->marks & MB_MARK_TRUNCATED))
 		return ip->payload;
 	if (!headers->has_ip)
 		return walk->offset + (headers->next == MB_NEXT_IPV6 ? IPV6_HEADER : IPV4_HEADER) + TCP_HEADER;
-	if (!ip->transport || (walk->offset == ip->transport && ip->protocol == MB_IPPROTO_TCP))
+	if (!ip->transport)
 		return walk->offset + TCP_HEADER;
-	return walk->offset + IPV4_HEADER + TCP_HEADER; /* cut inside a tunnel */
+	switch (walk->offset == ip->transport ? ip->protocol : MB_IPPROTO_NONE) {
+	case MB_IPPROTO_TCP:
+		return walk->offset + TCP_HEADER;
+	case MB_IPPROTO_UDP:
+		return ip->payload;
+	case MB_IPPROTO_DCCP:
+	case MB_IPPROTO_SCTP:
+	case MB_IPPROTO_UDPLITE:
+		return 0;
+	default: /* cut inside a tunnel */
+		return walk->offset + IPV4_HEADER + TCP_HEADER;
+	}
 }
 
 uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_size,

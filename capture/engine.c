@@ -127,6 +127,9 @@ static int make_inference(struct mb_engine *engine)
 		engine->options.locals[0] = engine->inference.local;
 		engine->options.n_locals = 1;
 	}
+	engine->first_local_mac = UINT64_MAX;
+	if (engine->options.n_locals && engine->options.locals[0].family == MB_FAMILY_MAC)
+		engine->first_local_mac = engine->options.locals[0].lo;
 	return 0;
 }
 
@@ -252,11 +255,14 @@ static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
 		       const struct mb_packet *packet, const struct mb_interface *interface)
 {
 	if (interface->linktype == LINKTYPE_ETHERNET && frame->caplen >= 12) {
-		engine->ethernet_packets++;
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
+		uint64_t receiver = load_be64(frame->data) >> 16;
+
+		if (receiver == engine->first_local_mac)
+			return MB_DIRECTION_IN;
 		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
-		if (!(frame->data[0] & 1) && !is_local_mac(engine, load_be64(frame->data) >> 16))
+		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
 			engine->foreign_packets++;
 	}
 	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
@@ -301,6 +307,7 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
 	mb_decode(frames, count, interface, &engine->options.decode, packets);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? count : 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t next = packets[i].direction;
 
@@ -327,7 +334,8 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 	int code;
 
 	for (uint32_t i = 1; i <= engine->batch.count; i++) {
-		if (i < engine->batch.count && frames[i].interface == frames[begin].interface)
+		if (i < engine->batch.count && i - begin < MB_ENGINE_PACKETS &&
+		    frames[i].interface == frames[begin].interface)
 			continue;
 		code = count_frames(engine, frames + begin, i - begin, error);
 		if (code)

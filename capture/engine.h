@@ -18,6 +18,7 @@
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
+#define MB_ENGINE_PACKETS 64 /* decoded at once: they stay in the first-level cache */
 
 /* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
  * mirror port, which has no side, and is always on. */
@@ -46,6 +47,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
+	uint64_t first_local_mac; /* where most frames go; beyond 48 bits: none */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -62,7 +64,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_BATCH_FRAMES];
+	struct mb_packet packets[MB_ENGINE_PACKETS];
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */

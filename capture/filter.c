@@ -85,15 +85,10 @@ static int compile(const struct mb_filter *filter, struct program *program, stru
 
 	if (!handle)
 		return mb_fail(error, EINVAL, "filter '%s': %s", filter->expression, reason);
-	if (pcap_compile(handle, &program->code, filter->expression, 1, PCAP_NETMASK_UNKNOWN)) {
-		const char *name = pcap_datalink_val_to_name(pcap_datalink(handle));
-
-		result =
-			mb_fail(error, EINVAL,
-				"filter '%s' cannot be compiled for link type %" PRIu32 " (%s): %s",
-				filter->expression, program->linktype, name ? name : "unknown",
-				pcap_geterr(handle));
-	}
+	if (pcap_compile(handle, &program->code, filter->expression, 1, PCAP_NETMASK_UNKNOWN))
+		result = mb_fail(error, EINVAL,
+				 "filter '%s' cannot be compiled for link type %" PRIu32 ": %s",
+				 filter->expression, program->linktype, pcap_geterr(handle));
 	pcap_close(handle);
 	return result;
 }

@@ -191,10 +191,10 @@ static int feed(struct mb_source *source, size_t index, int timeout_ms, struct m
 	do {
 		int64_t left = deadline_ms == INT64_MAX ? SLICE_MS : deadline_ms - now_ms();
 
-		if (source->stop)
-			return MB_SOURCE_END;
 		left = left < 0 ? 0 : left > SLICE_MS ? SLICE_MS : left;
 		count = mb_source_read(&branch->source, &branch->batch, (int)left, error);
+		if (source->stop)
+			return MB_SOURCE_END;
 		if (!count && deadline_ms != INT64_MAX && now_ms() >= deadline_ms)
 			return 0;
 	} while (!count);

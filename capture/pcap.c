@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void put_frame(struct mb_batch *bat
 
 /* The loop over whole, sane records in the window. Everything else ends it and is looked at
  * by next_record(); so does a record of no bytes, which is what the end of a file that shrank
- * under its mapping looks like. */
+ * under its mapping looks like. Returns how many frames BATCH has then. */
 static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pcap,
 							   struct mb_input *input,
 							   struct mb_batch *batch,
@@ -72,7 +72,9 @@ static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pc
 {
 	const uint32_t fractions = 1000000000 / variant.fraction_ns;
 	const uint32_t max_caplen = pcap->max_caplen;
-	const uint8_t *at = input->at, *end = input->end;
+	const uint8_t *at = input->at;
+	size_t left = (size_t)(input->end - at);
+	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 
 	while (batch->count < MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
 		struct record record = load_record(at, variant);
@@ -157,6 +159,14 @@ static int end_of_records(struct mb_reader *reader, size_t wanted, struct mb_err
 	return MB_SOURCE_END;
 }
 
+static bool is_sane(const struct record *record, const struct mb_pcap_variant *variant,
+		    uint32_t max_caplen)
+{
+	return record->fraction < 1000000000 / variant->fraction_ns &&
+	       record->caplen <= max_caplen && record->caplen >= variant->padding &&
+	       record->len >= variant->padding;
+}
+
 static int bad_record(const struct mb_input *input, const struct mb_pcap_variant *variant,
 		      uint32_t max_caplen, const struct record *record, struct mb_error *error)
 {
@@ -181,22 +191,19 @@ static int bad_record(const struct mb_input *input, const struct mb_pcap_variant
 		       input->name, offset, place, record->caplen, variant->padding);
 }
 
-/* What stopped the scan: 1 when it can go on (possibly with a frame in BATCH), else what
- * read() returns. */
+/* Take the one record that the scan could not, once it is whole: 1, or what read() returns. */
 static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
 {
 	const struct pcap *pcap = reader->state;
 	const struct mb_pcap_variant *variant = &pcap->variant;
 	struct mb_input *input = &reader->input;
-	struct record record;
+	struct record record = {0};
 	size_t size = variant->header;
 	int supply = mb_input_need(input, size, error);
 
 	if (supply == MB_SUPPLY_READY) {
 		record = load_record(input->at, *variant);
-		if (record.fraction >= 1000000000 / variant->fraction_ns ||
-		    record.caplen > pcap->max_caplen || record.caplen < variant->padding ||
-		    record.len < variant->padding)
+		if (!is_sane(&record, variant, pcap->max_caplen))
 			return bad_record(input, variant, pcap->max_caplen, &record, error);
 		size += record.caplen;
 		supply = mb_input_need(input, size, error);
@@ -205,14 +212,10 @@ static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct 
 		return end_of_records(reader, size, error);
 	if (supply != MB_SUPPLY_READY)
 		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_SOURCE_END;
-	if (!record.caplen) {
-		int result = mb_input_check(input, error);
-
-		if (result < 0)
-			return result;
-		put_frame(batch, input->at, record, *variant);
-		input->at += size;
-	}
+	if (!record.caplen && mb_input_check(input, error) < 0)
+		return -EIO;
+	put_frame(batch, input->at, record, *variant);
+	input->at += size;
 	return 1;
 }
 
@@ -222,11 +225,12 @@ static int pcap_read(struct mb_reader *reader, struct mb_batch *batch, struct mb
 
 	batch->count = 0;
 	mb_input_release(&reader->input);
-	while (!pcap->scan(pcap, &reader->input, batch)) {
+	if (!pcap->scan(pcap, &reader->input, batch)) {
 		int result = next_record(reader, batch, error);
 
 		if (result != 1)
 			return result;
+		pcap->scan(pcap, &reader->input, batch);
 	}
 	return (int)batch->count;
 }

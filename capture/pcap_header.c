@@ -79,8 +79,8 @@ static unsigned oddities(const uint8_t *at, uint32_t header, bool swapped, uint3
 	return odd;
 }
 
-/* The same for the first records in [at, end), which are all there is when WHOLE. */
-static unsigned judge(const uint8_t *at, const uint8_t *end, bool whole, uint32_t header,
+/* The same for the first records of the file, whose bytes behind its header are [at, end). */
+static unsigned judge(const uint8_t *at, const uint8_t *end, uint32_t header,
 		      const struct mb_pcap_header *file)
 {
 	unsigned odd = 0;
@@ -89,13 +89,13 @@ static unsigned judge(const uint8_t *at, const uint8_t *end, bool whole, uint32_
 		uint32_t caplen;
 
 		if ((size_t)(end - at) < header)
-			return odd + whole;
+			return odd + 1;
 		odd += oddities(at, header, file->variant.swapped, file->snaplen);
 		caplen = mb_load32(at + 8, file->variant.swapped);
 		if (caplen > mb_linktype_max_caplen(file->linktype))
 			return odd + 1;
 		if ((size_t)(end - at) - header < caplen)
-			return odd + whole;
+			return odd + 1;
 		at += header + caplen;
 	}
 	return odd;
@@ -110,8 +110,7 @@ static void guess_record_header(const struct mb_input *input, uint32_t file_head
 	unsigned least = UINT32_MAX;
 
 	for (int i = 0; i < (is_modified ? 2 : 3); i++) {
-		unsigned odd = judge(input->at + file_header, input->end,
-				     input->mapping.base != NULL, sizes[i], header);
+		unsigned odd = judge(input->at + file_header, input->end, sizes[i], header);
 
 		if (odd < least) {
 			least = odd;

@@ -10,7 +10,8 @@
  * - AIX: version 2.2, interface types of RFC 1573, nanoseconds
  *
  * Variants that share a magic are told apart as Wireshark does, by which of them makes the
- * first records look sane.
+ * first records look sane; in a stream, which cannot be looked ahead into, the usual one is
+ * taken, as libpcap does.
  */
 #ifndef MB_PCAP_HEADER_H
 #define MB_PCAP_HEADER_H

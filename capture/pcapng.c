@@ -260,10 +260,12 @@ static int pcapng_open(struct mb_reader *reader, struct mb_error *error)
 static int pcapng_read(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;
+	uint64_t span_end = mb_input_offset(&reader->input, reader->input.at) + MB_BATCH_SPAN;
 	int result = MB_PCAPNG_GO_ON;
 
 	mb_input_release(&reader->input);
-	while (result == MB_PCAPNG_GO_ON && batch->count < MB_BATCH_FRAMES) {
+	while (result == MB_PCAPNG_GO_ON && batch->count < MB_BATCH_FRAMES &&
+	       (!batch->count || mb_input_offset(&reader->input, reader->input.at) < span_end)) {
 		if (!pcapng->trailer)
 			mb_pcapng_scan(reader, batch);
 		if (batch->count < MB_BATCH_FRAMES)

@@ -58,7 +58,9 @@ static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
 						       struct mb_batch *batch, const bool swapped)
 {
 	struct mb_pcapng *pcapng = reader->state;
-	const uint8_t *at = reader->input.at, *end = reader->input.end;
+	const uint8_t *at = reader->input.at;
+	size_t left = (size_t)(reader->input.end - at);
+	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 	int64_t ts_ns = pcapng->last_ns;
 
 	while (batch->count < MB_BATCH_FRAMES && end - at >= MIN_PACKET &&

@@ -15,6 +15,9 @@
 #include "source.h"
 
 #define MB_FORMAT_MAGIC 4
+/* A batch spans no more of the input than this (one frame may), so that memory stays bounded
+ * however long the frames are. */
+#define MB_BATCH_SPAN ((size_t)4 << 20)
 
 struct mb_reader {
 	struct mb_input input;

@@ -243,7 +243,8 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 	return sender;
 }
 
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet)
+int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
+		   const struct mb_train *train)
 {
 	struct mb_sender *sender = NULL;
 
@@ -257,10 +258,10 @@ int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet)
 		sender = add_flow(senders, packet);
 	if (!sender)
 		return -ENOMEM;
-	sender->bytes += packet->bytes;
-	sender->packets++;
-	if (packet->ts_ns > sender->last_ns)
-		sender->last_ns = packet->ts_ns;
+	sender->bytes += train->bytes;
+	sender->packets += train->packets;
+	if (train->last_ns > sender->last_ns)
+		sender->last_ns = train->last_ns;
 	if (packet->ts_ns < sender->first_ns)
 		sender->first_ns = packet->ts_ns;
 	return 0;

@@ -63,8 +63,16 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 	__builtin_prefetch(&senders->flows[slot]);
 }
 
-/* Count PACKET, which has a sender. 0 or -ENOMEM. */
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet);
+/* Packets of one flow, one behind the other in time. */
+struct mb_train {
+	uint64_t bytes, wire_bytes;
+	uint32_t packets;
+	int64_t last_ns;
+};
+
+/* Count TRAIN, of which PACKET is the first; it has a sender. 0 or -ENOMEM. */
+int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
+		   const struct mb_train *train);
 
 /* Columns of mb_senders_close()'s rows. */
 #define MB_SENDER_COLUMNS 10

@@ -212,7 +212,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
 
 
 def _common() -> dict[str, Any]:
-    return {"template": None, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
+    return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 
 
@@ -257,7 +257,7 @@ def _even(low: float, high: float, ticks: int = 4) -> list[float]:
 
 
 def duration_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Ticks of a logarithmic axis of nanoseconds: decades, with 2 and 5 between few of them, or even steps within one."""
+    """Ticks of a logarithmic axis of nanoseconds: decades, with 2 and 5 where they are few; within one, even steps."""
     if not len(values):
         return []
     low, high = max(min(values), 1) / AROUND, max(max(values), 1) * AROUND

@@ -15,7 +15,7 @@ from . import words
 if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
 
-PATTERNS = {"single-source": "single source", "incast": "incast", "many-sources": "many sources", "unknown": "not known"}
+PATTERNS = {"single-source": "single source", "many-sources": "many sources", "unknown": "not known"}
 SIGNS = {words.GOOD: "✓", words.NOTE: "i", words.WARNING: "!"}
 
 
@@ -61,7 +61,7 @@ COLUMNS = [
 def bursts_table(shown: Sequence[tuple[int, Mapping[str, Any]]], caption: str) -> str:
     """The table: heads that sort, and in each row a button that chooses its burst."""
     heads = "".join(
-        f'<th scope="col"{" class=n" if column.numeric else ""}{" aria-sort=descending" if column.head == "Bytes" else ""}>'
+        f'<th scope="col"{_class(column)}{" aria-sort=descending" if column.head == "Bytes" else ""}>'
         f'<button type="button" title="{escape(column.about)}">{escape(column.head)}</button></th>'
         for column in [Column("#", "number of the burst in order of time", lambda b: 0, str), *COLUMNS]
     )
@@ -70,9 +70,13 @@ def bursts_table(shown: Sequence[tuple[int, Mapping[str, Any]]], caption: str) -
             f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")
 
 
+def _class(column: Column) -> str:
+    return " class=n" if column.numeric else ""
+
+
 def _row(number: int, burst: Mapping[str, Any]) -> str:
     cells = "".join(
-        f'<td{" class=n" if column.numeric else ""} data-key="{escape(str(column.key(burst)))}">{escape(column.text(burst))}</td>'
+        f'<td{_class(column)} data-key="{escape(str(column.key(burst)))}">{escape(column.text(burst))}</td>'
         for column in COLUMNS
     )
     label = f"Burst {number}: show who sent it"
@@ -110,7 +114,8 @@ def numbers(report: LaneReport, definition: BurstDefinition) -> str:
     """The headline: what monitoring shows against what happened, and how much of it is bursts."""
     first = "".join(
         f'<div class="tile {"average" if i == 0 else "real"}"><dt>{escape(name)}</dt><dd>{escape(value)}'
-        f"<small>{escape(note)}</small></dd></div>" for i, (name, value, note) in enumerate(words.contrast(report, definition)))
+        f"<small>{escape(note)}</small></dd></div>"
+        for i, (name, value, note) in enumerate(words.contrast(report, definition)))
     second = "".join(
         f'<div class="tile"><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
         for name, value, note in words.headline(report))
@@ -129,8 +134,9 @@ def senders(report: LaneReport) -> str:
         name = source.source + (f" ({source.members:,} senders)" if source.members > 1 else "")
         rows.append(
             f'<tr><th scope="row">{escape(name)}</th><td class="bar"><span style="width:{100 * number / most:.1f}%">'
-            f'</span></td><td class="n">{format_bytes(source.burst_bytes)}</td><td class="n">{format_bytes(source.bytes)}'
-            f'</td><td class="n">{format_share(source.bytes / max(report.source_bytes, 1))}</td></tr>')
+            f'</span></td><td class="n">{format_bytes(source.burst_bytes)}</td>'
+            f'<td class="n">{format_bytes(source.bytes)}</td>'
+            f'<td class="n">{format_share(source.bytes / max(report.source_bytes, 1))}</td></tr>')
     left = report.source_count - len(report.sources)
     caption = f"{words.count(len(report.sources), 'sender')} of {report.source_count:,}" if left > 0 else \
         words.count(report.source_count, "sender")
@@ -189,11 +195,11 @@ def definitions(definition: BurstDefinition, bin_ns: int | None) -> str:
                    "background and probes do not count."),
         ("Effective senders", "1 / Σ share²: as many equal senders would be as concentrated."),
         ("Onset spread", "from the first frame in the burst of the first of those senders to that of the last."),
-        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A second "
-                        "that was recorded in part counts as a whole one."),
-        ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged away, "
-                             "so no burst disappears at any zoom."),
-        ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n is too small to hold them."),
+        ("1 s average", "wire bytes of each whole second of the clock: what a counter read once a second shows. A "
+                        "second that was recorded in part counts as a whole one."),
+        ("Largest and mean", "of the bins in each step of the figure. The largest bin of a step is never averaged "
+                             "away, so no burst disappears at any zoom."),
+        ("Quantiles", "nearest rank: values that occurred. p90 and p99 are left out where n cannot hold them."),
     ]
     return '<dl class="definitions">' + "".join(
         f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in entries) + "</dl>"

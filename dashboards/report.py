@@ -68,7 +68,8 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
     found = words.statements(report)
     return _template("lane.html").substitute(
         id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
-        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "", facts=fragments.facts(report),
+        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "",
+        facts=fragments.facts(report),
         statements=fragments.statements(found), numbers=fragments.numbers(report, definition),
         figure_class="" if report.bins else "absent", summary=escape(_figure_words(report, definition)),
         resolution=escape(words.resolution(report)) if report.bins else "",
@@ -99,7 +100,8 @@ def _beside_words(report: LaneReport) -> str:
     if report.queue_count > len(report.queues):
         told.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
     if any(latency.width_ns for latency in report.latency):
-        told.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' medians.")
+        told.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' "
+                    "medians.")
     return " ".join(told)
 
 
@@ -155,7 +157,8 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
     bins = {report.lane.bin_ns for report in reports}
     recorded = [report for report in reports if report.bins]
     return _template("report.html").substitute(
-        title=escape(title_of(reports)), kicker=escape(_kicker(reports)), version=escape(__version__), css=palette.css() + _static("report.css"),
+        title=escape(title_of(reports)), kicker=escape(_kicker(reports)), version=escape(__version__),
+        css=palette.css() + _static("report.css"),
         period=escape(words.period(min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)))
         if recorded else "no packet was recorded",
         definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),

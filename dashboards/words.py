@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.envelope import merge_intervals
 from ..analysis.report_data import Lane, LaneReport
 from ..units import format_bytes, format_duration, format_rate, format_share
 
@@ -71,8 +70,8 @@ def period(start_ns: int, end_ns: int) -> str:
 def statements(report: LaneReport) -> list[Statement]:
     """Everything to know before the figures of a lane are believed, what weighs most first."""
     found = [
-        *_completeness(report), *_overlap(report), *_loss(report), *_link(report), *_clock(report), *_frames(report), *_senders(report),
-        *_recording(report),
+        *_completeness(report), *_overlap(report), *_loss(report), *_link(report), *_clock(report), *_frames(report),
+        *_senders(report), *_recording(report),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
@@ -89,7 +88,8 @@ def verdict(found: Sequence[Statement]) -> str:
 def _completeness(report: LaneReport) -> Iterator[Statement]:
     cut = sum(not run["complete"] for run in report.lane.runs)
     if cut:
-        which = "The recording was" if len(report.lane.runs) == 1 else f"{cut} of {len(report.lane.runs)} recordings were"
+        all_runs = len(report.lane.runs)
+        which = "The recording was" if all_runs == 1 else f"{cut} of {all_runs} recordings were"
         yield Statement(WARNING, f"{which} cut off before the end",
                         "What was stored until then is shown. How many packets the recorder dropped, and what came "
                         "after, is not known.")
@@ -97,20 +97,15 @@ def _completeness(report: LaneReport) -> Iterator[Statement]:
     if pauses > 0:
         yield Statement(NOTE, f"{count(pauses, 'pause')} between recordings",
                         f"{format_duration(report.recorded_ns)} were recorded of "
-                        f"{format_duration(report.end_ns - report.start_ns)}. Pauses are left empty in the figure; they "
-                        "are not silence.")
+                        f"{format_duration(report.end_ns - report.start_ns)}. Pauses are left empty in the figure; "
+                        "they are not silence.")
 
 
 def _overlap(report: LaneReport) -> Iterator[Statement]:
-    spans = sum(run["end_ns"] - run["start_ns"] for run in report.lane.runs
-                if run["start_ns"] is not None and run["end_ns"] is not None)
-    whole = report.lane.runs and sum(b - a for a, b in merge_intervals([
-        (run["start_ns"], run["end_ns"]) for run in report.lane.runs
-        if run["start_ns"] is not None and run["end_ns"] is not None]))
-    if spans > whole:
-        yield Statement(WARNING, f"{format_duration(spans - whole)} were recorded more than once",
-                        "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time once "
-                        "for each, and its bursts are listed for each; single bins are not added.")
+    if report.repeated_ns:
+        yield Statement(WARNING, f"{format_duration(report.repeated_ns)} were recorded more than once",
+                        "Recordings of this interface overlap in time. Sums, means and the 1 s average count such time "
+                        "once for each, and its bursts are listed for each; single bins are not added.")
 
 
 def _loss(report: LaneReport) -> Iterator[Statement]:
@@ -119,8 +114,8 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
     recorded = lane.total("packets")
     marked = sum("losing" in burst["quality"] for burst in report.bursts)
     if dropped:
-        text = (f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and senders "
-                "are lower bounds where packets were lost, and bursts can have been missed there.")
+        text = (f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and "
+                "senders are lower bounds where packets were lost, and bursts can have been missed there.")
         if marked:
             text += f" {count(marked, 'burst')} in the table {'was' if marked == 1 else 'were'} measured under loss."
         yield Statement(WARNING, f"{count(dropped, 'packet')} {'was' if dropped == 1 else 'were'} dropped before they "
@@ -135,34 +130,35 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
         yield Statement(GOOD, "No packet was dropped", "The recorder saw every packet that the interface gave it.")
     if late:
         yield Statement(WARNING, f"{count(late, 'packet')} came too far out of order",
-                        f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: they "
-                        "are in no bin, so the figures lack them.")
+                        f"{format_share(late / (late + recorded))} of all, {format_bytes(lane.total('late_bytes'))}: "
+                        "they are in no bin, so the figures lack them.")
 
 
 def _link(report: LaneReport) -> Iterator[Statement]:
     link, width = report.lane.link_bps, report.lane.bin_ns
     if not link:
         yield Statement(WARNING, "The link's speed is not known",
-                        "Rates are shown instead of utilization, and no burst can be judged, because a burst is a share "
-                        "of line rate. Record again with --link, for example --link 10G.")
+                        "Rates are shown instead of utilization, and no burst can be judged, because a burst is a "
+                        "share of line rate. Record again with --link, for example --link 10G.")
         return
     frame_ns = FULL_FRAME * 8e9 / link
     if width < frame_ns:
         yield Statement(NOTE, "The bins are shorter than a frame",
-                        f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at {format_rate(link)} and "
-                        f"counts in the bin of its stamp: a bin of {format_duration(width)} reads 0 or "
-                        f"{format_share(frame_ns / width)}. Judge utilization over several bins.")
+                        f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at "
+                        f"{format_rate(link)} and counts in the bin of its stamp: a bin of {format_duration(width)} "
+                        f"reads 0 or {format_share(frame_ns / width)}. Judge utilization over several bins.")
     second = report.busiest_second.wire_bytes * 8 / link if report.busiest_second else 0.0
     if second > 1.02:
         yield Statement(WARNING, f"A whole second reads {format_share(second)} of line rate",
-                        f"No link carries that: it is faster than {format_rate(link)}, both directions were recorded as "
-                        "one, or the same traffic was recorded twice.")
+                        f"No link carries that: it is faster than {format_rate(link)}, both directions were recorded "
+                        "as one, or the same traffic was recorded twice.")
     elif report.busiest_bin:
         most = report.busiest_bin.wire_bytes * 8e9 / width / link
         if width >= frame_ns and most > 1 + frame_ns / width + 0.02:
             yield Statement(NOTE, f"Single bins read up to {format_share(most)} of line rate",
-                            "The link cannot; frames that came one after another were stamped closer together than they "
-                            f"arrived. Edges and peaks are less sure than the bins of {format_duration(width)} suggest.")
+                            "The link cannot; frames that came one after another were stamped closer together than "
+                            f"they arrived. Edges and peaks are less sure than the bins of {format_duration(width)} "
+                            "suggest.")
 
 
 def _clock(report: LaneReport) -> Iterator[Statement]:
@@ -170,8 +166,8 @@ def _clock(report: LaneReport) -> Iterator[Statement]:
     steps = sum(int(run["epochs"]) - 1 for run in lane.runs)
     if steps > 0:
         yield Statement(WARNING, f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
-                        "No bin spans a step, but times before and after it do not fit together, and gaps across it mean "
-                        "nothing.")
+                        "No bin spans a step, but times before and after it do not fit together, and gaps across it "
+                        "mean nothing.")
     qualities = {quality.name: quality for quality in report.qualities}
     stamped = [f"{quality.meaning} ({format_share(quality.bins / report.bins)} of bins)"
                for name, quality in qualities.items() if name in ("hw", "sw", "ring")]
@@ -197,8 +193,9 @@ def _frames(report: LaneReport) -> Iterator[Statement]:
     if merged:
         offloads = " ".join(report.lane.distinct("offloads"))
         yield Statement(WARNING, f"{format_share(merged.bins / report.bins)} of bins hold merged frames (GRO or TSO)",
-                        "The host merged packets before they were captured. Wire bytes are reckoned from the parts, and "
-                        "up to 64 KiB count at one instant: single bins read too high, and their neighbours too low. "
+                        "The host merged packets before they were captured. Wire bytes are reckoned from the parts, "
+                        "and up to 64 KiB count at one instant: single bins read too high, and their neighbours too "
+                        "low. "
                         + offloads)
     elif report.lane.distinct("offloads"):
         yield Statement(NOTE, "Merged frames", " ".join(report.lane.distinct("offloads")))
@@ -217,7 +214,8 @@ def _senders(report: LaneReport) -> Iterator[Statement]:
     if any(quality.name == "truncated" for quality in report.qualities):
         lengths = ", ".join(f"{length:,}" for length in lane.distinct("snaplen") if length)
         yield Statement(NOTE, "The snap length cut headers",
-                        f"At {lengths or 'that many'} bytes a packet, some senders or marks are not known; bytes are exact.")
+                        f"At {lengths or 'that many'} bytes a packet, some senders or marks are not known; bytes are "
+                        "exact.")
 
 
 def _recording(report: LaneReport) -> Iterator[Statement]:
@@ -229,8 +227,8 @@ def _recording(report: LaneReport) -> Iterator[Statement]:
     for note in notes[:6]:
         yield Statement(NOTE, "The recorder noted", note)
     if len(notes) > 6:
-        yield Statement(NOTE, "The recorder noted more", f"{count(len(notes) - 6, 'further note')} in the JSON beside this "
-                        "page.")
+        yield Statement(NOTE, "The recorder noted more", f"{count(len(notes) - 6, 'further note')} in the JSON beside "
+                        "this page.")
 
 
 def resolution(report: LaneReport) -> str:
@@ -238,8 +236,8 @@ def resolution(report: LaneReport) -> str:
     width = format_duration(report.lane.bin_ns)
     if report.base.width_ns == report.lane.bin_ns:
         return f"This page holds every recorded bin of {width}, {report.bins:,} of them."
-    text = (f"{report.bins:,} bins of {width} were recorded, more than a page can hold. Here are their maximum and mean in "
-            f"cells of {format_duration(report.base.width_ns)}")
+    text = (f"{report.bins:,} bins of {width} were recorded, more than a page can hold. Here are their maximum and "
+            f"mean in cells of {format_duration(report.base.width_ns)}")
     if report.detail is not None and len(report.detail):
         text += f", and every bin of {width} around the largest bursts: zoom in on one of them to see it"
     return text + "."

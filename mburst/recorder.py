@@ -223,8 +223,6 @@ class _Recorder:
 
     def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
         lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
-        counted = ["packets", "bytes", "wire_bytes", "unattributed_packets", "unattributed_bytes",
-                   "late", "late_bytes", "unparsed"]
         return {
             "run": self._run_id(index),
             "capture": self.capture_id,
@@ -245,8 +243,15 @@ class _Recorder:
             "start_ns": lane["start_ns"] if lane["packets"] else None,
             "end_ns": lane["end_ns"] if lane["packets"] else None,
             "epochs": lane["epochs"],
-            **{name: lane[name] for name in counted},  # type: ignore[literal-required]
+            "packets": lane["packets"],
+            "bytes": lane["bytes"],
+            "wire_bytes": lane["wire_bytes"],
+            "unattributed_packets": lane["unattributed_packets"],
+            "unattributed_bytes": lane["unattributed_bytes"],
             "dropped": facts["dropped"],
+            "late": lane["late"],
+            "late_bytes": lane["late_bytes"],
+            "unparsed": lane["unparsed"],
             "quality": lane["quality"],
             "version": __version__,
             "complete": complete,

@@ -6,9 +6,9 @@ A segment has an id, and one of two forms:
   sign of life; nobody ever waits for that lock.
 - sealed: `TABLE/date=YYYY-MM-DD/rack=RACK/ID.N.parquet`, one or more files, each row group in the table's order.
 
-While the hot form of an id exists, its sealed files do not count. So sealing writes the sealed files, makes them durable,
-and removes the hot file: that one unlink is the commit, and a crash anywhere before it leaves a hot file that is sealed
-again from the start. Readers list the hot files before the sealed ones and once more after them.
+While the hot form of an id exists, its sealed files do not count. So sealing writes the sealed files, makes them
+durable, and removes the hot file: that one unlink is the commit, and a crash anywhere before it leaves a hot file that
+is sealed again from the start. Readers list the hot files before the sealed ones and once more after them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ HOT = "hot"
 NS_PER_DAY = 86_400 * 10**9
 ROW_GROUP = 1 << 18  # rows: small enough for zone maps to help, large enough to compress
 
-_HINTS = {ENOSPC: "free some space and try again", EDQUOT: "free some space and try again",
-          EACCES: "may you write there?", EPERM: "may you write there?", EROFS: "it is mounted read-only"}
+_HINTS = {
+    ENOSPC: "free some space and try again",
+    EDQUOT: "free some space and try again",
+    EACCES: "may you write there?",
+    EPERM: "may you write there?",
+    EROFS: "it is mounted read-only",
+}
 
 
 @contextmanager
@@ -71,7 +76,7 @@ def rack_folder(rack: str) -> str:
     return f"rack={quote(rack, safe='')}"
 
 
-# --- listing -----------------------------------------------------------------------------------------------------------
+# --- listing --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,9 +89,11 @@ class Narrow:
 
     def takes_date(self, name: str) -> bool:
         """Whether a folder named date=YYYY-MM-DD is wanted. ISO dates compare as text."""
-        return (name.startswith("date=")
-                and (self.first_day is None or name >= f"date={date_of(self.first_day)}")
-                and (self.last_day is None or name <= f"date={date_of(self.last_day)}"))
+        return (
+            name.startswith("date=")
+            and (self.first_day is None or name >= f"date={date_of(self.first_day)}")
+            and (self.last_day is None or name <= f"date={date_of(self.last_day)}")
+        )
 
     def takes_rack(self, name: str) -> bool:
         """Whether a folder named rack=RACK is wanted."""
@@ -109,9 +116,12 @@ def sealed_files(store: Path, table: str, narrow: Narrow, suffix: str = ".parque
     """The sealed files of TABLE whether they count or not, sorted by date, rack and name."""
     return [
         store / table / date / rack / name
-        for date in _entries(store / table) if narrow.takes_date(date)
-        for rack in _entries(store / table / date) if narrow.takes_rack(rack)
-        for name in _entries(store / table / date / rack) if name.endswith(suffix)
+        for date in _entries(store / table)
+        if narrow.takes_date(date)
+        for rack in _entries(store / table / date)
+        if narrow.takes_rack(rack)
+        for name in _entries(store / table / date / rack)
+        if name.endswith(suffix)
     ]
 
 
@@ -134,7 +144,7 @@ def snapshot(store: Path, table: str, narrow: Narrow) -> tuple[list[pa.Table], l
         return [log for log in logs if log.num_rows], [path for path in files if segment_of(path) not in hidden]
 
 
-# --- the hot form ------------------------------------------------------------------------------------------------------
+# --- the hot form ---------------------------------------------------------------------------------------------------
 
 
 class HotLog:
@@ -181,7 +191,6 @@ class HotLog:
         """The commit of a seal: from here on the sealed files count."""
         with failing_as_one_line(self.path, "remove"):
             self.path.unlink()
-        self.leave()
 
 
 def read_log(path: Path) -> pa.Table:
@@ -211,11 +220,13 @@ def failing_on_damage(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise MburstError(f"{path}: damaged: {str(error).splitlines()[0]}",
-                          "the store can be read again once that file is moved out of it") from error
+        raise MburstError(
+            f"{path}: damaged: {str(error).splitlines()[0]}",
+            "the store can be read again once that file is moved out of it",
+        ) from error
 
 
-# --- the sealed form ---------------------------------------------------------------------------------------------------
+# --- the sealed form ------------------------------------------------------------------------------------------------
 
 
 class Parts:
@@ -245,15 +256,25 @@ class Parts:
         if self._writer is not None and day == self._day:
             return self._writer
         self._close()
-        path = self.folder / f"date={date_of(day)}" / rack_folder(self.rack) / f"{self.segment}.{len(self._paths)}.parquet"
+        path = (
+            self.folder / f"date={date_of(day)}" / rack_folder(self.rack) / f"{self.segment}.{len(self._paths)}.parquet"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         self._paths.append(path)
         self._day = day
-        strings = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)]
+        strings = [
+            field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)
+        ]
         numbers = [field.name for field in schema if pa.types.is_integer(field.type)]
         self._writer = pq.ParquetWriter(
-            f"{path}.tmp", schema.remove_metadata(), compression="zstd", compression_level=1, use_dictionary=strings,
-            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"), store_schema=False)
+            f"{path}.tmp",
+            schema.remove_metadata(),
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=strings,
+            column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+            store_schema=False,
+        )
         return self._writer
 
     def _close(self) -> None:
@@ -268,7 +289,7 @@ class Parts:
             for path in self._paths:
                 _sync(Path(f"{path}.tmp"))
                 os.rename(f"{path}.tmp", path)
-            for folder in {folder for path in self._paths for folder in list(path.parents)[:3]}:
+            for folder in {folder for path in self._paths for folder in list(path.parents)[:4]}:
                 _sync(folder)
 
     def discard(self) -> None:
@@ -303,8 +324,11 @@ def in_order(rows: pa.Table, order: tuple[str, ...]) -> tuple[pa.Table, list[tup
         rows = rows.take(np.lexsort(keys[::-1]))
         days = np.sort(days)
     starts = [0] if one_day else [0, *(np.flatnonzero(np.diff(days)) + 1).tolist()]
-    return rows, [(int(days[start]), start, stop) for start, stop in zip(starts, [*starts[1:], len(days)], strict=True)
-                  if stop > start]
+    return rows, [
+        (int(days[start]), start, stop)
+        for start, stop in zip(starts, [*starts[1:], len(days)], strict=True)
+        if stop > start
+    ]
 
 
 def _ranks(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
@@ -320,11 +344,12 @@ def _ranks(column: pa.ChunkedArray):  # type: ignore[no-untyped-def]
     return rank_of_code.astype(np.int32)[array.indices.to_numpy(zero_copy_only=False)]
 
 
-# --- from hot to sealed ------------------------------------------------------------------------------------------------
+# --- from hot to sealed ---------------------------------------------------------------------------------------------
 
 
 def seal(store: Path, table: str, path: Path) -> bool:
-    """Seal the log at PATH unless its writer lives or somebody else is at it. Whether it was sealed. Raises MburstError."""
+    """Seal the log at PATH unless its writer lives or somebody else is at it. Returns whether it was sealed.
+    Raises MburstError."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -344,11 +369,12 @@ def seal(store: Path, table: str, path: Path) -> bool:
 def _seal_locked(store: Path, table: str, path: Path) -> None:
     log = read_log(path)
     segment = segment_of(path)
+    rack = (log.schema.metadata or {}).get(b"rack", b"").decode()
     for suffix in (".parquet", ".parquet.tmp"):  # of a seal that was cut short; they may differ from what we write now
-        for leftover in sealed_files(store, table, Narrow(), suffix):
+        for leftover in sealed_files(store, table, Narrow(rack), suffix):
             if segment_of(leftover) == segment:
                 leftover.unlink()
-    parts = Parts(store, table, (log.schema.metadata or {}).get(b"rack", b"").decode(), segment)
+    parts = Parts(store, table, rack, segment)
     try:
         for start in range(0, log.num_rows, ROW_GROUP):
             parts.add(log.slice(start, ROW_GROUP))

@@ -1,4 +1,4 @@
-"""A store: a folder that any number of writers append to and any number of readers read, without a lock between them."""
+"""A store: a folder that any number of writers append to and any number of readers read, with no lock between them."""
 
 from __future__ import annotations
 
@@ -61,8 +61,10 @@ class Store:
         except (ValueError, KeyError, TypeError):
             raise MburstError(f"{folder / MARKER}: damaged", f'it should say {{"format": {FORMAT}}}') from None
         if version != FORMAT:
-            raise MburstError(f"{folder}: a store of format {version}, this is mburst for format {FORMAT}",
-                              "use the mburst that wrote it")
+            raise MburstError(
+                f"{folder}: a store of format {version}, this is mburst for format {FORMAT}",
+                "use the mburst that wrote it",
+            )
         return cls(folder)
 
     def writer(self, table: str, host: str = "", rack: str = "") -> Writer:
@@ -73,27 +75,33 @@ class Store:
 
     def is_empty(self, table: str) -> bool:
         """Whether no row of TABLE was ever stored. Looks at names only, so that a writer need not load a database."""
-        return not segments.hot_files(self.path, table) and not segments.sealed_files(self.path, table, segments.Narrow())
+        return not segments.hot_files(self.path, table) and not segments.sealed_files(
+            self.path, table, segments.Narrow()
+        )
 
     def seal(self) -> int:
-        """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could not
-        be sealed, after the others."""
+        """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could
+        not be sealed, after the others."""
         failures: list[MburstError] = []
         sealed = sum(seal_abandoned(self.path, table, failures.append) for table in tables.ORDER)
         if failures:
             raise failures[0]
         return sealed
 
-    def connect(self, rack: str | None = None, since_ns: int | None = None,
-                until_ns: int | None = None) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
+    ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB with the views runs, bins, sources, queues and probes, the table quality, and the macros
         of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot
         hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave
         out runs by time. Nothing is fetched from a network. Raises MburstError."""
         import duckdb
 
-        narrow = segments.Narrow(rack, None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
-                                 None if until_ns is None else until_ns // segments.NS_PER_DAY + 1)
+        narrow = segments.Narrow(
+            rack,
+            None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
+            None if until_ns is None else until_ns // segments.NS_PER_DAY + 1,
+        )
         connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
         connection.execute(tables.schema_sql("quality"))
         connection.execute("CREATE SCHEMA defined; USE defined")
@@ -122,10 +130,12 @@ class Store:
         for index, log in enumerate(logs):
             connection.register(f"hot_{table}_{index}", log)
             branches.append(f"hot_{table}_{index}")
-        select = " UNION ALL ".join(f"SELECT {', '.join(names)} FROM {branch}"
-                                    for branch in branches or [f"defined.{table}"])
+        select = " UNION ALL ".join(
+            f"SELECT {', '.join(names)} FROM {branch}" for branch in branches or [f"defined.{table}"]
+        )
         if table == "runs":
-            select = f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY run ORDER BY written_ns DESC) = 1"
+            latest = "row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
+            select = f"SELECT * FROM ({select}) QUALIFY {latest}"
         with readable():
             connection.execute(f"CREATE VIEW {table} AS {select}")
 
@@ -136,13 +146,15 @@ def _check_ends(path: Path) -> None:
         head = file.read(4)
         file.seek(max(0, os.path.getsize(path) - 4))
         if head != b"PAR1" or file.read(4) != b"PAR1":
-            raise MburstError(f"{path}: damaged: no whole Parquet file",
-                              "the store can be read again once that file is moved out of it")
+            raise MburstError(
+                f"{path}: damaged: no whole Parquet file",
+                "the store can be read again once that file is moved out of it",
+            )
 
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line; what SQL calls error('usage: …') for, into UsageError."""
+    """Turns DuckDB's errors inside into MburstError of one line; error('usage: …') in SQL becomes UsageError."""
     import duckdb
 
     try:

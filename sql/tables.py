@@ -22,7 +22,9 @@ ORDER = {
     "probes": ("tx_ns",),
 }
 
-_COLUMN = re.compile(r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?,?\s*(?:--.*)?$", re.MULTILINE)
+_COLUMN = re.compile(
+    r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?,?\s*(?:--.*)?$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ def arrow_schema(table: str) -> pa.Schema:
     """TABLE with plain (not dictionary-encoded) Arrow types."""
     import pyarrow as pa
 
-    types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "UINTEGER": pa.uint32(), "USMALLINT": pa.uint16(),
-             "BOOLEAN": pa.bool_()}
+    types = {
+        "VARCHAR": pa.string(),
+        "BIGINT": pa.int64(),
+        "UINTEGER": pa.uint32(),
+        "USMALLINT": pa.uint16(),
+        "BOOLEAN": pa.bool_(),
+    }
     return pa.schema([pa.field(column.name, types[column.type], column.nullable) for column in columns(table)])

@@ -24,12 +24,20 @@ BACKLOG = 8  # row groups that may wait for the sealing thread before `append` w
 class Writer:
     """Appends rows to a table of a store. Not for use by several threads at once.
 
-    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this process
-    (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed, and after
-    ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close` is short."""
+    When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
+    process (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed,
+    and after ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close`
+    is short."""
 
-    def __init__(self, store: Path, table: str, host: str = "", rack: str = "",
-                 roll_rows: int = ROLL_ROWS, roll_s: float = ROLL_S) -> None:
+    def __init__(
+        self,
+        store: Path,
+        table: str,
+        host: str = "",
+        rack: str = "",
+        roll_rows: int = ROLL_ROWS,
+        roll_s: float = ROLL_S,
+    ) -> None:
         self._store = store
         self._table = table
         self._host = host
@@ -37,62 +45,77 @@ class Writer:
         self._roll_rows = roll_rows
         self._roll_s = roll_s
         self._schema: pa.Schema | None = None
-        self._log: segments.HotLog | None = None
+        self._segment: _Segment | None = None
         self._behind: _Behind | None = None
         self._closed = False
 
     def append(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; they are acknowledged when this returns. Columns are matched by name, text may be
         dictionary-encoded, a nullable column that is missing becomes NULL. Raises MburstError when it cannot be
-        written (what was acknowledged before is kept) and ValueError when BATCH is not of this table."""
+        written (what was acknowledged before is kept, the writer is of no more use) and ValueError when BATCH is not of
+        this table."""
         if self._closed:
             raise ValueError("append to a closed writer")
         rows = conform(batch, self._table, self._schema)
         self._check_constants(rows)
         if rows.num_rows == 0:
             return
-        if self._log is None:
+        if self._segment is None:
             self._schema = rows.schema
-            self._log = segments.HotLog(self._store, self._table, self._host, self._rack, rows.schema)
+            log = segments.HotLog(self._store, self._table, self._host, self._rack, rows.schema)
+            self._segment = _Segment(log, segments.Parts(self._store, self._table, self._rack, log.id))
             self._behind = self._behind or _Behind()
-            self._behind.begin(self._log, segments.Parts(self._store, self._table, self._rack, self._log.id))
-        assert self._behind is not None
+        segment = self._segment
         try:
-            self._log.append(rows.to_batches())
+            segment.log.append(rows.to_batches())
         except BaseException:
-            self._closed = True  # the log's tail may be torn: it is sealed from the disk, later
-            self._behind.abandon()
+            self._closed = True
+            self._stop(segment.give_up)  # the log may end in a torn batch: whoever seals it reads it from the disk
             raise
-        self._behind.add(rows)
-        if self._log.rows >= self._roll_rows or time.monotonic() - self._log.started >= self._roll_s:
-            self._log = None
-            self._behind.finish()
+        assert self._behind is not None
+        if (full := segment.collect(rows)) is not None:
+            self._behind.do(lambda: segment.write(full))
+        if segment.log.rows >= self._roll_rows or time.monotonic() - segment.log.started >= self._roll_s:
+            self._segment = None
+            self._behind.do(segment.finish)
 
     def _check_constants(self, rows: pa.Table) -> None:
         """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
         for name, value in (("host", self._host), ("rack", self._rack)):
             if name in rows.column_names:
-                seen = {text for chunk in rows.column(name).chunks
-                        for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()}
+                seen = {
+                    text
+                    for chunk in rows.column(name).chunks
+                    for text in (chunk.dictionary if hasattr(chunk, "dictionary") else chunk.unique()).to_pylist()
+                }
                 if seen - {value}:
                     raise ValueError(f"{self._table}: rows of {name} {min(seen - {value})!r}, writer of {value!r}")
 
+    def _stop(self, last: Callable[[], None] | None) -> list[MburstError]:
+        """End the thread behind after LAST; what failed in it."""
+        if self._behind is None:
+            return []
+        if last is not None:
+            self._behind.do(last)
+        return self._behind.stop()
+
     def close(self) -> None:
-        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when that
-        fails; the rows are kept in the hot log even so."""
+        """Seal what was appended, and what writers of this table that have died left behind. Raises MburstError when
+        the former fails; the rows are kept in the hot log even so."""
         if self._closed:
             return
         self._closed = True
-        if self._behind is not None:
-            if self._log is not None:
-                self._behind.finish()
-            self._behind.stop()
-        seal_abandoned(self._store, self._table, lambda error: None)
+        failures = self._stop(self._segment.finish if self._segment is not None else None)
+        if failures:
+            raise failures[0]
+        seal_abandoned(self._store, self._table, lambda error: None)  # readers will tell of a damaged one
 
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             self.close()
         except MburstError:
@@ -139,83 +162,82 @@ def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None
     return sealed
 
 
-class _Behind:
-    """The thread that writes the sealed form. Tasks run in order; after one fails the rest of its segment is skipped, its
-    hot log stays, and the failure comes up in `stop`."""
+class _Segment:
+    """A segment in both its forms while its writer lives. `collect` belongs to the writer's thread, the rest to the one
+    behind it; a failure there skips the rest of the sealed form, and the hot log stays for others to seal."""
 
-    def __init__(self) -> None:
-        self._tasks: queue.Queue[tuple[str, object]] = queue.Queue(BACKLOG)
+    def __init__(self, log: segments.HotLog, parts: segments.Parts) -> None:
+        self.log = log
+        self._parts = parts
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="mburst-seal", daemon=True)
-        self._thread.start()
+        self._failed = False
 
-    def begin(self, log: segments.HotLog, parts: segments.Parts) -> None:
-        """A new segment: what is added from here on belongs to it."""
-        self._tasks.put(("begin", (log, parts)))
-
-    def add(self, rows: pa.Table) -> None:
-        """More rows of the segment, written when they fill a row group."""
+    def collect(self, rows: pa.Table) -> list[pa.Table] | None:
+        """Keep ROWS, and give back all that is kept when it fills a row group."""
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows >= segments.ROW_GROUP:
-            self._flush()
+        if self._pending_rows < segments.ROW_GROUP:
+            return None
+        full, self._pending, self._pending_rows = self._pending, [], 0
+        return full
 
-    def _flush(self) -> None:
-        if self._pending:
-            self._tasks.put(("add", self._pending))
-            self._pending, self._pending_rows = [], 0
+    def write(self, rows: list[pa.Table]) -> None:
+        """Write a row group of the sealed form."""
+        import pyarrow as pa
+
+        if rows and not self._failed:
+            try:
+                self._parts.add(pa.concat_tables(rows))
+            except BaseException:
+                self._failed = True
+                self._parts.discard()
+                raise
 
     def finish(self) -> None:
         """The segment is whole: seal it."""
-        self._flush()
-        self._tasks.put(("finish", None))
+        try:
+            self.write(self._pending)
+            if not self._failed:
+                self._parts.publish()
+                self.log.remove()
+        except BaseException:
+            self._parts.discard()
+            raise
+        finally:
+            self.log.leave()
 
-    def abandon(self) -> None:
-        """Take the sealed form back, leave the hot log to others, and end."""
-        self._tasks.put(("abandon", None))
-        self._tasks.put(("stop", None))
-        self._thread.join()
+    def give_up(self) -> None:
+        """Take the sealed form back and leave the hot log to others."""
+        self._parts.discard()
+        self.log.leave()
 
-    def stop(self) -> None:
-        """Wait for all that was asked. Raises what failed."""
-        self._tasks.put(("stop", None))
+
+class _Behind:
+    """A thread that does what it is told, in order. What fails is told by `stop`."""
+
+    def __init__(self) -> None:
+        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(BACKLOG)
+        self._failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, name="mburst-seal", daemon=True)
+        self._thread.start()
+
+    def do(self, task: Callable[[], None]) -> None:
+        """Have TASK done. Waits while BACKLOG tasks are waiting."""
+        self._tasks.put(task)
+
+    def stop(self) -> list[MburstError]:
+        """Wait for all that was asked; the failures that a user can mend. Raises the first of any other kind."""
+        self._tasks.put(None)
         self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        for failure in self._failures:
+            if not isinstance(failure, MburstError):
+                raise failure
+        return [failure for failure in self._failures if isinstance(failure, MburstError)]
 
     def _run(self) -> None:
-        log: segments.HotLog | None = None
-        parts: segments.Parts | None = None
-        while True:
-            task, argument = self._tasks.get()
-            if task == "stop":
-                return
+        while (task := self._tasks.get()) is not None:
             try:
-                if task == "begin":
-                    log, parts = argument  # type: ignore[misc]
-                elif parts is None or log is None:
-                    continue
-                elif task == "add":
-                    import pyarrow as pa
-
-                    parts.add(pa.concat_tables(argument))
-                elif task == "finish":
-                    parts.publish()
-                    log.remove()
-                    log = parts = None
-                else:
-                    raise _Abandoned
-            except BaseException as error:
-                if not isinstance(error, _Abandoned):
-                    self._failure = self._failure or error
-                if parts is not None:
-                    parts.discard()
-                if log is not None:
-                    log.leave()
-                log = parts = None
-
-
-class _Abandoned(Exception):
-    """The writer gave the segment up."""
+                task()
+            except BaseException as error:  # not lost: stop() raises it in the writer's thread
+                self._failures.append(error)

@@ -10,23 +10,69 @@ from mburst.sql import Store
 from mburst.sql.tables import arrow_schema
 
 DEFAULTS: dict[str, Any] = {
-    "run": "run-1", "host": "cache-1", "rack": "r1", "interface": "eth0", "direction": "in", "epoch": 0, "bytes": 0,
-    "wire_bytes": 0, "packets": 1, "ce_packets": 0, "retransmits": 0, "quality": 0, "source": "10.0.0.1", "flows": 1,
-    "members": 1, "capture": "capture-1", "link_bps": 10**9, "bin_ns": 1_000_000, "source_bin_ns": 1_000_000,
-    "backend": "file", "input": "cache.pcap", "filter": "", "snaplen": 0, "clock": "file, 1 ns", "offloads": "", "notes": "",
-    "start_ns": None, "end_ns": None, "epochs": 1, "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0,
-    "late": 0, "late_bytes": 0, "unparsed": 0, "version": "0.1.0", "complete": True, "written_ns": 10**18,
-    "batch": "batch-1", "device": "tor-1", "port": "swp1", "queue": "0", "semantics": "gauge", "seq": 0, "src": "a",
-    "dst": "b", "protocol": "udp", "lost": False, "stamp_kind": "sw",
+    "run": "run-1",
+    "host": "cache-1",
+    "rack": "r1",
+    "interface": "eth0",
+    "direction": "in",
+    "epoch": 0,
+    "bytes": 0,
+    "wire_bytes": 0,
+    "packets": 1,
+    "ce_packets": 0,
+    "retransmits": 0,
+    "quality": 0,
+    "source": "10.0.0.1",
+    "flows": 1,
+    "members": 1,
+    "capture": "capture-1",
+    "link_bps": 10**9,
+    "bin_ns": 1_000_000,
+    "source_bin_ns": 1_000_000,
+    "backend": "file",
+    "input": "cache.pcap",
+    "filter": "",
+    "snaplen": 0,
+    "clock": "file, 1 ns",
+    "offloads": "",
+    "notes": "",
+    "start_ns": None,
+    "end_ns": None,
+    "epochs": 1,
+    "unattributed_packets": 0,
+    "unattributed_bytes": 0,
+    "dropped": 0,
+    "late": 0,
+    "late_bytes": 0,
+    "unparsed": 0,
+    "version": "0.1.0",
+    "complete": True,
+    "written_ns": 10**18,
+    "batch": "batch-1",
+    "device": "tor-1",
+    "port": "swp1",
+    "queue": "0",
+    "semantics": "gauge",
+    "seq": 0,
+    "src": "a",
+    "dst": "b",
+    "protocol": "udp",
+    "lost": False,
+    "stamp_kind": "sw",
 }
 
 
 def rows(table: str, *given: dict[str, Any]) -> pa.Table:
     """GIVEN as rows of TABLE, other columns by default (nullable ones NULL)."""
     schema = arrow_schema(table)
-    full = [{field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema} | row for row in given]
+    full = [
+        {field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema} | row for row in given
+    ]
     if table == "runs":
-        full = [{**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"])} for row, wanted in zip(full, given, strict=True)]
+        full = [
+            {**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"])}
+            for row, wanted in zip(full, given, strict=True)
+        ]
     return pa.Table.from_pylist(full, schema)
 
 

@@ -55,7 +55,7 @@ function finestView(lane, a, b, buckets) {
 function stepLine(view, values, coverage, a, b) {
   const x = [], y = [];
   const put = (ns, value) => { x.push(ns / 1e9); y.push(value); };
-  let i = 0, at = view.start.length ? view.start[0] : -Infinity;
+  let i = 0, at = -Infinity;
   for (let c = 0; c < coverage.start.length; c++) {
     const end = Math.min(coverage.end[c], b);
     if (coverage.end[c] < Math.max(a, at) || coverage.start[c] > b) continue;

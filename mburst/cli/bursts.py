@@ -23,7 +23,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     where.add_argument("--rack")
     where.add_argument("--interface")
     where.add_argument("--direction", choices=["in", "out", "mirror"])
-    where.add_argument("--run", dest="recording", metavar="RUN", help="one recording, by its name in `mburst sql STORE runs`")
+    where.add_argument(
+        "--run", dest="recording", metavar="RUN", help="one recording, as `mburst sql STORE runs` names it"
+    )
     definition.add_time_options(where)
     output.add_format(parser)
     parser.set_defaults(run=run)
@@ -38,11 +40,23 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = find_bursts(connection, wanted, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
-                         direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
+    bursts = find_bursts(
+        connection,
+        wanted,
+        hosts=arguments.host,
+        rack=arguments.rack,
+        interface=arguments.interface,
+        direction=arguments.direction,
+        run=arguments.recording,
+        since_ns=since,
+        until_ns=until,
+    )
     for first, second in overlapping_runs(connection):
-        print(f"mburst: runs {first} and {second} recorded the same interface and time: their bursts are listed for each"
-              " (--run picks one)", file=sys.stderr)
+        print(
+            f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
+            " (--run picks one)",
+            file=sys.stderr,
+        )
     if arguments.format == "table":
         _print(connection, bursts, wanted)
     else:
@@ -54,7 +68,8 @@ def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], 
     """For each recording: what was judged, the table, the sum."""
     lanes = connection.execute(
         "SELECT lanes.*, runs.* EXCLUDE (run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps)"
-        " FROM lanes JOIN runs USING (run) ORDER BY host, interface, direction, start_ns, run")
+        " FROM lanes JOIN runs USING (run) ORDER BY host, interface, direction, start_ns, run"
+    )
     columns = [column[0] for column in lanes.description]
     judged = [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
     if not judged:
@@ -67,16 +82,31 @@ def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], 
 
 def _print_lane(lane: dict[str, Any], bursts: list[dict[str, Any]], definition: Any) -> None:
     release = "" if definition.release is None else f", goes on at {format_share(definition.release)} or more"
-    print(f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
-          f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
-          f"{format_share(definition.threshold)} of line rate or more{release}, joined over gaps up to "
-          f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer")
+    print(
+        f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
+        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
+        f"{format_share(definition.threshold)} of line rate or more{release}, joined over gaps up to "
+        f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer"
+    )
     if bursts:
-        output.write("table", ["start (UTC)", "duration", "mean", "peak", "bytes", "fan-in", "pattern", "top senders", "quality"],
-                     [[format_time(burst["start_ns"]), format_duration(burst["duration_ns"]),
-                       format_share(burst["mean_utilization"]), format_share(burst["peak_utilization"]),
-                       format_bytes(burst["bytes"]), burst["fan_in"], burst["pattern"], _top(burst),
-                       ", ".join(burst["quality"])] for burst in bursts])
+        output.write(
+            "table",
+            ["start (UTC)", "duration", "mean", "peak", "bytes", "fan-in", "pattern", "top senders", "quality"],
+            [
+                [
+                    format_time(burst["start_ns"]),
+                    format_duration(burst["duration_ns"]),
+                    format_share(burst["mean_utilization"]),
+                    format_share(burst["peak_utilization"]),
+                    format_bytes(burst["bytes"]),
+                    burst["fan_in"],
+                    burst["pattern"],
+                    _top(burst),
+                    ", ".join(burst["quality"]),
+                ]
+                for burst in bursts
+            ],
+        )
     print(_summary(lane, bursts))
 
 
@@ -94,9 +124,14 @@ def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]]) -> str:
     if span > 0:
         parts[0] += f" in {format_duration(span)}"
         parts.append(f"{format_share(sum(burst['duration_ns'] for burst in bursts) / span)} of the time")
-    lost = [f"{lane[key]} {words}" for key, words in (
-        ("dropped", "packets were dropped before they were seen: counts are lower bounds"),
-        ("late", "packets came too late for their bin and are in none")) if lane[key]]
+    lost = [
+        f"{lane[key]} {words}"
+        for key, words in (
+            ("dropped", "packets were dropped before they were seen: counts are lower bounds"),
+            ("late", "packets came too late for their bin and are in none"),
+        )
+        if lane[key]
+    ]
     if not lane["complete"]:
         lost.append("the recording did not end: how much was lost is not known")
     return ", ".join(parts) + "; " + ("; ".join(lost) or "no packet was lost")

@@ -38,7 +38,8 @@ def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
     return BurstDefinition(
         bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
         release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
-        min_duration_ns=_optional(parse_duration, arguments.min_duration), link_bps=_optional(parse_rate, arguments.link))
+        min_duration_ns=_optional(parse_duration, arguments.min_duration),
+        link_bps=_optional(parse_rate, arguments.link))
 
 
 def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:

@@ -40,22 +40,30 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
-                         for value in row])
+        writer.writerow(
+            [
+                json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+                for value in row
+            ]
+        )
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
     """Aligned columns, numbers to the right. Widths come from the first ALIGNED rows."""
     source = iter(rows)
     first = list(islice(source, ALIGNED))
-    right = [any(row[i] is not None for row in first)
-             and all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in first)
-             for i in range(len(columns))]
+    right = [
+        any(row[i] is not None for row in first)
+        and all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in first)
+        for i in range(len(columns))
+    ]
     cells = [[_cell(value) for value in row] for row in first]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     for line in chain([list(columns)], cells, _cells(source)):
-        padded = [cell.rjust(width) if to_right else cell.ljust(width)
-                  for cell, width, to_right in zip(line, widths, right, strict=True)]
+        padded = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ]
         out.write("  ".join(padded).rstrip() + "\n")
 
 

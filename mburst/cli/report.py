@@ -13,10 +13,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser(
         "report", help="write a report as one HTML page",
-        description="Write one self-contained HTML page, and the same facts as JSON beside it. The same data and options "
-        "give the same files, byte for byte.")
+        description="Write one self-contained HTML page, and the same facts as JSON beside it. The same data and "
+        "options give the same files, byte for byte.")
     parser.add_argument("store", metavar="STORE")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for the report; made where missing")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
     where = parser.add_argument_group("where and when")
     where.add_argument("--rack")
     where.add_argument("--host")

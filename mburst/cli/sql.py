@@ -53,8 +53,10 @@ def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDB
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     for statement in statements:
         if statement.type in writing:
-            raise UsageError(f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
-                             "--csv and --json write to a file by way of the shell")
+            raise UsageError(
+                f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
+                "--csv and --json write to a file by way of the shell",
+            )
     for statement in statements:
         connection.execute(statement)
     return connection

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
-from mburst.errors import MburstError, UsageError
-from mburst.sql import Store, text
+from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts
+from mburst.sql import Store
 
 MS = 1_000_000
 T0 = 1_700_000_000_000_000_000
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
-# --- the oracle --------------------------------------------------------------------------------------------------------
+# --- the oracle ----------------------------------------------------------------------------------------------------
 
 
 def oracle(runs: list[dict[str, Any]], bins: list[dict[str, Any]], definition: BurstDefinition) -> list[dict[str, Any]]:
@@ -73,28 +71,50 @@ def walk(run: dict[str, Any], stored: list[dict[str, Any]], definition: BurstDef
         quality = 0
         for row in within:
             quality |= row["quality"]
-        result.append({
-            "start_ns": start, "end_ns": end, "bytes": sum(row["bytes"] for row in within),
-            "packets": sum(row["packets"] for row in within), "quality": quality,
-            "mean_utilization": wire * 8e9 / (end - start) / link,
-            "peak_utilization": float(max(share(at) for at in range(start, end, width)))})
+        result.append(
+            {
+                "start_ns": start,
+                "end_ns": end,
+                "bytes": sum(row["bytes"] for row in within),
+                "packets": sum(row["packets"] for row in within),
+                "quality": quality,
+                "mean_utilization": wire * 8e9 / (end - start) / link,
+                "peak_utilization": float(max(share(at) for at in range(start, end, width))),
+            }
+        )
     return result
 
 
 RUN_BINS = st.lists(
-    st.tuples(st.integers(0, 60), st.sampled_from([0, 1, 61, 62, 63, 99, 100, 124, 125, 150]), st.sampled_from([1, 2, 32])),
-    min_size=1, max_size=40, unique_by=lambda row: row[0])
+    st.tuples(
+        st.integers(0, 60), st.sampled_from([0, 1, 61, 62, 63, 99, 100, 124, 125, 150]), st.sampled_from([1, 2, 32])
+    ),
+    min_size=1,
+    max_size=40,
+    unique_by=lambda row: row[0],
+)
 
 DEFINITIONS = st.builds(
-    lambda factor, threshold, release, join, least: dict(factor=factor, threshold=threshold, release=release, join=join, least=least),
-    st.sampled_from([None, 1, 2, 3, 10]), st.sampled_from([0.1, 0.5, 0.496, 0.8, 1.0]),
-    st.sampled_from([None, 0.1, 0.3, 0.5]), st.sampled_from([None, 0, 1, 2, 7, 40]), st.sampled_from([None, 0, 1, 3, 9]))
+    lambda factor, threshold, release, join, least: dict(
+        factor=factor, threshold=threshold, release=release, join=join, least=least
+    ),
+    st.sampled_from([None, 1, 2, 3, 10]),
+    st.sampled_from([0.1, 0.5, 0.496, 0.8, 1.0]),
+    st.sampled_from([None, 0.1, 0.3, 0.5]),
+    st.sampled_from([None, 0, 1, 2, 7, 40]),
+    st.sampled_from([None, 0, 1, 3, 9]),
+)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(RUN_BINS, st.sampled_from([0, 0, 1])), min_size=1, max_size=4), DEFINITIONS,
-       st.sampled_from([T0, T0 + 7 * MS, -25 * MS]))
-def test_agrees_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, lanes: list[Any], chosen: dict[str, Any], t0: int) -> None:
+@given(
+    st.lists(st.tuples(RUN_BINS, st.sampled_from([0, 0, 1])), min_size=1, max_size=4),
+    DEFINITIONS,
+    st.sampled_from([T0, T0 + 7 * MS, -25 * MS]),
+)
+def test_agrees_with_the_oracle(
+    tmp_path_factory: pytest.TempPathFactory, lanes: list[Any], chosen: dict[str, Any], t0: int
+) -> None:
     runs, bins = [], []
     for index, (found, epoch) in enumerate(lanes):
         name = f"run-{index // 2}"
@@ -103,14 +123,26 @@ def test_agrees_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, lanes:
             epoch = 0
         else:
             epoch = 1
-        bins += [{"run": name, "epoch": epoch, "ts_ns": t0 + at * MS, "wire_bytes": fill, "bytes": fill // 2, "packets": fill,
-                  "quality": quality} for at, fill, quality in found]
+        bins += [
+            {
+                "run": name,
+                "epoch": epoch,
+                "ts_ns": t0 + at * MS,
+                "wire_bytes": fill,
+                "bytes": fill // 2,
+                "packets": fill,
+                "quality": quality,
+            }
+            for at, fill, quality in found
+        ]
     release = chosen["release"]
     definition = BurstDefinition(
-        bin_ns=chosen["factor"] and chosen["factor"] * MS, threshold=chosen["threshold"],
+        bin_ns=chosen["factor"] and chosen["factor"] * MS,
+        threshold=chosen["threshold"],
         release=release if release is None or release <= chosen["threshold"] else None,
         join_ns=None if chosen["join"] is None else chosen["join"] * MS,
-        min_duration_ns=None if chosen["least"] is None else chosen["least"] * MS)
+        min_duration_ns=None if chosen["least"] is None else chosen["least"] * MS,
+    )
     store = Store.create(tmp_path_factory.mktemp("store"))
     write(store, "runs", *runs)
     write(store, "bins", *bins)

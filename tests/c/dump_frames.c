@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-q] FILE…: what the sources make of the files, for
- * tests. One line per frame (unless -q), then the interfaces, the statistics and the notice;
- * "error: …" and exit code 1 where one fails.
+ * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-s STOP_MS] [-e] [-p] [-q] FILE…: what the sources
+ * make of the files, for tests. One line per frame (unless -q), then how often a read was late,
+ * the interfaces, the statistics and the notice; "error: …" and exit code 1 where one fails.
+ * -e takes each file for itself, with a line "file …" before it, instead of merging them; -s
+ * stops the source from a signal handler after that time; -p waits for a line of input between
+ * the first read and the use of its frames.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "merge.h"
 #include "source.h"
+
+static struct mb_source source;
 
 /* FNV-1a, so that every captured byte is read (and checked by the sanitizers). */
 static uint32_t fingerprint(const uint8_t *data, uint32_t length)
@@ -34,54 +40,134 @@ static void print_batch(const struct mb_batch *batch)
 	}
 }
 
-static void print_rest(const struct mb_source *source)
+static void print_rest(void)
 {
 	const struct mb_interface *interfaces;
 	struct mb_source_stats stats;
 	size_t count;
 
-	interfaces = source->ops->interfaces(source, &count);
+	interfaces = source.ops->interfaces(&source, &count);
 	for (size_t i = 0; i < count; i++)
 		printf("interface %zu %u %u %" PRIu64 " %u %u %s\n", i, interfaces[i].linktype,
 		       interfaces[i].snaplen, interfaces[i].link_bps, interfaces[i].fcs_len,
 		       interfaces[i].quality, interfaces[i].name);
-	source->ops->stats(source, &stats);
+	source.ops->stats(&source, &stats);
 	printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n",
 	       stats.frames, stats.bytes, stats.filtered, stats.dropped, stats.drop_first_ns,
 	       stats.drop_last_ns);
-	if (source->ops->notice(source))
-		printf("notice %s\n", source->ops->notice(source));
+	if (source.ops->notice(&source))
+		printf("notice %s\n", source.ops->notice(&source));
+}
+
+static void on_alarm(int number)
+{
+	(void)number;
+	mb_source_stop(&source);
+}
+
+static void stop_after(int ms)
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	struct itimerval timer = {.it_value = {ms / 1000, ms % 1000 * 1000}};
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void wait_for_line(void)
+{
+	int character;
+
+	puts("paused");
+	fflush(stdout);
+	do
+		character = getchar();
+	while (character != EOF && character != '\n');
+}
+
+struct settings {
+	struct mb_source_options options;
+	int timeout_ms, stop_ms;
+	bool each, pause, quiet;
+};
+
+/* Read to the end; what the last read returned. */
+static int read_all(const struct settings *settings, struct mb_error *error)
+{
+	static struct mb_batch batch;
+	bool pause = settings->pause;
+	unsigned late = 0;
+	int result;
+
+	while ((result = mb_source_read(&source, &batch, settings->timeout_ms, error)) >= 0) {
+		if (pause)
+			wait_for_line();
+		pause = false;
+		late += !result;
+		if (!settings->quiet)
+			print_batch(&batch);
+	}
+	if (late)
+		printf("late %u\n", late);
+	return result;
+}
+
+/* The exit code. */
+static int dump(const struct settings *settings, char **files, size_t count)
+{
+	struct mb_error error;
+	int result = mb_merge_open(&source, (const char *const *)files, count, &settings->options,
+				   &error);
+
+	if (result < 0) {
+		printf("error: %s\n", error.message);
+		return 1;
+	}
+	if (settings->stop_ms)
+		stop_after(settings->stop_ms);
+	result = read_all(settings, &error);
+	if (result != MB_SOURCE_END)
+		printf("error: %s\n", error.message);
+	print_rest();
+	mb_source_close(&source);
+	return result != MB_SOURCE_END;
+}
+
+static bool parse(int argc, char **argv, struct settings *settings)
+{
+	int option;
+
+	while ((option = getopt(argc, argv, "f:t:s:epq")) != -1) {
+		if (option == 'f')
+			settings->options.filter = optarg;
+		else if (option == 't')
+			settings->timeout_ms = atoi(optarg);
+		else if (option == 's')
+			settings->stop_ms = atoi(optarg);
+		else if (option == 'e')
+			settings->each = true;
+		else if (option == 'p')
+			settings->pause = true;
+		else if (option == 'q')
+			settings->quiet = true;
+		else
+			return false;
+	}
+	return optind < argc;
 }
 
 int main(int argc, char **argv)
 {
-	struct mb_source_options options = {0};
-	static struct mb_batch batch;
-	struct mb_source source;
-	struct mb_error error;
-	int timeout_ms = -1, quiet = 0, option, result;
+	struct settings settings = {.timeout_ms = -1};
+	int failed = 0;
 
-	while ((option = getopt(argc, argv, "f:t:q")) != -1) {
-		if (option == 'f')
-			options.filter = optarg;
-		else if (option == 't')
-			timeout_ms = atoi(optarg);
-		else
-			quiet = 1;
-	}
-	if (optind == argc)
+	if (!parse(argc, argv, &settings))
 		return 2;
-	if (mb_merge_open(&source, (const char *const *)argv + optind, (size_t)(argc - optind),
-			  &options, &error) < 0) {
-		printf("error: %s\n", error.message);
-		return 1;
+	if (!settings.each)
+		return dump(&settings, argv + optind, (size_t)(argc - optind));
+	for (int i = optind; i < argc; i++) {
+		printf("file %s\n", argv[i]);
+		failed |= dump(&settings, argv + i, 1);
 	}
-	while ((result = mb_source_read(&source, &batch, timeout_ms, &error)) >= 0)
-		if (!quiet)
-			print_batch(&batch);
-	if (result != MB_SOURCE_END)
-		printf("error: %s\n", error.message);
-	print_rest(&source);
-	mb_source_close(&source);
-	return result != MB_SOURCE_END;
+	return failed;
 }

@@ -1,0 +1,44 @@
+"""Distributions against plain counting."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.analysis import distributions
+
+values = st.lists(st.integers(1, 10**12), min_size=1, max_size=300)
+
+
+@settings(deadline=None, max_examples=60)
+@given(values)
+def test_quantiles_are_values_that_occurred_by_nearest_rank(given_values):
+    summary = distributions.summarize(given_values)
+    ordered, n = sorted(given_values), len(given_values)
+    assert (summary.n, summary.least, summary.largest) == (n, ordered[0], ordered[-1])
+    assert summary.p50 == ordered[math.ceil(n / 2) - 1]
+    assert summary.p90 == (ordered[math.ceil(n * 9 / 10) - 1] if n >= 10 else None)
+    assert summary.p99 == (ordered[math.ceil(n * 99 / 100) - 1] if n >= 100 else None)
+
+
+@settings(deadline=None, max_examples=60)
+@given(values, st.integers(2, 50))
+def test_an_ecdf_says_what_share_is_no_larger(given_values, points):
+    x, y = distributions.ecdf(given_values, points)
+    n = len(given_values)
+    assert len(x) <= points and x[0] == min(given_values) and x[-1] == max(given_values) and y[-1] == 1
+    for value, share in zip(x, y, strict=True):
+        assert sum(v < value for v in given_values) < round(share * n) <= sum(v <= value for v in given_values)
+
+
+def test_nothing_has_no_distribution():
+    assert distributions.summarize([]) == distributions.Summary(0)
+    assert [len(part) for part in distributions.ecdf([])] == [0, 0]
+
+
+def test_gaps_do_not_reach_over_pauses_between_recordings():
+    bursts = [{"start_ns": a, "end_ns": b} for a, b in ((95, 110), (130, 140), (150, 160), (1010, 1020))]
+    assert distributions.gaps(bursts, [(100, 200), (1000, 1100)]) == [20, 10]
+    assert distributions.gaps([], []) == []

@@ -1,0 +1,109 @@
+"""What a report gathers from a store."""
+
+from __future__ import annotations
+
+import pytest
+from storelib import write
+
+from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.report_data import Limits, gather, judge, lanes, worst_first
+from mburst.sql import Store
+
+MS = 1_000_000
+START = 1_795_228_463_000 * MS
+FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
+
+
+def bins(run: str, values: dict[int, int], **more):
+    return [{"run": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2, **more}
+            for at, wire in values.items()]
+
+
+def run_row(run: str, first: int, last: int, **more):
+    return {"run": run, "start_ns": START + first * MS, "end_ns": START + last * MS, **more}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "store")
+
+
+def reports_of(store, definition=None, since=None, until=None, limits=None, **which):
+    con = store.connect()
+    chosen = lanes(con, **which)
+    return gather(con, chosen, judge(con, chosen, definition or BurstDefinition(), since, until), since, until, limits)
+
+
+def test_a_lane_in_numbers(store):
+    write(store, "runs", run_row("run-1", 0, 3000, packets=12, bytes=1))
+    write(store, "bins", *bins("run-1", {10: FULL, 11: FULL // 2, 500: 1000, 1500: FULL, 1600: 700}, quality=2))
+    write(store, "sources", {"ts_ns": START + 10 * MS, "source": "10.0.0.9", "bytes": 90_000, "packets": 3,
+                             "first_ns": START + 10 * MS, "last_ns": START + 10 * MS + 900_000},
+          {"ts_ns": START + 500 * MS, "source": "10.0.0.8", "bytes": 91_000, "packets": 3,
+           "first_ns": START + 500 * MS, "last_ns": START + 500 * MS + 900_000})
+    (report,) = reports_of(store)
+    assert [(b["start_ns"] - START, b["duration_ns"]) for b in report.bursts] == [(10 * MS, 2 * MS), (1500 * MS, MS)]
+    assert report.busiest_bin.wire_bytes == FULL and report.busiest_bin.ts_ns == START + 10 * MS
+    assert (report.busiest_second.ts_ns, report.busiest_second.wire_bytes) == (START, FULL + FULL // 2 + 1000)
+    assert (report.recorded_ns, report.burst_ns, report.packets) == (3000 * MS, 3 * MS, 10)
+    assert report.distributions["gap"] == [1488 * MS]
+    assert [(s.source, s.bytes, s.burst_bytes) for s in report.sources] == [("10.0.0.9", 90_000, 90_000),
+                                                                            ("10.0.0.8", 91_000, 0)]
+    assert [(q.name, q.bins, q.packets) for q in report.qualities] == [("sw", 5, 10)]
+    assert worst_first(report.bursts)[0]["start_ns"] == START + 10 * MS
+
+
+def test_a_killed_recording_ends_with_its_last_bin(store):
+    write(store, "runs", {"run": "run-1", "complete": False})
+    write(store, "bins", *bins("run-1", {5: 1000, 90: 1000}))
+    (report,) = reports_of(store)
+    assert report.coverage == [(START + 5 * MS, START + 91 * MS)]
+    assert (report.start_ns, report.end_ns) == report.coverage[0]
+
+
+def test_pauses_and_overlaps_of_recordings(store):
+    write(store, "runs", run_row("run-1", 0, 100), run_row("run-2", 200, 300), run_row("run-3", 250, 300))
+    write(store, "bins", *bins("run-1", {5: 1000}), *bins("run-2", {250: 1000}), *bins("run-3", {250: 1000}))
+    (report,) = reports_of(store)
+    assert report.coverage == [(START, START + 100 * MS), (START + 200 * MS, START + 300 * MS)]
+    assert (report.recorded_ns, report.repeated_ns) == (200 * MS, 50 * MS)
+
+
+def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
+    write(store, "runs", run_row("run-1", 0, 10), run_row("run-2", 0, 10, link_bps=None, host="cache-2"),
+          run_row("run-3", 20, 30, bin_ns=10 * MS), run_row("run-4", 0, 10, rack="r2", host="cache-3"))
+    write(store, "bins", *bins("run-1", {5: FULL}), *bins("run-2", {5: FULL}, host="cache-2"))
+    reports = reports_of(store)
+    assert [(r.lane.host, r.lane.bin_ns, len(r.bursts)) for r in reports] == [
+        ("cache-1", MS, 1), ("cache-1", 10 * MS, 0), ("cache-2", MS, 0), ("cache-3", MS, 0)]
+    assert reports[2].lane.link_bps is None
+    assert [r.lane.host for r in reports_of(store, rack="r2")] == ["cache-3"]
+    (given,) = reports_of(store, BurstDefinition(link_bps=10**9), host="cache-2", link_bps=10**9)
+    assert given.lane.link_bps == 10**9
+    assert given.bins == 1 and not reports[1].bins and reports[1].busiest_bin is None
+
+
+def test_only_the_wanted_time(store):
+    write(store, "runs", run_row("run-1", 0, 3000))
+    write(store, "bins", *bins("run-1", {10: FULL, 1500: FULL, 2500: FULL}))
+    (report,) = reports_of(store, since=START + 1000 * MS, until=START + 2000 * MS)
+    assert [b["start_ns"] for b in report.bursts] == [START + 1500 * MS]
+    assert (report.start_ns, report.end_ns, report.packets) == (START + 1000 * MS, START + 2000 * MS, 2)
+
+
+def test_more_bins_than_fit_keep_every_bin_of_the_worst_burst(store):
+    write(store, "runs", run_row("run-1", 0, 9000))
+    write(store, "bins", *bins("run-1", {i: FULL if 4000 <= i < 4030 else 100 for i in range(9000)}))
+    (report,) = reports_of(store, limits=Limits(whole_bins=100, cells=100, detail_bins=200))
+    assert report.base.width_ns == 10 * MS and len(report.base) <= 1000
+    assert report.base.largest.max() == FULL
+    held = {int(cell) * MS for cell in report.detail.cells}
+    assert held >= set(range(START + 3970 * MS, START + 4060 * MS, MS))
+
+
+def test_times_of_loss_and_of_clock_steps(store):
+    write(store, "runs", run_row("run-1", 0, 100))
+    write(store, "bins", *bins("run-1", {5: 1000, 6: 1000, 9: 900}, quality=32), *bins("run-1", {20: 900}, quality=256))
+    (report,) = reports_of(store)
+    assert report.losing == [(START + 5 * MS, START + 7 * MS), (START + 9 * MS, START + 10 * MS)]
+    assert report.stepped == [(START + 20 * MS, START + 21 * MS)]

@@ -1,0 +1,118 @@
+"""Builds tests/c/decode_driver.c with the decoder under ASan and UBSan, and talks to it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from decode_oracle import IPV4, IPV6, NONE, Address
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+PACKET = struct.Struct("<qQQI4xIIQIIHBB4x")
+EXTRAS = struct.Struct("<QQQQI4xII")
+ADDRESS = struct.Struct("<QQI4x")
+
+
+class Frame(NamedTuple):
+    data: bytes
+    length: int
+    gso: int = 0
+    direction: int = 0
+    ts_ns: int = 0
+
+
+class Decoded(NamedTuple):
+    """struct mb_packet, and what the other functions of decode.h say of the same frame."""
+
+    ts_ns: int
+    source: Address
+    bytes: int
+    wire_bytes: int
+    flow: int
+    tcp_seq: int
+    tcp_len: int
+    lane: int
+    marks: int
+    direction: int
+    macs: tuple[int, int] | None
+    destination: Address | None
+
+
+def address(high: int, low: int, family: int) -> Address:
+    if family == IPV4:
+        assert high == 0 and low >> 32 == 0xFFFF, "IPv4 is kept as ::ffff:a.b.c.d"
+        return Address(family, low & 0xFFFFFFFF)
+    assert family == IPV6 or high == 0
+    return Address(family, high << 64 | low)
+
+
+def halves(value: Address) -> bytes:
+    number = value.value | (0xFFFF << 32 if value.family == IPV4 else 0)
+    return ADDRESS.pack(number >> 64, number & (1 << 64) - 1, value.family)
+
+
+class Driver:
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="mburst-decode-")
+        program = Path(self.folder.name, "decode_driver")
+        sources = [ROOT / "tests/c/decode_driver.c", *sorted(ROOT.glob("capture/decode*.c")), ROOT / "capture/address.c"]
+        subprocess.run(
+            [os.environ.get("CC", "cc"), "-std=gnu11", "-Wall", "-Wextra", "-Werror", *SANITIZE, "-o", program, *sources],
+            check=True,
+        )
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, request: bytes) -> None:
+        self.process.stdin.write(request)
+        self.process.stdin.flush()
+
+    def answer(self, size: int) -> bytes:
+        octets = self.process.stdout.read(size)
+        assert len(octets) == size, f"the driver ended with {self.process.wait()}: see its standard error"
+        return octets
+
+    def decode(
+        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0
+    ) -> list[Decoded]:
+        request = [b"D", struct.pack("<5I", len(frames), linktype, fcs, inner, mtu)]
+        for frame in frames:
+            head = (frame.ts_ns, len(frame.data), frame.length, frame.gso, frame.direction)
+            request += [struct.pack("<qIIHB5x", *head), frame.data]
+        self.ask(b"".join(request))
+        return [self.decoded() for _ in frames]
+
+    def decoded(self) -> Decoded:
+        ts, high, low, family, size, wire, flow, seq, tcp_len, lane, marks, direction = PACKET.unpack(
+            self.answer(PACKET.size)
+        )
+        sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
+            self.answer(EXTRAS.size)
+        )
+        return Decoded(
+            ts, address(high, low, family), size, wire, flow, seq, tcp_len, lane, marks, direction,
+            (sender, receiver) if has_macs else None,
+            address(to_high, to_low, to_family) if has_destination else None,
+        )  # fmt: skip
+
+    def text(self, value: Address) -> str:
+        self.ask(b"F" + halves(value))
+        return self.answer(*struct.unpack("<I", self.answer(4))).decode()
+
+    def parsed(self, text: bytes) -> Address | None:
+        self.ask(b"P" + struct.pack("<I", len(text)) + text)
+        (found,) = struct.unpack("<I", self.answer(4))
+        high, low, family = ADDRESS.unpack(self.answer(ADDRESS.size))
+        assert found or family == NONE
+        return address(high, low, family) if found else None
+
+
+@functools.cache
+def driver() -> Driver:
+    return Driver()

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libFuzzer harness: bytes as a capture file, once mapped and once through a pipe. Both must
+ * read the same frames; every frame goes through the decoder. The first bytes of the input are
+ * the file's, so that a corpus of captures serves as it is.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "decode.h"
+#include "pcap_header.h"
+#include "source.h"
+
+#define PIPE_SIZE (1 << 20)
+
+struct outcome {
+	uint64_t frames, bytes, hash;
+	int result;
+	char message[MB_ERROR_LENGTH];
+};
+
+static void mix(struct outcome *outcome, uint64_t value)
+{
+	outcome->hash = (outcome->hash ^ value) * 0x100000001b3u;
+}
+
+static void decode(const struct mb_batch *batch, const struct mb_interface *interfaces)
+{
+	static struct mb_packet packets[MB_BATCH_FRAMES];
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		const struct mb_frame *frame = &batch->frames[i];
+		const struct mb_interface *interface = &interfaces[frame->interface];
+		struct mb_decode_options options = {.inner = i & 1, .mtu = i & 2 ? 1500 : 0};
+		struct mb_address destination;
+		uint64_t sender, receiver;
+		char text[MB_ADDRESS_TEXT];
+
+		mb_decode(frame, 1, interface, &options, &packets[i]);
+		mb_address_format(&packets[i].source, text);
+		mb_decode_macs(frame, interface, &sender, &receiver);
+		mb_decode_destination(frame, interface, &options, &destination);
+	}
+}
+
+static void check(bool holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "fuzz_files: %s\n", what);
+	abort();
+}
+
+static void take(struct outcome *outcome, const struct mb_source *source,
+		 const struct mb_batch *batch)
+{
+	size_t count;
+	const struct mb_interface *interfaces = source->ops->interfaces(source, &count);
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		const struct mb_frame *frame = &batch->frames[i];
+
+		check(frame->interface < count, "a frame of an interface that is not listed");
+		mix(outcome, (uint64_t)frame->ts_ns);
+		mix(outcome, (uint64_t)frame->len << 32 | frame->caplen);
+		mix(outcome,
+		    (uint64_t)frame->interface << 16 | frame->direction << 8 | frame->quality);
+		for (uint32_t at = 0; at < frame->caplen; at++)
+			mix(outcome, frame->data[at]);
+		outcome->bytes += frame->len;
+	}
+	outcome->frames += batch->count;
+	decode(batch, interfaces);
+}
+
+/* Read all of TARGET; how that ended, with the part of the message behind the file's name. */
+static struct outcome read_all(const char *target)
+{
+	struct mb_source_options options = {.target = target, .backend = "file"};
+	static struct mb_batch batch;
+	struct outcome outcome = {0};
+	struct mb_error error = {""};
+	struct mb_source_stats stats;
+	struct mb_source source;
+
+	outcome.result = mb_source_open(&source, &options, &error);
+	if (outcome.result == 0) {
+		while ((outcome.result = mb_source_read(&source, &batch, -1, &error)) > 0)
+			take(&outcome, &source, &batch);
+		check(mb_source_read(&source, &batch, -1, &error) == outcome.result,
+		      "the end of a source does not stay");
+		source.ops->stats(&source, &stats);
+		check(stats.frames == outcome.frames && stats.bytes == outcome.bytes,
+		      "statistics that do not add up");
+		check(outcome.result == MB_SOURCE_END || error.message[0],
+		      "an error without words");
+		mb_source_close(&source);
+	}
+	if (outcome.result != MB_SOURCE_END && strstr(error.message, ": "))
+		strcpy(outcome.message, strstr(error.message, ": "));
+	return outcome;
+}
+
+/* Whether the variant of pcap was guessed from the records, which a pipe does not allow. */
+static bool is_guessed(const char *path)
+{
+	struct mb_pcap_header header;
+	struct mb_input input;
+	bool never = false, guessed = false;
+
+	if (mb_input_open(&input, path, &never, NULL) == 0 && input.end - input.at >= 4 &&
+	    mb_pcap_header_matches(input.at) &&
+	    mb_pcap_header_read(&input, &header, NULL) == MB_SUPPLY_READY)
+		guessed = header.variant.header != MB_PCAP_RECORD_HEADER;
+	mb_input_close(&input);
+	return guessed;
+}
+
+static struct outcome read_mapped(const uint8_t *data, size_t size, bool *guessed)
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	struct outcome outcome;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	check(write(fd, data, size) == (ssize_t)size, "cannot write to memory");
+	outcome = read_all(path);
+	*guessed = is_guessed(path);
+	close(fd);
+	return outcome;
+}
+
+static struct outcome read_piped(const uint8_t *data, size_t size)
+{
+	struct outcome outcome;
+	char path[32];
+	int ends[2];
+
+	check(pipe2(ends, O_CLOEXEC) == 0, "no pipe");
+	fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
+	check(write(ends[1], data, size) == (ssize_t)size, "cannot write to the pipe");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ends[0]);
+	close(ends[1]);
+	outcome = read_all(path);
+	close(ends[0]);
+	return outcome;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct outcome mapped, piped;
+	bool guessed;
+
+	if (size > PIPE_SIZE / 2)
+		return -1;
+	mapped = read_mapped(data, size, &guessed);
+	piped = read_piped(data, size);
+	if (guessed)
+		return 0;
+	check(mapped.frames == piped.frames && mapped.hash == piped.hash,
+	      "a pipe gives other frames than the file");
+	check(mapped.result == piped.result || mapped.message[0],
+	      "a pipe ends otherwise than the file");
+	check(!strcmp(mapped.message, piped.message), "a pipe fails otherwise than the file");
+	return 0;
+}
