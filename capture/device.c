@@ -115,6 +115,13 @@ static void read_driver(int fd, struct mb_device *device)
 	device->offloads = offloads(fd, device->name);
 }
 
+static void write_mac(struct mb_device *device, const uint8_t *address)
+{
+	if (device->arphrd == ARPHRD_ETHER)
+		snprintf(device->mac, sizeof(device->mac), "%02x:%02x:%02x:%02x:%02x:%02x", address[0], address[1],
+			 address[2], address[3], address[4], address[5]);
+}
+
 int mb_device_read(struct mb_device *device, const char *name, struct mb_error *error)
 {
 	mb_auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -139,6 +146,7 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 	if (ioctl(fd, SIOCGIFHWADDR, &request))
 		return mb_fail_errno(error, errno, "%s: SIOCGIFHWADDR", name);
 	device->arphrd = request.ifr_hwaddr.sa_family;
+	write_mac(device, (const uint8_t *)request.ifr_hwaddr.sa_data);
 	if (!ioctl(fd, SIOCGIFMTU, &request))
 		device->mtu = request.ifr_mtu;
 	read_driver(fd, device);

@@ -26,6 +26,7 @@ extern const struct mb_offload mb_offloads[MB_OFFLOADS];
 struct mb_device {
 	char name[IFNAMSIZ];
 	char driver[32];      /* empty when there is none */
+	char mac[18];         /* aa:bb:cc:dd:ee:ff; empty where it has none */
 	uint32_t index;
 	uint32_t mtu;
 	uint16_t arphrd;      /* ARPHRD_… of <net/if_arp.h> */

@@ -71,6 +71,7 @@ struct mb_source_ops {
 	const char *name;
 	/* One line: what it reads, for `mburst doctor`. */
 	const char *description;
+	bool live; /* frames come as they happen: nothing can be read ahead, silence is time passing */
 	/* Whether `auto` should take this source for TARGET. */
 	bool (*accepts)(const char *target);
 	/* Allocate the source's state (source->state). 0, or a negative errno with ERROR filled. */

@@ -335,6 +335,7 @@ static const char *afpacket_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_afpacket = {
 	.name = "afpacket",
 	.description = "Linux packet sockets with TPACKET_V3 rings",
+	.live = true,
 	.accepts = afpacket_accepts,
 	.open = afpacket_open,
 	.read = afpacket_read,

@@ -426,6 +426,7 @@ static const char *pcap_source_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_pcap = {
 	.name = "libpcap",
 	.description = "any device that libpcap knows, such as the pseudo-device any",
+	.live = true,
 	.accepts = pcap_source_accepts,
 	.open = pcap_source_open,
 	.read = pcap_source_read,

@@ -471,6 +471,7 @@ static const char *pfring_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_pfring = {
 	.name = "pfring",
 	.description = "PF_RING devices, by the vendor's libpfring",
+	.live = true,
 	.accepts = pfring_accepts,
 	.open = pfring_source_open,
 	.read = pfring_source_read,
