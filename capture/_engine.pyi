@@ -19,10 +19,12 @@ class Lane(TypedDict):
     """One direction of one interface; totals so far. `lane` in rows is the index into Capture.lanes.
 
     Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
-    start_ns and end_ns hold once packets > 0.
+    start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
+    empty; `index` tells interfaces without a name apart.
     """
 
     interface: str
+    index: int
     linktype: int
     snaplen: int
     link_bps: int

@@ -380,8 +380,8 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[lane->interface];
 	return Py_BuildValue(
-		"{s:s,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}",
-		"interface", interface->name, "linktype", interface->linktype,
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}",
+		"interface", interface->name, "index", (unsigned int)lane->interface, "linktype", interface->linktype,
 		"snaplen", interface->snaplen, "link_bps", (unsigned long long)interface->link_bps,
 		"direction", directions[lane->direction],
 		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns,

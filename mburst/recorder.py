@@ -199,7 +199,9 @@ class _Recorder:
         return f"{self.capture_id}-{lane}"
 
     def _interface(self, lane: int) -> str:
-        return self.recording.interface or self.lanes[lane]["interface"]
+        described = self.lanes[lane]
+        unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{described['index']}"
+        return self.recording.interface or described["interface"] or unnamed
 
     def _finish(self, failure: BaseException | None) -> list[Row]:
         self.lanes = self.capture.lanes

@@ -15,7 +15,7 @@ from decode_oracle import IPV4, IPV6, NONE, Address
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-PACKET = struct.Struct("<qQQI4xIIQIIHBB4x")
+PACKET = struct.Struct("<qQQI4xIIQIIBBH4x")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
 
@@ -38,9 +38,9 @@ class Decoded(NamedTuple):
     flow: int
     tcp_seq: int
     tcp_len: int
-    lane: int
     marks: int
     direction: int
+    quality: int
     macs: tuple[int, int] | None
     destination: Address | None
 
@@ -89,14 +89,14 @@ class Driver:
         return [self.decoded() for _ in frames]
 
     def decoded(self) -> Decoded:
-        ts, high, low, family, size, wire, flow, seq, tcp_len, lane, marks, direction = PACKET.unpack(
+        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality = PACKET.unpack(
             self.answer(PACKET.size)
         )
         sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
             self.answer(EXTRAS.size)
         )
         return Decoded(
-            ts, address(high, low, family), size, wire, flow, seq, tcp_len, lane, marks, direction,
+            ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality,
             (sender, receiver) if has_macs else None,
             address(to_high, to_low, to_family) if has_destination else None,
         )  # fmt: skip

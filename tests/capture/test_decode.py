@@ -41,7 +41,7 @@ def check(frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = Fal
         )
         assert got.flow == fingerprints.setdefault(want.flow, got.flow), "a flow has one fingerprint"
         assert want.flow == flows.setdefault(got.flow, want.flow), "a fingerprint has one flow"
-        assert got._replace(flow=0) == got._replace(flow=0, lane=0, ts_ns=frame.ts_ns, **fields(want)), frame
+        assert got._replace(flow=0) == got._replace(flow=0, quality=0, ts_ns=frame.ts_ns, **fields(want)), frame
 
 
 def fields(packet: NamedTuple) -> dict[str, object]:
@@ -73,7 +73,7 @@ def test_an_ordinary_frame_in_full():
     packet = one(ethernet(v4(tcp(DATA, PORTS, 0xFFFFFFF0, SYN | ACK), tos=3), 0x0800), direction=OUT)
     assert packet.source == Address(IPV4, V4[0])
     assert packet.destination == Address(IPV4, V4[1])
-    assert (packet.ts_ns, packet.lane, packet.direction) == (12345, 0, OUT)
+    assert (packet.ts_ns, packet.quality, packet.direction) == (12345, 0, OUT)
     assert (packet.bytes, packet.wire_bytes) == (154, 178)
     assert (packet.tcp_seq, packet.tcp_len) == (0xFFFFFFF0, 101)
     assert packet.marks == CE | TCP
