@@ -142,7 +142,7 @@ static int read_head(struct mb_engine *engine)
 {
 	size_t used = 0, room = HEAD_BYTES;
 
-	if (engine->source->ops->live)
+	if (engine->source->live)
 		return make_inference(engine);
 	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
 	engine->head_bytes = malloc(room);
@@ -428,7 +428,7 @@ static bool is_full(const struct mb_engine *engine)
 
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
-	const bool live = engine->source->ops->live;
+	const bool live = engine->source->live;
 	const int64_t begun = live ? monotonic_ns() : 0;
 
 	if (!engine->head_done) {

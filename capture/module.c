@@ -329,7 +329,7 @@ static int run_engine(struct capture_object *self, struct module_state *state)
 		self->busy = false;
 		if (PyErr_CheckSignals())
 			return -1;
-	} while (code == 1 && !self->source.ops->live && !self->engine->bin_rows->count &&
+	} while (code == 1 && !self->source.live && !self->engine->bin_rows->count &&
 		 !self->engine->sender_rows->count);
 	if (code < 0)
 		raise_error(state, code, &error);
@@ -423,7 +423,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
 		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z}",
-		"backend", self->source.ops->name, "live", self->source.ops->live ? Py_True : Py_False,
+		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
 		"excluded_bytes", engine->excluded_bytes,

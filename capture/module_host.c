@@ -32,11 +32,10 @@ static PyObject *host_sources(PyObject *module, PyObject *argument)
 	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
 		struct mb_error error = { "" };
 
-		if (!(*ops)->live)
+		if (!(*ops)->check)
 			continue;
 		Py_BEGIN_ALLOW_THREADS
-		if ((*ops)->check)
-			(*ops)->check(target, &error);
+		(*ops)->check(target, &error);
 		Py_END_ALLOW_THREADS
 		if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name, "description",
 					       (*ops)->description, "reason", error.message)))

@@ -71,7 +71,6 @@ struct mb_source_ops {
 	const char *name;
 	/* One line: what it reads, for `mburst doctor`. */
 	const char *description;
-	bool live; /* frames come as they happen: nothing can be read ahead, silence is time passing */
 	/* Whether `auto` should take this source for TARGET. */
 	bool (*accepts)(const char *target);
 	/* Allocate the source's state (source->state). 0, or a negative errno with ERROR filled. */
@@ -96,7 +95,7 @@ struct mb_source_ops {
 	bool (*loss)(struct mb_source *source, struct mb_loss *loss);
 	/* Whether this source could capture from TARGET here and now (NULL: from any), for
 	 * `mburst doctor`: 0, or a negative errno with the reason and the remedy in ERROR.
-	 * Leaves nothing changed. NULL for a source that nothing can keep from running. */
+	 * Leaves nothing changed. NULL for a source of files. */
 	int (*check)(const char *target, struct mb_error *error);
 	/* What a user should know that is no failure (a cut tail, say), a sentence a line, or NULL. */
 	const char *(*notice)(const struct mb_source *source);
@@ -106,6 +105,8 @@ struct mb_source_ops {
 struct mb_source {
 	const struct mb_source_ops *ops;
 	void *state;
+	bool live;          /* open() says: frames come as they happen, silence is time passing, and
+			     * reading ahead would wait */
 	volatile bool stop; /* read() returns MB_SOURCE_END soon after this is set */
 };
 

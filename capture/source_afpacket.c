@@ -219,6 +219,7 @@ static int afpacket_open(struct mb_source *source, const struct mb_source_option
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	*state = (struct afpacket){ .stamping = MB_STAMPING_NONE };
 	source->state = state;
+	source->live = true;
 	status = open_capture(state, options, error);
 	if (status)
 		afpacket_close(source);
@@ -335,7 +336,6 @@ static const char *afpacket_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_afpacket = {
 	.name = "afpacket",
 	.description = "Linux packet sockets with TPACKET_V3 rings",
-	.live = true,
 	.accepts = afpacket_accepts,
 	.open = afpacket_open,
 	.read = afpacket_read,

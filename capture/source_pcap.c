@@ -258,6 +258,7 @@ static int pcap_source_open(struct mb_source *source, const struct mb_source_opt
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	*state = (struct pcap_source){ .stamping = MB_STAMPING_NONE };
 	source->state = state;
+	source->live = true;
 	status = open_capture(state, options, error);
 	if (status)
 		pcap_source_close(source);
@@ -426,7 +427,6 @@ static const char *pcap_source_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_pcap = {
 	.name = "libpcap",
 	.description = "any device that libpcap knows, such as the pseudo-device any",
-	.live = true,
 	.accepts = pcap_source_accepts,
 	.open = pcap_source_open,
 	.read = pcap_source_read,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "device.h"
 #include "losses.h"
@@ -76,7 +77,7 @@ struct pfring_api {
 struct pfring_source {
 	struct pfring_api api;
 	void *ring;
-	bool file;                /* the device is a capture file, or another that pcap: names */
+	bool file;                /* the device is a capture file */
 	bool directions;          /* the device tells received from sent */
 	bool counts_drops;
 	struct mb_interface interface;
@@ -181,7 +182,7 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 	int status = state->api.set_direction(state->ring, directions[options->direction]);
 
 	state->directions = !status;
-	if (status && options->direction)
+	if (status && options->direction && !state->file) /* of a file's frames the engine finds out */
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot tell directions on it (%d)", options->target,
 			       status);
 	if (!options->filter || !*options->filter)
@@ -255,7 +256,8 @@ static void describe_interface(struct pfring_source *state, const struct mb_sour
 	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
 	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
 	interface->linktype = linktype_of(options->target);
-	state->file = !strncmp(options->target, FILE_PREFIX, strlen(FILE_PREFIX));
+	state->file = !strncmp(options->target, FILE_PREFIX, strlen(FILE_PREFIX)) &&
+		      !access(options->target + strlen(FILE_PREFIX), R_OK);
 	if (!state->file && !mb_device_read(&found, device ? device + 1 : options->target, NULL))
 		interface->link_bps = found.link_bps;
 	if (!state->file && !mb_clock_synchronized())
@@ -318,6 +320,7 @@ static int pfring_source_open(struct mb_source *source, const struct mb_source_o
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	source->state = state;
 	status = open_capture(state, options, error);
+	source->live = !state->file;
 	if (status)
 		pfring_source_close(source);
 	return status;
@@ -471,7 +474,6 @@ static const char *pfring_notice(const struct mb_source *source)
 const struct mb_source_ops mb_source_pfring = {
 	.name = "pfring",
 	.description = "PF_RING devices, by the vendor's libpfring",
-	.live = true,
 	.accepts = pfring_accepts,
 	.open = pfring_source_open,
 	.read = pfring_source_read,

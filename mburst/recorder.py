@@ -146,7 +146,7 @@ def merged_beyond(recording: Recording) -> int:
     if recording.mtu >= 0 or not is_live(recording):
         return recording.mtu
     found = device(recording.targets[0])
-    return found["mtu"] if found else 0
+    return found["mtu"] if found else -1
 
 
 def own_addresses(recording: Recording) -> list[str]:
@@ -318,7 +318,7 @@ class _Recorder:
             "link_bps": recording.link_bps or lane["link_bps"] or None,
             "bin_ns": recording.bin_ns,
             "source_bin_ns": recording.source_bin_ns,
-            "backend": facts["backend"] if self.live else "file",
+            "backend": "file" if facts["backend"] == "merge" else facts["backend"],
             "input": " ".join(recording.targets),
             "filter": recording.filter,
             "snaplen": lane["snaplen"],

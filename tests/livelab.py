@@ -39,7 +39,7 @@ def compile_c(output: Path, sources: list[Path | str], *flags: str) -> Path:
 
 def engine_sources() -> list[Path]:
     """Every C file of the engine but the binding to Python."""
-    return [path for path in sorted((ROOT / "capture").glob("*.c")) if path.name != "module.c"]
+    return [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
 
 
 def sh(command: str) -> str:
