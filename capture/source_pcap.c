@@ -152,13 +152,6 @@ static void discard_frame(u_char *user, const struct pcap_pkthdr *header, const 
 	(void)data;
 }
 
-/* Frames from before the filter, the direction and the stamps were set. */
-static void discard_early_frames(struct pcap_source *state)
-{
-	for (int i = 0; i < 1000 && pcap_dispatch(state->handle, -1, discard_frame, NULL) > 0; i++)
-		;
-}
-
 /* On Linux most handles are packet sockets. Those can be told to stamp on receipt, which
  * libpcap does not, and asked for drops without the side work of pcap_stats(). */
 static int adopt_socket(struct pcap_source *state, struct mb_error *error)
@@ -228,7 +221,7 @@ static int open_capture(struct pcap_source *state, const struct mb_source_option
 		status = adopt_socket(state, error);
 	if (status)
 		return status;
-	discard_early_frames(state);
+	pcap_dispatch(state->handle, -1, discard_frame, NULL); /* from before the stamps were set */
 	describe_interface(state, options->target);
 	dropped_since(state);
 	state->asked_ns = mb_clock_ns(state->stamping.clock);

@@ -157,7 +157,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    print("\n".join(json.dumps(row) for row in rows) if arguments.json else describe_runs(rows, arguments.store))
+    for line in map(json.dumps, rows) if arguments.json else [describe_runs(rows, arguments.store)]:
+        print(line)
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
 
 
