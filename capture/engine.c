@@ -274,12 +274,42 @@ static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
 	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 }
 
-static uint16_t quality_of(const struct mb_frame *frame, const struct mb_packet *packet,
-			   const struct mb_interface *interface)
+static void tell_sides(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
+		       const struct mb_interface *interface, struct mb_packet *packets)
 {
-	return (uint16_t)(interface->quality | frame->quality |
-			  (packet->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
-			  (packet->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? count : 0;
+	for (uint32_t i = 0; i < count; i++)
+		if (packets[i].direction == MB_DIRECTION_UNKNOWN)
+			packets[i].direction = side_of(engine, &frames[i], &packets[i], interface);
+}
+
+static void tell_quality(const struct mb_frame *frames, uint32_t count,
+			 const struct mb_interface *interface, struct mb_packet *packets)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t quality = interface->quality | frames[i].quality;
+
+		if (packets[i].marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED)) {
+			quality |= packets[i].marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0;
+			quality |= packets[i].marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0;
+		}
+		packets[i].quality = (uint16_t)quality;
+	}
+}
+
+/* How many packets there are before one whose stamp arithmetic could not bear. */
+static uint32_t count_sane(const struct mb_packet *packets, uint32_t count)
+{
+	uint64_t beyond = 0;
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		beyond |= (uint64_t)packets[i].ts_ns + STAMP_LIMIT;
+	if (!(beyond >> 63))
+		return count;
+	for (i = 0; !(((uint64_t)packets[i].ts_ns + STAMP_LIMIT) >> 63); i++)
+		;
+	return i;
 }
 
 static int count_run(struct mb_engine *engine, uint16_t interface, uint8_t side,
@@ -308,47 +338,55 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 	const struct mb_interface *interface;
 	struct mb_packet *packets = engine->packets;
 	size_t n_interfaces;
-	uint32_t begin = 0;
-	uint8_t side = 0;
+	uint32_t begin = 0, sane;
+	int code = 0;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
 	mb_decode(frames, count, interface, &engine->options.decode, packets);
-	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? count : 0;
-	for (uint32_t i = 0; i < count; i++) {
-		uint8_t next = packets[i].direction;
+	sane = count_sane(packets, count);
+	tell_quality(frames, sane, interface, packets);
+	if (engine->options.n_locals)
+		tell_sides(engine, frames, sane, interface, packets);
+	while (begin < sane && !code) {
+		uint8_t side = packets[begin].direction;
+		uint32_t end = begin + 1;
 
-		if (next == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
-			next = side_of(engine, &frames[i], &packets[i], interface);
-		packets[i].quality = quality_of(&frames[i], &packets[i], interface);
-		if (packets[i].ts_ns >= STAMP_LIMIT || packets[i].ts_ns <= -STAMP_LIMIT)
-			return mb_fail(error, EINVAL, "stamp %lld ns of a frame is out of range",
-				       (long long)packets[i].ts_ns);
-		if (next != side && i > begin) {
-			if (count_run(engine, frames->interface, side, packets + begin, i - begin, error))
-				return -EINVAL;
-			begin = i;
-		}
-		side = next;
+		while (end < sane && packets[end].direction == side)
+			end++;
+		code = count_run(engine, frames->interface, side, packets + begin, end - begin, error);
+		begin = end;
 	}
-	return count_run(engine, frames->interface, side, packets + begin, count - begin, error);
+	if (!code && sane < count)
+		return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
+			       (long long)packets[sane].ts_ns);
+	return code;
+}
+
+/* How many of the first LIMIT frames come from the interface of the very first. */
+static uint32_t count_alike(const struct mb_frame *frames, uint32_t limit)
+{
+	uint32_t differing = 0, n = 1;
+
+	for (uint32_t i = 1; i < limit; i++)
+		differing |= frames[i].interface ^ frames->interface;
+	while (differing && n < limit && frames[n].interface == frames->interface)
+		n++;
+	return differing ? n : limit;
 }
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	const struct mb_frame *frames = engine->batch.frames;
-	uint32_t begin = 0;
-	int code;
+	uint32_t count = engine->batch.count, n;
+	int code = 0;
 
-	for (uint32_t i = 1; i <= engine->batch.count; i++) {
-		if (i < engine->batch.count && i - begin < MB_ENGINE_PACKETS &&
-		    frames[i].interface == frames[begin].interface)
-			continue;
-		code = count_frames(engine, frames + begin, i - begin, error);
-		if (code)
-			return code;
-		begin = i;
+	for (uint32_t begin = 0; begin < count && !code; begin += n) {
+		const struct mb_frame *frames = engine->batch.frames + begin;
+		uint32_t left = count - begin;
+
+		n = count_alike(frames, left < MB_ENGINE_PACKETS ? left : MB_ENGINE_PACKETS);
+		code = count_frames(engine, frames, n, error);
 	}
-	return 0;
+	return code;
 }
 
 static int64_t monotonic_ns(void)

@@ -72,7 +72,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     try:
         if not match or (match[2] and match[1].count(":") < 2):
             raise ValueError
-        moment = datetime.fromisoformat(match[1] + (match[3] or "+00:00"))
+        moment = datetime.fromisoformat(match[1] + ("T00:00" if len(match[1]) == 10 else "") + (match[3] or "+00:00"))
     except ValueError:
         raise UsageError(f"{text!r} is no time", example) from None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)

@@ -168,6 +168,8 @@ class HotLog:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file = pa.OSFile(str(hidden), "wb")
                 self._stream = pa.ipc.new_stream(self._file, self.schema)
+                nothing = [pa.array([], field.type) for field in self.schema]
+                self._stream.write_batch(pa.record_batch(nothing, self.schema))  # only a batch brings the header out
                 hidden.rename(self.path)
             except BaseException:
                 os.close(self._lock)

@@ -12,6 +12,7 @@ from mburst.sql.tables import arrow_schema
 DEFAULTS: dict[str, Any] = {
     "run": "run-1",
     "host": "cache-1",
+    "ts_ns": 1_700_000_000_000_000_000,
     "rack": "r1",
     "interface": "eth0",
     "direction": "in",

@@ -62,9 +62,23 @@ class Driver:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="mburst-decode-")
         program = Path(self.folder.name, "decode_driver")
-        sources = [ROOT / "tests/c/decode_driver.c", *sorted(ROOT.glob("capture/decode*.c")), ROOT / "capture/address.c"]
+        sources = [
+            ROOT / "tests/c/decode_driver.c",
+            *sorted(ROOT.glob("capture/decode*.c")),
+            ROOT / "capture/address.c",
+        ]
         subprocess.run(
-            [os.environ.get("CC", "cc"), "-std=gnu11", "-Wall", "-Wextra", "-Werror", *SANITIZE, "-o", program, *sources],
+            [
+                os.environ.get("CC", "cc"),
+                "-std=gnu11",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                *SANITIZE,
+                "-o",
+                program,
+                *sources,
+            ],
             check=True,
         )
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -1,0 +1,138 @@
+"""What was acknowledged survives kill -9, once each, wherever it hits: the writer, the seal, the seal after that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from storelib import rows
+
+from mburst.sql import Store, segments
+
+HERE = Path(__file__).parent
+TOTAL = 42  # rows that killed.py writes
+
+
+class Killer:
+    """The process of killed.py."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent)])
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "killed.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": path})
+
+    def order(self, **order: Any) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps({"step": None, **order}) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator[Killer]:
+    killer = Killer()
+    yield killer
+    assert killer.process.stdin
+    killer.process.stdin.close()
+    killer.process.wait(10)
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder in memory where there is such a thing: hundreds of seals with their fsyncs take minutes on a disk."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="mburst-test-", dir=memory) as folder:
+        yield Path(folder)
+
+
+def seen(store: Store) -> list[int]:
+    """`bytes` of all rows, sorted, by way of what `connect` reads."""
+    logs, files = segments.snapshot(store.path, "bins", segments.Narrow())
+    tables = [*logs, *(pq.ParquetFile(path).read() for path in files)]
+    return sorted(at for table in tables for at in table.column("bytes").to_pylist())
+
+
+def check(store: Store, acknowledged: int) -> None:
+    """Readers see what was acknowledged (and at most one batch that was just being), as it is and when it is sealed."""
+    found = seen(store)
+    assert found == list(range(len(found))) and acknowledged <= len(found) <= acknowledged + 7
+    store.seal()
+    assert seen(store) == found
+    assert segments.hot_files(store.path, "bins") == []
+    assert [path for path in store.path.rglob("*.tmp")] == []
+
+
+def test_a_writer_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
+    step = 0
+    while True:
+        step += 1
+        store = Store.create(in_memory / str(step))
+        answer = killer.order(store=str(store.path), work="write", step=step)
+        check(store, answer["acknowledged"])
+        shutil.rmtree(store.path)
+        if not answer["killed"]:
+            assert answer["code"] == 0 and answer["acknowledged"] == TOTAL
+            break
+    assert step > 40  # there were that many places to die in
+
+
+def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
+    source = Store.create(in_memory / "source")
+    for log in range(2):
+        kept = segments.HotLog(source.path, "bins", "cache-1", "r1", rows("bins").schema)
+        mine = range(log * TOTAL // 2, (log + 1) * TOTAL // 2)
+        kept.append(rows("bins", *({"ts_ns": (at == mine[-1]) * 86_400 * 10**9, "bytes": at} for at in mine)).to_batches())
+        kept.leave()
+    step = 0
+    while True:
+        step += 1
+        shutil.copytree(source.path, in_memory / str(step))
+        store = Store.open(in_memory / str(step))
+        killed = killer.order(store=str(store.path), work="seal", step=step)["killed"]
+        assert seen(store) == list(range(TOTAL))
+        again = killer.order(store=str(store.path), work="seal", step=step // 2 + 1)["killed"]
+        check(store, TOTAL)
+        shutil.rmtree(store.path)
+        if not killed and not again:
+            break
+    assert step > 15
+
+
+def test_a_writer_killed_at_any_time(killer: Killer, tmp_path: Path) -> None:
+    for attempt in range(8):
+        store = Store.create(tmp_path / str(attempt))
+        answer = killer.order(store=str(store.path), work="endless", seconds=0.05 + 0.03 * attempt)
+        assert answer["killed"]
+        check(store, answer["acknowledged"])
+
+
+def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    with store.writer("bins", host="cache-1", rack="r1") as writer:
+        writer.append(rows("bins", {"bytes": 0}))
+        assert Store.open(tmp_path).seal() == 0
+        with store.writer("bins", host="cache-1", rack="r1") as other:
+            other.append(rows("bins", {"bytes": 1}))
+        writer.append(rows("bins", {"bytes": 2}))
+        assert len(segments.hot_files(tmp_path, "bins")) == 1
+    assert seen(store) == [0, 1, 2]
+
+
+def test_the_next_writer_seals_what_a_dead_one_left(killer: Killer, tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    answer = killer.order(store=str(store.path), work="endless", seconds=0.1)
+    with store.writer("bins", host="cache-2", rack="r2") as writer:
+        writer.append(rows("bins", {"host": "cache-2", "rack": "r2", "bytes": 10**9}))
+    assert segments.hot_files(tmp_path, "bins") == []
+    assert len(seen(store)) >= answer["acknowledged"] + 1
