@@ -3,6 +3,7 @@
  * Captures with a live source and says what it got, as one JSON object a line.
  * Arguments are KEY=VALUE: the fields of struct mb_source_options, and
  *   mode=count|dump|check   totals only, every frame, or whether the source can run here
+ *   mode=read               nothing but what the source itself does: for bench/bench_sources.py
  *   seconds=N idle_ms=N     end after N seconds, or N ms after the last frame
  *   frames=N                end after N frames
  *   pause_ms=N              sleep N ms before the first read
@@ -135,7 +136,8 @@ static void print_losses(void)
 static int capture(struct tally *tally, int argc, char **argv, struct mb_error *error)
 {
 	static struct mb_batch batch;
-	const bool dump = !strcmp(argument(argc, argv, "mode", "count"), "dump");
+	const char *mode = argument(argc, argv, "mode", "count");
+	const bool dump = !strcmp(mode, "dump"), look = strcmp(mode, "read");
 	const int64_t end = now_ms() + (int64_t)(1000 * number(argc, argv, "seconds", "60"));
 	const int64_t idle = (int64_t)number(argc, argv, "idle_ms", "0");
 	const uint64_t enough = number(argc, argv, "frames", "0");
@@ -147,7 +149,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 		print_losses();
 		if (count < 0)
 			return count;
-		for (int i = 0; i < count; i++) {
+		for (int i = 0; look && i < count; i++) {
 			count_frame(tally, &batch.frames[i]);
 			if (dump)
 				dump_frame(&batch.frames[i]);
