@@ -1,9 +1,9 @@
-"""What does capturing cost? CPU time per packet of each live source, at the same offered load, beside tcpdump and dumpcap.
+"""What does capturing cost? CPU time per packet of each live source at one offered load, tcpdump and dumpcap beside.
 
     sudo .venv/bin/python bench/bench_sources.py [--rate 500000] [--seconds 4] [--size 64]
 
-Frames with sequence numbers go through a veth pair in namespaces of their own. `record` is `mburst record` as a whole; the
-sources alone only read frames. User and system time are the reader's own; the kernel's work of receiving is the sender's.
+Frames with sequence numbers go through a veth pair in namespaces of their own. `record` is `mburst record` as a whole;
+the sources alone only read frames. User and system time are the reader's own; receiving in the kernel is the sender's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def readers(lab: livelab.Lab, driver: Path, store: Path) -> Iterator[tuple[str, 
     yield "record, 100 µs bins", [*record, str(store / "100us")]
     yield "record, 10 µs bins", [*record, str(store / "10us"), "--bin", "10us"]
     if shutil.which("tcpdump"):
-        yield "tcpdump -w /dev/null", ["tcpdump", "-i", lab.b, "-Z", "root", "-s", "128", "-B", "65536", "-w", "/dev/null"]
+        options = ["-Z", "root", "-s", "128", "-B", "65536"]
+        yield "tcpdump -w /dev/null", ["tcpdump", "-i", lab.b, *options, "-w", "/dev/null"]
     if shutil.which("dumpcap"):
         yield "dumpcap -w /dev/null", ["dumpcap", "-q", "-i", lab.b, "-s", "128", "-B", "64", "-w", "/dev/null"]
 
@@ -68,7 +69,9 @@ def packets_of(output: str) -> int:
     return 0
 
 
-def run(lab: livelab.Lab, command: list[str], sender: Path, count: int, rate: int, size: int) -> tuple[float, float, int, float]:
+def run(
+    lab: livelab.Lab, command: list[str], sender: Path, count: int, rate: int, size: int
+) -> tuple[float, float, int, float]:
     """User and system nanoseconds of the command while COUNT packets come, how many it got, and at what rate."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)

@@ -54,7 +54,8 @@ class LiveLine:
             self.bursts.add(self.batches, progress.runs)
         self.batches.clear()
         parts.append(f"{self.bins:,} bins")
-        parts.append(f"{self.bursts.count:,} bursts" if link or not progress.runs else "no link speed: --link counts bursts")
+        known = link or not progress.runs
+        parts.append(f"{self.bursts.count:,} bursts" if known else "no link speed: --link counts bursts")
         parts.append(f"{progress.facts['dropped']:,} dropped")
         if progress.lanes:
             parts.append(f"stamps: {stamped_by(quality, live=True)}")

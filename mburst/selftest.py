@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 from .errors import MburstError
@@ -84,7 +85,7 @@ def _capture() -> dict[str, Any]:
             capture.stop()
     sender.join()
     [lane] = capture.lanes
-    gaps = sum(later - earlier > PAUSE_S * 1e9 / 2 for earlier, later in zip(starts, starts[1:], strict=False))
+    gaps = sum(later - earlier > PAUSE_S * 1e9 / 2 for earlier, later in pairwise(starts))
     return {
         "sent": BURSTS * FRAMES,
         "seen": lane["packets"],

@@ -65,7 +65,8 @@ class Watch:
 
     def look(self, capture: Capture, lanes: list[Lane], bins: pa.RecordBatch | None) -> None:
         """Called after every read: at least ten times a second."""
-        if self.last is None or time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - self.last.monotonic_raw_ns >= NS_PER_S:
+        raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
             self._read_clocks()
         duration = self.recording.live.duration_ns
         if duration is not None and time.monotonic_ns() - self.begun >= duration:
@@ -80,7 +81,8 @@ class Watch:
         names = {"host": self.recording.host, "rack": self.recording.rack, "interface": self.interface}
         self.writer.append(pa.Table.from_pylist([{**names, **vars(now)}]))
         if self.last and abs(jump := jump_ns(self.last, now)) > max(self.recording.bin_ns, LEAST_JUMP_NS):
-            self.jumps.append(f"system time was set {'forward' if jump > 0 else 'back'} by {format_duration(abs(jump))}")
+            way = "forward" if jump > 0 else "back"
+            self.jumps.append(f"system time was set {way} by {format_duration(abs(jump))}")
         self.last = now
 
     def judge(self, bins: pa.RecordBatch) -> None:

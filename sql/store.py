@@ -91,10 +91,10 @@ class Store:
     def connect(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB with the views runs, bins, sources, queues, probes and clock, the table quality, and the macros
-        of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot
-        hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave
-        out runs by time. Nothing is fetched from a network. Raises MburstError."""
+        """An in-memory DuckDB with the views runs, bins, sources, queues, probes and clock, the table quality, and the
+        macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
+        cannot hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never
+        leave out runs by time. Nothing is fetched from a network. Raises MburstError."""
         narrow = segments.Narrow(
             rack,
             None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,

@@ -13,11 +13,11 @@ from mburst.cli import doctor
 
 
 def run(lab, *arguments, before=()):
-    return subprocess.run(["ip", "netns", "exec", lab.far, *before, sys.executable, "-m", "mburst", "doctor", *arguments],
-                          capture_output=True, text=True, check=False)
+    command = ["ip", "netns", "exec", lab.far, *before, sys.executable, "-m", "mburst", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def device(**changed):
+def nic(**changed):
     return {"name": "eth0", "driver": "mlx5_core", "mac": "02:00:00:00:00:01", "mtu": 1500, "arphrd": 1, "up": True,
             "carrier": True, "loopback": False, "link_bps": 25 * 10**9, "rx_ring": 1024, "rx_ring_max": 1024,
             "rx_queues": 8, "rx_usecs": 0, "rx_adaptive": False, "offloads": [], "missed": 0, "hardware_stamps": True,
@@ -34,12 +34,12 @@ def device(**changed):
     ({"link_bps": 0}, "--link"),
 ])
 def test_advice(changed, command):
-    [advice] = doctor.advice(device(**changed))
+    [advice] = doctor.advice(nic(**changed))
     assert command in advice
 
 
 def test_no_advice_where_nothing_is_wrong():
-    assert doctor.advice(device()) == []
+    assert doctor.advice(nic()) == []
 
 
 def test_the_self_test_sees_what_was_sent(lab):
@@ -58,7 +58,8 @@ def test_the_self_test_sees_what_was_sent(lab):
 def test_the_offloads_that_ethtool_tells(lab):
     for state in ("on", "off"):
         lab.offloads(state)
-        words = {word for word, _ in json.loads(run(lab, lab.b, "--json", "--no-self-test").stdout)["interface"]["offloads"]}
+        device = json.loads(run(lab, lab.b, "--json", "--no-self-test").stdout)["interface"]
+        words = {word for word, _ in device["offloads"]}
         told = livelab.sh(f"ip netns exec {lab.far} ethtool -k {lab.b}")
         assert ("gro" in words) == ("generic-receive-offload: on" in told)
         assert ("tso" in words) == ("tcp-segmentation-offload: on" in told)

@@ -22,8 +22,8 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "doctor",
         help="what can be captured here, and what would distort it",
-        description="Look at privileges, sources, clocks and an interface; send known bursts through a virtual cable and "
-        "say what was seen of them. Changes nothing. Exit code 1 when something keeps a capture from running.",
+        description="Look at privileges, sources, clocks and an interface; send known bursts through a virtual cable "
+        "and say what was seen of them. Changes nothing. Exit code 1 when something keeps a capture from running.",
     )
     parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to look at")
     parser.add_argument("--no-self-test", action="store_true", help="send nothing")
@@ -78,8 +78,8 @@ def advice(device: Device) -> list[str]:
                          f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}")
     if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
         how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"
-        found.append(f"the interface holds frames back for {how} before it announces them, which software stamps take for "
-                     f"bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
+        found.append(f"the interface holds frames back for {how} before it announces them, which software stamps take "
+                     f"for bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
     if 0 < device["rx_ring"] < device["rx_ring_max"]:
         found.append(f"the receive ring has {device['rx_ring']:,} of {device['rx_ring_max']:,} descriptors, bursts may "
                      f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}")
@@ -128,7 +128,7 @@ def _describe_privileges(held: dict[str, bool]) -> list[str]:
              f"may not capture: run as root, or once: sudo setcap cap_net_raw+ep {python}, which lets every script of "
              "this Python capture; a service takes AmbientCapabilities=CAP_NET_RAW instead"]
     if not held["net_admin"]:
-        lines.append("may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i INTERFACE -r 1 does it once")
+        lines.append("may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i INTERFACE -r 1 does it")
     return lines
 
 
@@ -147,12 +147,13 @@ def _describe_device(device: Device) -> list[str]:
               "software (the interface stamps only frames of PTP)" if device["ptp_stamps"] else
               "software (the interface has none)")
     clock = f", its clock is /dev/ptp{device['phc_index']}" if device["phc_index"] >= 0 else ""
+    descriptors = (f", {device['rx_ring']:,} descriptors of at most {device['rx_ring_max']:,}"
+                   if device["rx_ring_max"] else "")
     return [
         f"{state}, driver {device['driver'] or 'none'}, "
         f"{format_rate(device['link_bps']) if device['link_bps'] else 'link speed not known'}, MTU {device['mtu']:,}",
         f"stamps: {stamps}{clock}",
-        f"receive rings: {device['rx_queues'] or 'not known how many'}"
-        + (f", {device['rx_ring']:,} descriptors of at most {device['rx_ring_max']:,}" if device["rx_ring_max"] else ""),
+        f"receive rings: {device['rx_queues'] or 'not known how many'}{descriptors}",
     ]
 
 

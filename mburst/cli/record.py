@@ -24,8 +24,8 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "record",
         help="record capture files or an interface into a store",
-        description="Count packets into bins, with who sent them, and keep them in a store. From capture files: pcap and "
-        "pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
+        description="Count packets into bins, with who sent them, and keep them in a store. From capture files: pcap "
+        "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
         "network interface, until Ctrl-C.",
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE|INTERFACE|FILTER",

@@ -37,8 +37,8 @@ def pcap(linktype):
 
 
 def capture(driver, library, target, *arguments):
-    return livelab.run_driver([str(driver), "backend=pfring", f"target={target}", "mode=dump", "idle_ms=100", *arguments],
-                              environment={"MBURST_PFRING_LIB": str(library)})
+    command = [str(driver), "backend=pfring", f"target={target}", "mode=dump", "idle_ms=100", *arguments]
+    return livelab.run_driver(command, environment={"MBURST_PFRING_LIB": str(library)})
 
 
 def test_a_file_device(live_driver, library, packets):

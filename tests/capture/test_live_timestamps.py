@@ -8,7 +8,6 @@ import subprocess
 
 import livelab
 import pytest
-
 from conftest import ROOT
 
 NONE, ALL, SOME, PTP = 0, 1, 2, 12
