@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -55,6 +57,28 @@ def store(tmp_path):
     return tmp_path / "store"
 
 
+def test_a_file_by_pfring_is_the_file(tmp_path, store):
+    """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
+    library = livelab.compile_c(tmp_path / "libfake.so", [livelab.C / "fake_pfring.c"], "-shared", "-fPIC", "-O1")
+    file = tmp_path / "made.pcap"
+    with file.open("wb") as out:
+        out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for i in range(3000):
+            mac = bytes([2, 0, 0, 0, 0, 1 + i % 5])
+            frame = (b"\x02\0\0\0\0\xff" + mac + b"\x88\xb5").ljust(60 + i % 900, b"\0")
+            out.write(struct.pack("=IIII", 1_700_000_000 + i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
+    for name, arguments in (("file", [str(file)]), ("pfring", [f"pcap:{file}", "--backend", "pfring"])):
+        subprocess.run([sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
+                       check=True, capture_output=True, env={**os.environ, "MBURST_PFRING_LIB": str(library)})
+    stores = [Store.open(store / name).connect() for name in ("file", "pfring")]
+    for sql in ("SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
+                "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL"):
+        by_file, by_pfring = [con.execute(sql).fetchall() for con in stores]
+        assert by_file == by_pfring and by_file
+    assert stores[1].execute("SELECT DISTINCT backend, clock FROM runs").fetchall() == [
+        ("pfring", "file, 1 µs or coarser")]
+
+
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
 def test_until_ctrl_c(lab, sender, store, backend):
     recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--host", "cache").begun(lab)
@@ -84,6 +108,35 @@ def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
     assert len(clock) >= 2 and {name for name, *_ in clock} == {lab.b}
     (_, t0, raw0), *_, (_, t1, raw1) = clock
     assert abs((t1 - t0) - (raw1 - raw0)) < 10_000_000
+
+
+def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store, tmp_path):
+    file = tmp_path / "tcpdump.pcap"
+    dumper = subprocess.Popen(["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, "--time-stamp-precision=nano",
+                               "-Z", "root", "-Q", "in", "-s", "128", "-w", str(file)], stderr=subprocess.PIPE, text=True)
+    assert dumper.stderr
+    while "listening on" not in dumper.stderr.readline():
+        assert dumper.poll() is None
+    arguments = [lab.b, "--direction", "in", "--bin", "100us"]
+    live = {backend: Recording(lab, store / backend, *arguments, "--backend", backend).begun(lab)
+            for backend in ("afpacket", "libpcap")}
+    time.sleep(0.7)
+    for size in (60, 500, 1514):
+        send(lab, sender, 2000, rate=20_000, size=size)
+    time.sleep(1.2)
+    dumper.send_signal(signal.SIGINT)
+    dumper.communicate()
+    for recording in live.values():
+        recording.end(signal.SIGINT)
+    subprocess.run([sys.executable, "-m", "mburst", "record", str(file), "--bin", "100us", "-o", str(store / "file")],
+                   check=True, capture_output=True)
+    bins = "SELECT ts_ns, bytes, wire_bytes, packets FROM bins ORDER BY ts_ns"
+    senders = "SELECT ts_ns, source, bytes, packets, first_ns, last_ns FROM sources ORDER BY ts_ns, source"
+    for sql in (bins, senders):
+        by_file, *others = [Store.open(store / name).connect().execute(sql).fetchall()
+                            for name in ("file", "afpacket", "libpcap")]
+        assert len(by_file) > 100
+        assert others == [by_file, by_file]
 
 
 def test_what_is_recorded_can_be_read_at_once(lab, sender, store):
