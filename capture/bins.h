@@ -19,6 +19,7 @@
 #include "senders.h"
 #include "sequences.h"
 #include "table.h"
+#include "trains.h"
 
 /* This many late packets in a row, in order among themselves, are a step of the clock. */
 #define MB_STEP_PACKETS 32
@@ -83,8 +84,17 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count COUNT packets of this lane. 0 or -ENOMEM. */
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count);
+/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0 or -ENOMEM. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
+		uint32_t count);
+
+/* Have the look-ups of HEAD's flow under way before it is added. */
+static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)
+{
+	if (lane->newest)
+		mb_senders_prefetch(lane->newest_senders, head);
+	mb_sequences_prefetch(lane->sequences, head);
+}
 
 /* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
  * losing, those that are open and those to come. Bins in it without a packet become rows, too,

@@ -15,10 +15,10 @@
 #include "infer.h"
 #include "source.h"
 #include "table.h"
+#include "trains.h"
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
-#define MB_ENGINE_PACKETS 64 /* decoded at once: they stay in the first-level cache */
 
 /* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
  * mirror port, which has no side, and is always on. */
@@ -48,7 +48,6 @@ struct mb_engine {
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
 	int64_t newest_ns, newest_read_ns; /* live: the newest stamp, and CLOCK_MONOTONIC when it was read */
-	uint64_t first_local_mac; /* where most frames go; beyond 48 bits: none */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -65,7 +64,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_ENGINE_PACKETS];
+	struct mb_trains trains;
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import MburstError
+from .damage import damaged
 from .tables import ORDER
 
 if TYPE_CHECKING:
@@ -222,10 +223,7 @@ def failing_on_damage(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
-        raise MburstError(
-            f"{path}: damaged: {str(error).splitlines()[0]}",
-            "the store can be read again once that file is moved out of it",
-        ) from error
+        raise damaged(path, str(error).splitlines()[0]) from error
 
 
 # --- the sealed form ------------------------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError
 from . import segments, tables
+from .damage import check_ends, find_damage, readable
 from .writer import Writer, seal_abandoned
 
 if TYPE_CHECKING:
@@ -114,10 +113,11 @@ class Store:
         with segments.failing_as_one_line(self.path / table, "read"):
             logs, files = segments.snapshot(self.path, table, narrow)
             for path in files:
-                _check_ends(path)
+                check_ends(path)
         branches = []
         if files:
             listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            connection.execute("INSERT INTO defined.files SELECT unnest($1), $2", [list(map(str, files)), names])
             branches.append(f"read_parquet([{listed}], hive_partitioning = false)")
         for index, log in enumerate(logs):
             connection.register(f"hot_{table}_{index}", log)
@@ -128,8 +128,12 @@ class Store:
         if table == "runs":
             latest = "row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
             select = f"SELECT * FROM ({select}) QUALIFY {latest}"
-        with readable():
-            connection.execute(f"CREATE VIEW {table} AS {select}")
+        try:
+            with readable(connection):
+                connection.execute(f"CREATE VIEW {table} AS {select}")
+        except MburstError:
+            find_damage(connection)  # whatever was said: the view's text is right, so a file's own columns are not
+            raise
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
@@ -139,36 +143,9 @@ def in_memory() -> duckdb.DuckDBPyConnection:
 
     connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
     connection.execute(tables.schema_sql("quality"))
-    connection.execute("CREATE SCHEMA defined; USE defined")
+    connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, names VARCHAR[])")
     for table in LISTING:
         connection.execute(tables.schema_sql(table))
     connection.execute("USE main")
     connection.execute(MACROS.read_text(encoding="utf-8"))
     return connection
-
-
-def _check_ends(path: Path) -> None:
-    """A cut Parquet file has no footer. DuckDB would say so too, but only to the query that touches it."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-        file.seek(max(0, os.path.getsize(path) - 4))
-        if head != b"PAR1" or file.read(4) != b"PAR1":
-            raise MburstError(
-                f"{path}: damaged: no whole Parquet file",
-                "the store can be read again once that file is moved out of it",
-            )
-
-
-@contextmanager
-def readable() -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line; error('usage: …') in SQL becomes UsageError."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        first, *more = str(error).splitlines()
-        message = first.removeprefix("Invalid Input Error: ")
-        if message.startswith("usage: "):
-            raise UsageError(message.removeprefix("usage: ")) from error
-        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from conftest import ROOT
 
 ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
@@ -68,6 +67,11 @@ def test_setup_maps_every_room():
     assert set(ROOMS) <= set(packages)
     for package in ROOT.glob("mburst/*/__init__.py"):
         assert f"mburst.{package.parent.name}" in packages
+
+
+def test_ruff_has_nothing_to_say():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_only_the_binding_knows_python():

@@ -112,8 +112,9 @@ def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
 
 def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store, tmp_path):
     file = tmp_path / "tcpdump.pcap"
-    dumper = subprocess.Popen(["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, "--time-stamp-precision=nano",
-                               "-Z", "root", "-Q", "in", "-s", "128", "-w", str(file)], stderr=subprocess.PIPE, text=True)
+    tcpdump = ["tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root", "-Q", "in", "-s", "128"]
+    dumper = subprocess.Popen(["ip", "netns", "exec", lab.far, *tcpdump, "-w", str(file)], stderr=subprocess.PIPE,
+                              text=True)
     assert dumper.stderr
     while "listening on" not in dumper.stderr.readline():
         assert dumper.poll() is None

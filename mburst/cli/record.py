@@ -30,14 +30,16 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE|INTERFACE|FILTER",
                         help="files or an interface, then a pcap filter if any")
-    parser.add_argument("-o", "--store", required=True, metavar="STORE", help="folder of the store")
+    parser.add_argument("-o", "--store", required=True, metavar="STORE",
+                        help="folder of the store; made where there is none")
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
                         help="bin in which senders are counted (default: %(default)s)")
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
     parser.add_argument("--rack", default="unknown", help="name of its rack")
-    parser.add_argument("--interface", metavar="NAME", help="name of the interface (default: what the file says)")
+    parser.add_argument("--interface", metavar="NAME",
+                        help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
                         help="which direction to keep (default: %(default)s, apart from each other)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
