@@ -83,7 +83,10 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	struct mb_lane_totals *totals = &lane->totals;
 	size_t i = rows->count;
 
-	if (!bin->packets && !bin->bytes)
+	if (unlikely(lane->lost.count) &&
+	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
+		bin->quality |= MB_QUALITY_LOSING;
+	else if (!bin->packets && !bin->bytes)
 		return 0;
 	if (mb_table_reserve(rows, 1))
 		return -ENOMEM;
@@ -135,6 +138,17 @@ static int close_until(struct mb_lane *lane, int64_t horizon_ns)
 		error = close_bin(lane, lane->oldest_bin);
 	for (; lane->oldest_senders < senders_end && !error; lane->oldest_senders++)
 		error = close_senders(lane, lane->oldest_senders);
+	return error;
+}
+
+/* Bins that were never open, because no packet of their time came, but of which some were lost:
+ * those from the oldest that may be open up to, not including, END. */
+static int close_lost(struct mb_lane *lane, int64_t end)
+{
+	int error = 0;
+
+	for (int64_t n = 0; n < MB_LOST_BINS && lane->oldest_bin < end && !error; n++)
+		error = close_bin(lane, lane->oldest_bin++);
 	return error;
 }
 
@@ -345,7 +359,13 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	int error;
 
 	if (lane->newest) {
-		error = close_until(lane, ts_ns - lane->options->window_ns);
+		int64_t horizon = ts_ns - lane->options->window_ns;
+
+		error = close_until(lane, horizon);
+		if (!error && unlikely(lane->lost.count)) {
+			error = close_lost(lane, floor_div(horizon, lane->options->bin_ns));
+			mb_lost_forget(&lane->lost, horizon);
+		}
 		if (error)
 			return error;
 	} else if (ts_ns < lane->totals.first_ns) {
@@ -412,11 +432,25 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 	return move_on(lane, now_ns);
 }
 
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
+{
+	mb_lost_add(&lane->lost, first_ns, last_ns);
+}
+
 int mb_lane_finish(struct mb_lane *lane)
 {
+	int64_t lost_ns = INT64_MIN;
+	int error;
+
 	count_late(lane);
 	if (!lane->newest)
 		return 0;
 	note_last(lane);
-	return close_until(lane, INT64_MAX);
+	error = close_until(lane, INT64_MAX);
+	for (uint32_t i = 0; i < lane->lost.count; i++)
+		if (lane->lost.spans[i].last_ns > lost_ns)
+			lost_ns = lane->lost.spans[i].last_ns;
+	if (!error && lane->lost.count)
+		error = close_lost(lane, floor_div(lost_ns, lane->options->bin_ns) + 1);
+	return error;
 }

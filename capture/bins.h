@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "decode.h"
+#include "lost.h"
 #include "senders.h"
 #include "sequences.h"
 #include "table.h"
@@ -32,6 +33,7 @@ struct mb_bins_options {
 };
 
 #define MB_BINS_OPEN (1 << 20)
+#define MB_LOST_BINS (1 << 20)
 
 #define MB_BIN_COLUMNS 9
 extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
@@ -71,6 +73,7 @@ struct mb_lane {
 	uint16_t epoch;
 	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
 	struct mb_packet *pending;
+	struct mb_lost lost;
 	struct mb_lane_totals totals;
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
@@ -92,6 +95,11 @@ static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_
 		mb_senders_prefetch(lane->newest_senders, head);
 	mb_sequences_prefetch(lane->sequences, head);
 }
+
+/* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
+ * losing, those that are open and those to come. Bins in it without a packet become rows, too,
+ * up to MB_LOST_BINS in a row. */
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
 
 /* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
  * is silent. 0 or -ENOMEM. */

@@ -47,6 +47,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
+	int64_t newest_ns, newest_read_ns; /* live: the newest stamp, and CLOCK_MONOTONIC when it was read */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -71,7 +72,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
 				   struct mb_source *source);
 void mb_engine_destroy(struct mb_engine *engine);
 
-/* Work for at most BATCHES batches or until a table holds some 64 Ki rows. 1: there is more; 0: the
+/* Work for at most BATCHES batches, or a tenth of a second on a live source, or until a table holds
+ * some 64 Ki rows. 1: there is more; 0: the
  * capture is over and every bin is closed. A negative errno with ERROR filled: the input is bad;
  * it comes after every row of the frames before the fault was handed out. */
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);
