@@ -167,8 +167,7 @@ def risk_of(
     hit: NDArray[np.bool_], exposed: NDArray[np.bool_], time: Floats, block_ns: float, rng: np.random.Generator
 ) -> Estimate:
     """Relative risk of a hit among the exposed against the rest, its interval from resampling blocks of time."""
-    block = np.floor((time - time[0]) / block_ns).astype(np.int64) if len(time) else np.zeros(0, dtype=np.int64)
-    block -= block.min(initial=0)
+    block = np.floor((time - time.min(initial=np.inf)) / block_ns).astype(np.int64)
     count = int(block.max(initial=0)) + 1
     columns = (hit & exposed, exposed, hit & ~exposed, ~exposed)
     sums = np.column_stack([np.bincount(block[rows], minlength=count) for rows in columns]).astype(float)
@@ -184,7 +183,7 @@ def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
     Ten is what leaves an interval at all; recordings of less than a hundred gaps pay with wider, less certain
     intervals.
     """
-    span = max(float(time[-1] - time[0]), 1.0)
+    span = max(float(time.max(initial=0) - time.min(initial=0)), 1.0)
     if len(bursts[0]) < 2:
         return span / 10
     period = float(np.median(np.diff(bursts[0])) + np.median(bursts[1] - bursts[0]))
@@ -378,8 +377,8 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
         evidence.controls.append(Control("before the bursts", risk, int((spikes & before & rows).sum())))
     opposite = "back" if "forward" in books.queue_stages(scene.crossings[number]) else "forward"
     other_way = evidence.delays.excess(opposite)
-    if port.direction != "mirror" and np.isfinite(other_way).any() and exposed.any():
-        rows = np.isfinite(other_way)
+    if port.direction != "mirror" and exposed.any():
+        rows = np.isfinite(other_way) & np.isfinite(port.position(met))
         spikes = other_way > scene.rule.excess_ns
         risk = risk_of(spikes[rows], exposed[rows], met[rows], length, rng)
         evidence.controls.append(Control("the other direction", risk, int((spikes & exposed).sum())))

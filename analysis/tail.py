@@ -154,7 +154,8 @@ def clock_offset(probes: Probes) -> Floats:
     if len(known) == 0:
         return np.zeros(len(probes))
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
-    unqueued = network[fastest] <= 2 * np.median(network[fastest])  # a second without a quiet moment tells nothing
+    usual = float(np.median(network[fastest]))
+    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment tells nothing
     fastest = fastest[unqueued]
     estimate = (forward[fastest] - back[fastest]) / 2
     return np.interp(probes.tx, probes.tx[fastest], estimate)

@@ -7,14 +7,21 @@ from dataclasses import replace
 import latency_cases as cases
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from latency_cases import Case, Setting
 
 from mburst.analysis.cause import Evidence, Scene, gather
 from mburst.analysis.ledger import Crossing
+from mburst.analysis.port import port_from_bins
+from mburst.analysis.stats import runs
+from mburst.analysis.tail import Probes
 from mburst.analysis.verdict import Verdict, decide
 
 KINDS = cases.KINDS["bursts"] + cases.KINDS["negative"]
 BASE = Setting(seconds=12)
+SIDES = ("in", "out", "mirror")
+STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv")
 
 
 def judge(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
@@ -125,3 +132,33 @@ def test_the_same_seed_gives_the_same_evidence() -> None:
     first, second = judge(case.scene, 5)[0], judge(case.scene, 5)[0]
     assert first.p_value == second.p_value and first.shares == second.shares
     assert first.relative_risk == second.relative_risk
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 40),
+    st.integers(0, 10**6),
+    st.sets(st.sampled_from(STAMPS)),
+    st.sampled_from(SIDES),
+)
+def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction: str) -> None:
+    """Few probes, holes in every stamp, probes beyond the recording: an answer, and every nanosecond accounted for."""
+    rng = np.random.default_rng(seed)
+    steps = rng.exponential(1e6, (6, n)) * rng.choice([0.01, 1, 10], (6, n))
+    tx = np.sort(rng.uniform(-1e7, 5e7, n))
+    times = dict(zip(STAMPS, tx - steps[0] + np.cumsum(steps, axis=0), strict=True))
+    times["rtt"] = steps.sum(axis=0)
+    for name in sorted(set(times) - {"tx"}):
+        times[name][(rng.random(n) < 0.2) | (name in gone)] = np.nan
+    times["tx"], lost = tx, rng.random(n) < 0.2
+    probes = Probes("p", "h", str(rng.choice(["udp", "tcp"])), **times, lost=lost)
+    bins = rng.choice([0, 100, 12_500], 400)
+    port = port_from_bins(("h", "e", direction), 1e9, 100_000, [(np.arange(400) * 1e5, bins)], [(0.0, 4e7)])
+    first, last = runs(bins > 6000)
+    ends = [Crossing(port, end, True) for end in ("dst", "src")]
+    scene = Scene(probes, ends, [(first * 1e5, last * 1e5)] * 2, [None, None], [probes])
+    evidence, verdict = judge(scene)
+    assert verdict.cause in ("bursts", "host", "elsewhere", "none", "undetermined")
+    ledger = evidence.ledger
+    assert ledger.accounts.sum(axis=1) == pytest.approx(ledger.excess, rel=1e-6)
+    assert (ledger.accounts >= 0).all()
