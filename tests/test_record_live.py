@@ -27,10 +27,10 @@ class Recording:
         self.code: int | None = None
         self.error = ""
 
-    def begun(self, lab):
-        """Wait until it captures: the promiscuous mode that it asks for can be seen."""
+    def begun(self, lab, others=0):
+        """Wait until it captures beside `others`: the promiscuous mode that it asks for can be seen."""
         for _ in range(600):
-            if "promiscuity 1" in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
+            if f"promiscuity {others + 1} " in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
                 time.sleep(0.3)  # libpcap has more to do after that
                 return self
             assert self.process.poll() is None, self.process.communicate()
@@ -119,8 +119,8 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
     while "listening on" not in dumper.stderr.readline():
         assert dumper.poll() is None
     arguments = [lab.b, "--direction", "in", "--bin", "100us"]
-    live = {backend: Recording(lab, store / backend, *arguments, "--backend", backend).begun(lab)
-            for backend in ("afpacket", "libpcap")}
+    live = {backend: Recording(lab, store / backend, *arguments, "--backend", backend).begun(lab, others)
+            for others, backend in enumerate(("afpacket", "libpcap"), start=1)}
     time.sleep(0.7)
     for size in (60, 500, 1514):
         send(lab, sender, 2000, rate=20_000, size=size)
