@@ -86,8 +86,10 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	if (unlikely(lane->lost.count) &&
 	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
 		bin->quality |= MB_QUALITY_LOSING;
-	else if (!bin->packets && !bin->bytes)
+	else if (!bin->packets && !bin->bytes) {
+		bin->quality = 0;
 		return 0;
+	}
 	if (mb_table_reserve(rows, 1))
 		return -ENOMEM;
 	((int16_t *)rows->data[0])[i] = lane->index;
@@ -308,22 +310,27 @@ static struct mb_car car_of(const struct mb_packet *packet)
 				packet->tcp_seq, packet->tcp_len };
 }
 
+static int begin_epoch(struct mb_lane *lane)
+{
+	note_last(lane);
+	lane->newest->quality |= MB_QUALITY_STEPPED;
+	if (close_until(lane, INT64_MAX))
+		return -ENOMEM;
+	lane->epoch++;
+	lane->totals.epochs++;
+	lane->newest = NULL;
+	lane->stepped = true;
+	return 0;
+}
+
 /* The clock went back to where the pending packets are. */
 static int step_back(struct mb_lane *lane)
 {
 	uint32_t n = lane->n_pending;
 	int error;
 
-	note_last(lane);
-	lane->newest->quality |= MB_QUALITY_STEPPED;
 	lane->n_pending = 0;
-	error = close_until(lane, INT64_MAX);
-	if (error)
-		return error;
-	lane->epoch++;
-	lane->totals.epochs++;
-	lane->newest = NULL;
-	lane->pending[0].quality |= MB_QUALITY_STEPPED;
+	error = begin_epoch(lane);
 	for (uint32_t i = 0; i < n && !error; i++) {
 		struct mb_car car = car_of(&lane->pending[i]);
 
@@ -373,6 +380,8 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	}
 	/* What lies between the old and the new newest bin is empty. */
 	begin_at(lane, ts_ns);
+	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
+	lane->stepped = false;
 	return 0;
 }
 
@@ -430,6 +439,12 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 	note_last(lane);
 	lane->advanced_ns = now_ns;
 	return move_on(lane, now_ns);
+}
+
+int mb_lane_step(struct mb_lane *lane)
+{
+	count_late(lane);
+	return lane->newest && lane->epoch < UINT16_MAX ? begin_epoch(lane) : 0;
 }
 
 void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)

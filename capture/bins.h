@@ -71,6 +71,7 @@ struct mb_lane {
 	int64_t oldest_bin, oldest_senders; /* numbers of the oldest that may be open */
 	int16_t index;
 	uint16_t epoch;
+	bool stepped;           /* the next bin is the first of an epoch */
 	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
 	struct mb_packet *pending;
 	struct mb_lost lost;
@@ -95,6 +96,9 @@ static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_
 		mb_senders_prefetch(lane->newest_senders, head);
 	mb_sequences_prefetch(lane->sequences, head);
 }
+
+/* Somebody set the clock: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
+int mb_lane_step(struct mb_lane *lane);
 
 /* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
  * losing, those that are open and those to come. Bins in it without a packet become rows, too,

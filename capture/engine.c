@@ -6,18 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "cleanup.h"
 #include "hash.h"
+#include "live.h"
 
 #define HEAD_FRAMES 8192         /* that the inference sees */
 #define HEAD_BYTES (8u << 20)
 #define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
 #define READ_TIMEOUT_MS 100
 #define TURN_NS 100000000        /* that run() takes on a live source */
-#define SILENCE_NS 100000000     /* after which nothing from before it is to come: twice what the
-				  * slowest source holds frames back */
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
@@ -390,56 +388,24 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 	return code;
 }
 
-static int64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
-
-static void mark_losses(struct mb_engine *engine)
-{
-	struct mb_loss loss;
-
-	while (mb_source_loss(engine->source, &loss))
-		for (uint32_t i = 0; i < engine->n_lanes; i++)
-			mb_lane_lose(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
-}
-
-/* Live: time passes for every lane, with frames of the other direction or with none at all. */
-static int pass_time(struct mb_engine *engine)
-{
-	int64_t now = monotonic_ns(), passed;
-
-	if (engine->batch.count) {
-		engine->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;
-		engine->newest_read_ns = now;
-	}
-	passed = now - engine->newest_read_ns;
-	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (mb_lane_advance(&engine->lanes[i]->lane,
-				    engine->newest_ns + (passed > SILENCE_NS ? passed - SILENCE_NS : 0)))
-			return -ENOMEM;
-	return 0;
-}
-
 /* The next batch of a live source, counted. As next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
 	int n = mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
 
-	mark_losses(engine);
+	mb_live_mark_losses(engine);
 	if (n < 0)
 		return n;
 	engine->batch.count = (uint32_t)n;
+	if (mb_live_check_clock(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
 	if (n > 0) {
 		int code = count_batch(engine, &engine->failure);
 
 		if (code)
 			return code;
 	}
-	if (pass_time(engine))
+	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
 	return n;
 }
@@ -468,7 +434,7 @@ static bool is_full(const struct mb_engine *engine)
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
 	const bool live = engine->source->live;
-	const int64_t begun = live ? monotonic_ns() : 0;
+	const int64_t begun = live ? mb_live_now() : 0;
 
 	if (!engine->head_done) {
 		engine->head_done = true;
@@ -478,7 +444,7 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
 		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n == 0 || (live && n > 0 && monotonic_ns() - begun > TURN_NS))
+		if (n == 0 || (live && n > 0 && mb_live_now() - begun > TURN_NS))
 			return 1;
 		if (n > 0)
 			continue;

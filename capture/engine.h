@@ -35,6 +35,13 @@ struct mb_engine_options {
 	struct mb_address locals[MB_LOCALS];
 };
 
+/* Of a live source. */
+struct mb_live_clock {
+	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
+	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
+	bool started;
+};
+
 struct mb_engine_lane {
 	uint16_t interface;
 	uint8_t direction; /* enum mb_direction; UNKNOWN is a mirror port */
@@ -47,7 +54,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
-	int64_t newest_ns, newest_read_ns; /* live: the newest stamp, and CLOCK_MONOTONIC when it was read */
+	struct mb_live_clock clock;
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
