@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 pytest_plugins = ["livelab"]
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")

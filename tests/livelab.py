@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 C = ROOT / "tests" / "c"
 CLONE_NEWNET = 0x40000000

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 from mburst.cli import VERBS, build_parser
 

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 from storelib import write
 
 from mburst.__main__ import main

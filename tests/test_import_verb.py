@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 from mburst.sql import Store
 from mburst.telemetry.csv_import import CsvFile, open_text

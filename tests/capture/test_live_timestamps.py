@@ -8,7 +8,7 @@ import subprocess
 
 import livelab
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 NONE, ALL, SOME, PTP = 0, 1, 2, 12
 RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE = 1 << 2, 1 << 3, 1 << 4, 1 << 6
