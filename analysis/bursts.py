@@ -76,8 +76,8 @@ def find_bursts(
     """The bursts that the store behind CON holds, sorted by start; bins that start in [since_ns, until_ns) are judged.
 
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
-    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width does
-    not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
+    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
+    does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
     definition = definition or BurstDefinition()
     settings = {
         "bin_ns": definition.bin_ns,

@@ -116,24 +116,27 @@ def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelop
     return _envelope(con, width_ns, where.bin_ns, _CELLS, width=width_ns, **where.parameters())
 
 
-def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice) -> Envelope:
-    """What a monitoring system would have shown: wire bytes of each whole second of the clock."""
-    seconds = read(con, where, NS_PER_S)
+def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope | None = None) -> Envelope:
+    """What a monitoring system would have shown: wire bytes of each whole second of the clock.
+
+    Made from `finer`, an envelope of the same bins, where its cells divide a second; else from the store.
+    """
+    if finer is not None and NS_PER_S % finer.width_ns == 0:
+        seconds = finer.coarsen(NS_PER_S // finer.width_ns)
+    else:
+        seconds = read(con, where, NS_PER_S)
     return Envelope(NS_PER_S, NS_PER_S, seconds.cells, seconds.total, seconds.total, seconds.bins)
 
 
-def finest(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> Envelope:
-    """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …"""
-    row = con.execute(
-        "SELECT count(*), min(ts_ns), max(ts_ns) FROM bins WHERE run IN (SELECT unnest($runs)) "
-        "AND ts_ns >= $since AND ts_ns < $until", where.parameters()
-    ).fetchone()
-    assert row is not None
-    count, first, last = row
+def finest(con: duckdb.DuckDBPyConnection, where: Slice, count: int, limit: int) -> Envelope:
+    """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …
+
+    `count` is how many bins there are. A sketch counts cells where nothing else tells; what it underrates is halved.
+    """
     factor = 1
     if count > limit:
         # Cells of `factor` bins number between count / factor and span / factor: only what lies between is counted.
-        span = (last - first) // where.bin_ns + 2
+        span = (where.until_ns - where.since_ns) // where.bin_ns + 2
         ladder = [factor for factor in _ladder(span) if factor * limit >= count]
         certain = next((i for i, factor in enumerate(ladder) if span <= factor * limit), len(ladder) - 1)
         factor = _narrow(con, where, ladder[: certain + 1], limit)
@@ -224,8 +227,7 @@ def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[In
         if end < at:  # a cell that reaches over several recordings has said it all
             continue
         at = max(begin, at)
-        if i >= len(starts) or starts[i] > at:
-            put(at, 0.0)
+        put(min(at, starts[i]) if i < len(starts) else at, 0.0)  # so that a filled line is flat over a pause
         while i < len(starts) and starts[i] <= end:
             if starts[i] > at:
                 put(at, 0.0)

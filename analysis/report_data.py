@@ -135,7 +135,7 @@ class LaneReport:
     @property
     def repeated_ns(self) -> int:
         """Time that more than one recording of the lane covers, once for each beyond the first."""
-        spans = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
+        spans: list[Interval] = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
                  if run["start_ns"] is not None and run["end_ns"] is not None]
         return sum(end - start for start, end in spans) - sum(
             end - start for start, end in envelope.merge_intervals(spans))
@@ -271,14 +271,16 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
     start, end = (coverage[0][0], coverage[-1][1]) if coverage else (0, 0)
     start, end = min([start, *(row["first"] for row in seen)]), max([end, *(row["last"] + lane.bin_ns for row in seen)])
     where = Slice([run["run"] for run in lane.runs], lane.bin_ns, start, end)
-    base = envelope.finest(con, where, limits.whole_bins)
+    own_qualities = _qualities(lane, qualities)
+    bits = {quality.bit for quality in own_qualities}
+    base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
+    seconds = envelope.read_seconds(con, where, base)
     detail, cells = None, []
     if base.width_ns > lane.bin_ns:
         base = base.at_most(limits.cells)
         wanted = [(max(start, a - (b - a)), b + (b - a)) for a, b in _spans(worst_first(bursts))]
         detail, picked = envelope.read_detail(con, where, base, wanted, limits.detail_bins)
         cells = picked.tolist()
-    seconds = envelope.read_seconds(con, where)
     latency, paths = beside.read_latency(con, lane.host, start, end, limits.paths, limits.probes)
     queues, queue_count = beside.read_queues(con, start, end, limits.queues, limits.windows)
     sources, source_count, source_bytes = _sources(con, where, limits.sources)
@@ -288,8 +290,9 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
         wire_bytes=sum(row["wire_bytes"] for row in seen), bins=sum(row["bins"] for row in seen),
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
                         key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
-        busiest_second=_busiest(seconds), qualities=_qualities(lane, qualities),
-        losing=_marked(con, where, LOSING, limits.intervals), stepped=_marked(con, where, STEPPED, limits.intervals),
+        busiest_second=_busiest(seconds), qualities=own_qualities,
+        losing=_marked(con, where, LOSING, limits.intervals) if LOSING in bits else [],
+        stepped=_marked(con, where, STEPPED, limits.intervals) if STEPPED in bits else [],
         base=base, detail=detail, detail_cells=cells, seconds=seconds.at_most(limits.seconds), bursts=bursts,
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={

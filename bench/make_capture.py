@@ -3,8 +3,9 @@
 """Write a seeded capture of a busy link: bench/make_capture.py OUT.pcap [--packets 10M] [--rate 10G] [--snaplen 96].
 
 Some 1,000 senders (Zipf shares) with several UDP and TCP flows each, IPv4 and one in sixteen IPv6, the usual
-three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200 packets CE-marked, 1 in 500 TCP segments
-sent again. Stamps are nanoseconds and never run backwards. The same arguments give the same bytes.
+three sizes of an internet mix, in trains of some 16 packets of a flow, on and off in bursts of 0.1 to 3 ms, 1 in 200
+packets CE-marked, 1 in 500 TCP segments sent again. Stamps are nanoseconds and never run backwards. The same arguments
+give the same bytes.
 """
 
 from __future__ import annotations

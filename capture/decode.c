@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two ways lead to the same answer, and tests/capture/test_decode.py holds them to it. The usual
+ * Two ways lead to the same answer, and tests/capture/test_decode_agrees.py holds them to it. The usual
  * frame (Ethernet, at most one tag, IP without options or fragments, TCP or UDP, not merged, not
  * contradicting itself) goes straight through, one load for each word that is needed. Every other
  * frame is walked header by header.

@@ -26,8 +26,10 @@ struct mb_address {
 enum mb_mark {
 	MB_MARK_CE = 1 << 0,        /* IP ECN field is 11 (RFC 3168) */
 	MB_MARK_TCP = 1 << 1,       /* tcp_seq and tcp_len hold */
-	MB_MARK_UNPARSED = 1 << 2,  /* link type not known, or headers that contradict themselves */
-	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks were read */
+	MB_MARK_UNPARSED = 1 << 2,  /* link type not known, or headers that contradict themselves or the
+				     * frame's length; what was read before that holds */
+	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks were read, and
+				     * the frame's do not */
 	MB_MARK_MERGED = 1 << 4,    /* a GRO/TSO frame: several wire frames in one */
 };
 
@@ -37,9 +39,11 @@ struct mb_packet {
 				   * MAC where the frame is not IP or IP was cut off */
 	uint32_t bytes;           /* link-layer bytes without FCS */
 	uint32_t wire_bytes;      /* Ethernet: max(bytes, 60) + 24 for each wire frame; a link
-				   * without Ethernet framing: bytes of its payload + 14, likewise */
-	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports; the
-				   * fragments of a datagram share that of addresses and protocol; 0 when not IP */
+				   * without Ethernet framing: bytes of its payload + 14, likewise (of
+				   * a link type that is not known, all bytes are payload) */
+	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports (TCP, UDP,
+				   * UDP-Lite, SCTP, DCCP; 0 for others); the fragments of a datagram
+				   * share that of addresses and protocol; 0 when not IP */
 	uint32_t tcp_seq;         /* first sequence number */
 	uint32_t tcp_len;         /* sequence space it takes: payload, SYN and FIN */
 	uint8_t marks;            /* enum mb_mark */
@@ -48,8 +52,13 @@ struct mb_packet {
 };
 
 struct mb_decode_options {
-	bool inner;   /* take the innermost IP header of a tunnel instead of the outermost */
-	uint32_t mtu; /* largest L3 size of one wire frame; larger IP packets are merged ones; 0: never */
+	/* Take the innermost IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) that
+	 * can be read instead of the outermost. A tunnel's fragments are not looked into. What an
+	 * MPLS label stack carries besides IP is not told by the frame, and not guessed. */
+	bool inner;
+	/* Largest L3 size of one wire frame, 0 when not known. Larger TCP and UDP packets are
+	 * merged ones, and so are those of a frame with a gso_size that they exceed. */
+	uint32_t mtu;
 };
 
 /* Decode COUNT frames, all of one INTERFACE, into PACKETS. */
@@ -66,9 +75,9 @@ bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interfa
 			   const struct mb_decode_options *options, struct mb_address *destination);
 
 #define MB_ADDRESS_TEXT 48
-/* Text of ADDRESS (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC); returns its length. */
+/* Text of ADDRESS (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC, empty for none); returns its length. */
 int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT]);
-/* Parse such a text. False when it is none. */
+/* Parse such a text; a MAC may have '-' for ':'. False when it is none. */
 bool mb_address_parse(const char *text, struct mb_address *address);
 
 #endif

@@ -57,6 +57,7 @@ enum {
 	MB_IPPROTO_SCTP = 132,
 	MB_IPPROTO_UDPLITE = 136,
 	MB_IPPROTO_MPLS = 137,
+	MB_IPPROTO_ETHERNET = 143,
 };
 
 /* What comes next in a frame: an Ethernet type, or one of these. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * IP in IP (RFC 2003, 2473, 4213), MPLS in IP (RFC 4023), GRE (RFC 1701, 2784, 2890, PPTP's of
- * RFC 2637), ERSPAN (draft-foschiano-erspan-03), VXLAN (RFC 7348), Geneve (RFC 8926).
+ * IP in IP (RFC 2003, 2473, 4213), MPLS in IP (RFC 4023), Ethernet in IP (RFC 8986), GRE
+ * (RFC 1701, 2784, 2890, PPTP's of RFC 2637), ERSPAN (draft-foschiano-erspan-03), WCCP
+ * (draft-wilson-wrec-wccp-v2-01), VXLAN (RFC 7348), Geneve (RFC 8926).
  */
 #include "decode_internal.h"
 
@@ -50,10 +51,20 @@ static uint32_t read_erspan(struct mb_walk *walk)
 	return MB_NEXT_OTHER;
 }
 
+/* Redirected by a router: version 2 has a header of four bytes, version 1 of the protocol none. */
+static uint32_t read_wccp(struct mb_walk *walk)
+{
+	const uint8_t *header = mb_walk_peek(walk, 4);
+
+	if (header && header[0] >> 4 != 4)
+		walk->offset += 4;
+	return header ? MB_NEXT_IPV4 : MB_NEXT_OTHER;
+}
+
 static uint32_t read_gre(struct mb_walk *walk)
 {
 	enum { CHECKSUM = 0x8000, ROUTING = 0x4000, KEY = 0x2000, SEQUENCE = 0x1000, ACK = 0x0080, VERSION = 7 };
-	enum { GRE_ERSPAN = 0x88be, GRE_ERSPAN_III = 0x22eb };
+	enum { GRE_ERSPAN = 0x88be, GRE_ERSPAN_III = 0x22eb, GRE_WCCP = 0x883e };
 	const uint8_t *header = mb_walk_peek(walk, 4);
 	uint32_t flags, length = 4;
 
@@ -75,6 +86,8 @@ static uint32_t read_gre(struct mb_walk *walk)
 		return flags & SEQUENCE ? read_erspan(walk) : MB_NEXT_TEB;
 	case GRE_ERSPAN_III:
 		return read_erspan(walk);
+	case GRE_WCCP:
+		return read_wccp(walk);
 	default:
 		return mb_be16(header + 2);
 	}
@@ -124,6 +137,8 @@ static uint32_t enter(struct mb_walk *walk, const struct mb_ip *ip)
 		return MB_NEXT_IPV6;
 	case MB_IPPROTO_MPLS:
 		return MB_NEXT_MPLS;
+	case MB_IPPROTO_ETHERNET:
+		return MB_NEXT_TEB;
 	case MB_IPPROTO_GRE:
 		return read_gre(walk);
 	case MB_IPPROTO_UDP:

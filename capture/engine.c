@@ -9,11 +9,13 @@
 
 #include "cleanup.h"
 #include "hash.h"
+#include "live.h"
 
 #define HEAD_FRAMES 8192         /* that the inference sees */
 #define HEAD_BYTES (8u << 20)
 #define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
 #define READ_TIMEOUT_MS 100
+#define TURN_NS 100000000        /* that run() takes on a live source */
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
@@ -127,9 +129,6 @@ static int make_inference(struct mb_engine *engine)
 		engine->options.locals[0] = engine->inference.local;
 		engine->options.n_locals = 1;
 	}
-	engine->first_local_mac = UINT64_MAX;
-	if (engine->options.n_locals && engine->options.locals[0].family == MB_FAMILY_MAC)
-		engine->first_local_mac = engine->options.locals[0].lo;
 	return 0;
 }
 
@@ -138,6 +137,8 @@ static int read_head(struct mb_engine *engine)
 {
 	size_t used = 0, room = HEAD_BYTES;
 
+	if (engine->source->live)
+		return make_inference(engine);
 	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
 	engine->head_bytes = malloc(room);
 	if (!engine->head || !engine->head_bytes)
@@ -252,96 +253,168 @@ static uint64_t load_be64(const uint8_t *bytes)
 
 /* The side of a frame that its link does not tell: what this host sent is out, all else in. */
 static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
-		       const struct mb_packet *packet, const struct mb_interface *interface)
+		       const struct mb_packet *packet, bool is_ethernet, uint32_t count)
 {
-	if (interface->linktype == LINKTYPE_ETHERNET && frame->caplen >= 12) {
+	if (is_ethernet && frame->caplen >= 12) {
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
 		uint64_t receiver = load_be64(frame->data) >> 16;
 
-		engine->ethernet_packets++;
-		if (receiver == engine->first_local_mac)
-			return MB_DIRECTION_IN;
 		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
 		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
-			engine->foreign_packets++;
+			engine->foreign_packets += count;
 	}
 	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 }
 
-static uint16_t quality_of(const struct mb_frame *frame, const struct mb_packet *packet,
-			   const struct mb_interface *interface)
+/* Fill in of heads what the decoder cannot know: the side, and the quality. */
+static void complete_heads(struct mb_engine *engine, const struct mb_interface *interface)
 {
-	return (uint16_t)(interface->quality | frame->quality |
-			  (packet->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
-			  (packet->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+	bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
+
+	for (uint32_t i = 0; i < engine->trains.count; i++) {
+		const struct mb_frame *frame = &engine->trains.head_frames[i];
+		struct mb_packet *head = &engine->trains.heads[i];
+		uint32_t count = engine->trains.trains[i].count;
+
+		if (is_ethernet)
+			engine->ethernet_packets += count;
+		if (head->direction == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
+			head->direction = side_of(engine, frame, head, is_ethernet, count);
+		head->quality = (uint16_t)(interface->quality | frame->quality |
+					   (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+					   (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+	}
 }
 
-static int count_run(struct mb_engine *engine, uint16_t interface, uint8_t side,
-		     const struct mb_packet *packets, uint32_t count, struct mb_error *error)
+/* How many frames there are before one whose stamp arithmetic could not bear. */
+static uint32_t count_sane(const struct mb_frame *frames, uint32_t count)
 {
-	struct mb_engine_lane *lane;
+	uint64_t beyond = 0;
+	uint32_t i;
 
-	if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side)) {
-		engine->excluded_packets += count;
-		for (uint32_t i = 0; i < count; i++)
-			engine->excluded_bytes += packets[i].bytes;
-		return 0;
+	for (i = 0; i < count; i++)
+		beyond |= (uint64_t)frames[i].ts_ns + STAMP_LIMIT;
+	if (!(beyond >> 63))
+		return count;
+	for (i = 0; !(((uint64_t)frames[i].ts_ns + STAMP_LIMIT) >> 63); i++)
+		;
+	return i;
+}
+
+static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_t count)
+{
+	engine->excluded_packets += count;
+	for (uint32_t i = 0; i < count; i++)
+		engine->excluded_bytes += cars[i].bytes;
+}
+
+/* The lanes of the trains, NULL for a direction that was not asked for. */
+static int find_lanes(struct mb_engine *engine, uint16_t interface,
+		      struct mb_lane *lanes[MB_TRAINS_FRAMES], struct mb_error *error)
+{
+	const struct mb_packet *heads = engine->trains.heads;
+	struct mb_engine_lane *lane = NULL;
+
+	for (uint32_t i = 0; i < engine->trains.count; i++) {
+		uint8_t side = heads[i].direction;
+
+		lanes[i] = NULL;
+		if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
+			continue;
+		if (!lane || lane->direction != side)
+			lane = find_lane(engine, interface, side, error);
+		if (!lane)
+			return -ENOMEM;
+		lanes[i] = &lane->lane;
+		mb_lane_prefetch(&lane->lane, &heads[i]);
 	}
-	lane = find_lane(engine, interface, side, error);
-	if (!lane)
-		return -ENOMEM;
-	if (mb_lane_add(&lane->lane, packets, count))
-		return mb_fail(error, ENOMEM, "out of memory");
 	return 0;
 }
 
-/* Frames of one interface: decode them, and hand runs of one side to their lanes. */
+/* Frames of one interface: decode them, and hand the trains to their lanes. */
 static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
 			struct mb_error *error)
 {
 	const struct mb_interface *interface;
-	struct mb_packet *packets = engine->packets;
+	struct mb_lane *lanes[MB_TRAINS_FRAMES];
+	struct mb_trains *trains = &engine->trains;
+	uint32_t sane = count_sane(frames, count);
 	size_t n_interfaces;
-	uint32_t begin = 0;
-	uint8_t side = 0;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
-	mb_decode(frames, count, interface, &engine->options.decode, packets);
-	for (uint32_t i = 0; i < count; i++) {
-		uint8_t next = packets[i].direction;
+	mb_trains_decode(trains, frames, sane, interface, &engine->options.decode);
+	complete_heads(engine, interface);
+	if (find_lanes(engine, frames->interface, lanes, error))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_car *cars = &trains->cars[trains->trains[i].first];
 
-		if (next == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
-			next = side_of(engine, &frames[i], &packets[i], interface);
-		packets[i].quality = quality_of(&frames[i], &packets[i], interface);
-		if (packets[i].ts_ns >= STAMP_LIMIT || packets[i].ts_ns <= -STAMP_LIMIT)
-			return mb_fail(error, EINVAL, "stamp %lld ns of a frame is out of range",
-				       (long long)packets[i].ts_ns);
-		if (next != side && i > begin) {
-			if (count_run(engine, frames->interface, side, packets + begin, i - begin, error))
-				return -EINVAL;
-			begin = i;
-		}
-		side = next;
+		if (!lanes[i])
+			exclude(engine, cars, trains->trains[i].count);
+		else if (mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count))
+			return mb_fail(error, ENOMEM, "out of memory");
 	}
-	return count_run(engine, frames->interface, side, packets + begin, count - begin, error);
+	if (sane < count)
+		return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
+			       (long long)frames[sane].ts_ns);
+	return 0;
+}
+
+/* How many of the first LIMIT frames come from the interface of the very first. */
+static uint32_t count_alike(const struct mb_frame *frames, uint32_t limit)
+{
+	uint32_t differing = 0, n = 1;
+
+	for (uint32_t i = 1; i < limit; i++)
+		differing |= frames[i].interface ^ frames->interface;
+	while (differing && n < limit && frames[n].interface == frames->interface)
+		n++;
+	return differing ? n : limit;
 }
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	const struct mb_frame *frames = engine->batch.frames;
-	uint32_t begin = 0;
-	int code;
+	uint32_t count = engine->batch.count, n;
+	int code = 0;
 
-	for (uint32_t i = 1; i <= engine->batch.count; i++) {
-		if (i < engine->batch.count && frames[i].interface == frames[begin].interface)
-			continue;
-		code = count_frames(engine, frames + begin, i - begin, error);
+	for (uint32_t begin = 0; begin < count && !code; begin += n) {
+		const struct mb_frame *frames = engine->batch.frames + begin;
+		uint32_t left = count - begin;
+
+		n = count_alike(frames, left < MB_TRAINS_FRAMES ? left : MB_TRAINS_FRAMES);
+		code = count_frames(engine, frames, n, error);
+	}
+	return code;
+}
+
+/* The next batch of a live source, counted. As next_batch(). */
+static int run_live(struct mb_engine *engine)
+{
+	int n = mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+
+	mb_live_mark_losses(engine);
+	if (n < 0)
+		return n;
+	engine->batch.count = (uint32_t)n;
+	if (mb_live_check_clock(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (n > 0) {
+		int code = count_batch(engine, &engine->failure);
+
 		if (code)
 			return code;
-		begin = i;
 	}
-	return 0;
+	if (mb_live_pass_time(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	return n;
+}
+
+static int run_file(struct mb_engine *engine)
+{
+	int n = next_batch(engine);
+
+	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
 static int finish(struct mb_engine *engine, struct mb_error *error)
@@ -360,17 +433,20 @@ static bool is_full(const struct mb_engine *engine)
 
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
+	const bool live = engine->source->live;
+	const int64_t begun = live ? mb_live_now() : 0;
+
 	if (!engine->head_done) {
 		engine->head_done = true;
 		if (read_head(engine))
 			return mb_fail(error, ENOMEM, "out of memory");
 	}
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
-		int n = next_batch(engine);
+		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n == 0)
+		if (n == 0 || (live && n > 0 && mb_live_now() - begun > TURN_NS))
 			return 1;
-		if (n > 0 && !(n = count_batch(engine, &engine->failure)))
+		if (n > 0)
 			continue;
 		engine->failed = n == MB_SOURCE_END ? 0 : n;
 		if (finish(engine, error))

@@ -37,6 +37,27 @@ static struct guard *guard_of(uintptr_t address)
 	return NULL;
 }
 
+/* Hand a bus error that is none of ours to whoever handled them before. */
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+	static void *volatile passing; /* address of the error that is being handled */
+	bool is_handled = previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN;
+
+	/* A handler that in turn calls what was there before it comes back to us. */
+	if (!is_handled || passing == info->si_addr) {
+		signal(number, SIG_DFL); /* the access is tried again, and kills */
+		if (info->si_code <= 0)
+			raise(number);
+		return;
+	}
+	passing = info->si_addr;
+	if (previous.sa_flags & SA_SIGINFO)
+		previous.sa_sigaction(number, info, context);
+	else
+		previous.sa_handler(number);
+	passing = NULL;
+}
+
 /* mmap() is a bare system call, and nothing else here is more than a load or a store. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
@@ -44,7 +65,6 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 	struct guard *guard = info->si_code > 0 ? guard_of(address) : NULL;
 	int saved = errno;
 
-	(void)context;
 	if (guard) {
 		uintptr_t page = address & ~(uintptr_t)(page_size - 1);
 		size_t rest = atomic_load(&guard->end) - page;
@@ -58,10 +78,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 			return;
 		}
 	}
-	/* Not ours: the access is tried again under the handler that was there before. */
-	sigaction(number, &previous, NULL);
-	if (info->si_code <= 0)
-		raise(number);
+	pass_on(number, info, context);
 	errno = saved;
 }
 

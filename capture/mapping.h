@@ -7,8 +7,11 @@
  * another process truncates the file, so a check between batches would not save it. Instead
  * SIGBUS inside a mapping is caught, zero pages are laid over the rest of it, and the reader
  * asks mb_mapping_fault() when what it reads makes no sense or has ended. A SIGBUS anywhere
- * else goes to whoever handled it before. The price is nothing per frame; read(2) into a
- * buffer, which needs none of this, costs 3 to 4 ns a packet of 96 bytes more.
+ * else goes to whoever handled it before.
+ *
+ * Why not read(2) into a buffer, which needs none of this: with the large folios that a file
+ * has in the page cache after it was written or read in one go, a packet of 96 bytes costs
+ * 7.0 ns mapped and 11.5 ns read. (With single pages there, it is 20 against 16.)
  */
 #ifndef MB_MAPPING_H
 #define MB_MAPPING_H

@@ -212,7 +212,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
 
 
 def _common() -> dict[str, Any]:
-    return {"template": None, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
+    return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 
 
@@ -239,6 +239,7 @@ def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequen
         "height": 220, "margin": {"l": 44, "r": 12, "t": 8, "b": 46}, "hovermode": "closest", "dragmode": False,
         "xaxis": {"type": "log" if logarithmic else "linear", "range": span, "fixedrange": True, "zeroline": False,
                   "tickvals": [value for value, _ in ticks], "ticktext": [text for _, text in ticks],
+                  "tickangle": 0,
                   "gridcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]},
                   "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}},
         "yaxis": _y_axis((0, 1), "", range=[0, 1.03], tickvals=[0, 0.5, 0.9, 1],
@@ -257,14 +258,14 @@ def _even(low: float, high: float, ticks: int = 4) -> list[float]:
 
 
 def duration_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
-    """Ticks of a logarithmic axis of nanoseconds: decades, with 2 and 5 where they are few; within one, even steps."""
+    """Ticks of a logarithmic axis of nanoseconds: decades and what fits between; even steps within one."""
     if not len(values):
         return []
     low, high = max(min(values), 1) / AROUND, max(max(values), 1) * AROUND
     if high / low < 8:
         found = _even(low, high)
     else:
-        between = (1,) if high / low > 2000 else (1, 2, 5)
+        between = (1,) if high / low > 3000 else (1, 3) if high / low > 60 else (1, 2, 5)
         found = [step * 10.0**power for power in range(19) for step in between if low <= step * 10.0**power <= high]
     return [(value, format_duration(value)) for value in found]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -36,7 +37,7 @@ def _senders(burst: Mapping[str, Any]) -> str:
 
 COLUMNS = [
     Column("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
-           lambda b: words.exact_clock(b["start_ns"], b["end_ns"])),
+           lambda b: words.exact_clock(b["start_ns"], b["bin_ns"])),
     Column("Duration", "from the first bin's start to the last bin's end", lambda b: b["duration_ns"],
            lambda b: format_duration(b["duration_ns"])),
     Column("Peak", "utilization of the busiest bin", lambda b: b["peak_utilization"],
@@ -46,7 +47,7 @@ COLUMNS = [
     Column("Bytes", "link-layer bytes in the burst", lambda b: b["bytes"], lambda b: format_bytes(b["bytes"])),
     Column("Packets", "packets in the burst", lambda b: b["packets"], lambda b: f"{b['packets']:,}"),
     Column("Fan-in", "senders of at least half an equal share, of all senders in the burst", lambda b: b["fan_in"],
-           lambda b: f"{b['fan_in']:,} of {b['sources']:,}"),
+           lambda b: f"{b['fan_in']:,} of {b['sources']:,}" if b["sources"] else "–"),
     Column("Onset", "between the first frames of the first and of the last of those senders",
            lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
            lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
@@ -97,6 +98,7 @@ def statements(found: Sequence[words.Statement]) -> str:
 def facts(report: LaneReport) -> str:
     """Link, bin, clock, time: what a reader needs to place the figures."""
     lane = report.lane
+    names = [re.sub(r"[^ ]*/", "", name) for name in lane.distinct("input")]  # whole paths are in the JSON
     rows = [
         ("Link", format_rate(lane.link_bps) if lane.link_bps else "speed not known"),
         ("Bin", format_duration(lane.bin_ns)),
@@ -104,7 +106,7 @@ def facts(report: LaneReport) -> str:
         ("Time", words.period(report.start_ns, report.end_ns) if report.bins else "no packet"),
         ("Recorded", f"{format_duration(report.recorded_ns)}, {words.count(report.packets, 'packet')}, "
                      f"{format_bytes(report.bytes)}"),
-        ("From", "; ".join(lane.distinct("input")[:3]) + (" …" if len(lane.distinct("input")) > 3 else "")),
+        ("From", "; ".join(names[:3]) + (" …" if len(names) > 3 else "")),
     ]
     return '<dl class="facts">' + "".join(
         f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in rows if value) + "</dl>"

@@ -22,7 +22,6 @@ LIGHT = {
     "queue-fill": "rgba(107,74,160,0.22)",
     "loss": "#b42318",
     "good": "#2f6b3a",
-    "caution": "#855b00",
 }
 
 DARK = {
@@ -45,7 +44,6 @@ DARK = {
     "queue-fill": "rgba(179,155,224,0.25)",
     "loss": "#ff8477",
     "good": "#7cc58a",
-    "caution": "#e0b350",
 }
 
 

@@ -78,7 +78,7 @@ def _queue(pack: Pack, queue: Queue, zero: int) -> dict[str, Any]:
 def _burst(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]:
     return {
         "number": number, "start": burst["start_ns"] - zero, "end": burst["end_ns"] - zero,
-        "clock": exact_clock(burst["start_ns"], burst["end_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],
+        "clock": exact_clock(burst["start_ns"], burst["bin_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],
         "fanIn": burst["fan_in"], "pattern": burst["pattern"], "spread": burst["onset_spread_ns"],
         "effective": burst["effective_sources"],
         "top": [[sender["source"], sender["bytes"], sender["share"]] for sender in burst["top_sources"]],

@@ -95,6 +95,10 @@ def _no_bursts(report: LaneReport) -> str:
 
 def _beside_words(report: LaneReport) -> str:
     told = []
+    if report.latency and not any(report.lane.host in (path.src, path.dst) for path in report.latency):
+        told.append("No probed path names this host: those shown may not cross this link.")
+    if report.queues:
+        told.append("Which switch queue feeds this interface is not known to the store.")
     if report.paths > len(report.latency):
         told.append(f"{len(report.latency)} of {report.paths} probed paths can be chosen, those of this host first.")
     if report.queue_count > len(report.queues):

@@ -13,6 +13,7 @@ NS_PER_S = 1_000_000_000
 _TIME = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9,
          "h": 3600 * 10**9, "d": 86400 * 10**9}
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"": 0, "k": 10, "m": 20, "g": 30}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
 
 
@@ -41,6 +42,15 @@ def parse_rate(text: str) -> int:
     return int(rate)
 
 
+def parse_size(text: str) -> int:
+    """Bytes of "64M", "64MiB" or "1GB": powers of two, as buffers have. Raises UsageError."""
+    value, unit = _split(text, "size", "64M or 1GiB")
+    power = _BINARY.get(re.sub(r"i?b$", "", unit.lower()))
+    if power is None or (size := value * 2**power).denominator != 1 or size <= 0:
+        raise UsageError(f"{text!r} is no size", "write it like 64M or 1GiB")
+    return int(size)
+
+
 def parse_fraction(text: str) -> float:
     """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
     value, unit = _split(text, "share", "0.5 or 50%")
@@ -62,7 +72,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     try:
         if not match or (match[2] and match[1].count(":") < 2):
             raise ValueError
-        moment = datetime.fromisoformat(match[1] + (match[3] or "+00:00"))
+        moment = datetime.fromisoformat(match[1] + ("T00:00" if len(match[1]) == 10 else "") + (match[3] or "+00:00"))
     except ValueError:
         raise UsageError(f"{text!r} is no time", example) from None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)

@@ -23,8 +23,8 @@ def damaged(path: Path | str, reason: str) -> MburstError:
 
 
 def check_ends(path: Path) -> None:
-    """Raises MburstError when a Parquet file has lost its end. DuckDB would find out too, but only when a query comes to
-    that file."""
+    """Raises MburstError when a Parquet file has lost its end. DuckDB would find out too, but only when a query comes
+    to that file."""
     with open(path, "rb") as file:
         head = file.read(len(MAGIC))
         file.seek(max(0, os.path.getsize(path) - len(MAGIC)))

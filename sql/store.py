@@ -20,7 +20,7 @@ FORMAT = 1
 MACROS = Path(__file__).parent / "macros.sql"
 
 # Runs come last: a run is written before its bins, so no reader sees bins without their run.
-LISTING = ["bins", "sources", "queues", "probes", "runs"]
+LISTING = ["bins", "sources", "queues", "probes", "clock", "runs"]
 
 
 class Store:
@@ -90,26 +90,18 @@ class Store:
     def connect(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB with the views runs, bins, sources, queues and probes, the table quality, and the macros
-        of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot
-        hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave
-        out runs by time. Nothing is fetched from a network. Raises MburstError."""
-        import duckdb
-
+        """An in-memory DuckDB with the views runs, bins, sources, queues, probes and clock, the table quality, and the
+        macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
+        cannot hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never
+        leave out runs by time. Nothing is fetched from a network. Raises MburstError."""
         narrow = segments.Narrow(
             rack,
             None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
             None if until_ns is None else until_ns // segments.NS_PER_DAY + 1,
         )
-        connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
-        connection.execute(tables.schema_sql("quality"))
-        connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, names VARCHAR[])")
-        for table in LISTING:
-            connection.execute(tables.schema_sql(table))
-        connection.execute("USE main")
+        connection = in_memory()
         for table in LISTING:
             self._create_view(connection, table, narrow)
-        connection.execute(MACROS.read_text(encoding="utf-8"))
         return connection
 
     def _create_view(self, connection: duckdb.DuckDBPyConnection, table: str, narrow: segments.Narrow) -> None:
@@ -142,3 +134,18 @@ class Store:
         except MburstError:
             find_damage(connection)  # whatever was said: the view's text is right, so a file's own columns are not
             raise
+
+
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the table quality, the macros, and the other tables empty in the schema `defined`: for
+    rows that are in no store yet, registered under the names of the tables."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    connection.execute(tables.schema_sql("quality"))
+    connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, names VARCHAR[])")
+    for table in LISTING:
+        connection.execute(tables.schema_sql(table))
+    connection.execute("USE main")
+    connection.execute(MACROS.read_text(encoding="utf-8"))
+    return connection

@@ -89,8 +89,10 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 
     Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
     """
-    standard = cast(io.BufferedReader, sys.stdin.buffer)
-    with nullcontext(standard) if path == "-" else open(path, "rb") as stream:
+    if path == "-" and sys.stdin is None:
+        raise MburstError("there is no standard input", "name a file, or pipe one in")
+    standard = cast(io.BufferedReader, sys.stdin.buffer) if path == "-" else None
+    with nullcontext(standard) if standard else open(path, "rb") as stream:
         packed = stream.peek(2)[:2] == b"\x1f\x8b"
         if path != "-" and stream.seekable() and not packed:
             yield stream

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from mburst.cli import demo
 from mburst.errors import MburstError
@@ -86,3 +91,38 @@ def test_files_of_others_stop_it_before_anything_is_touched(foreign: str, tmp_pa
         pass
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / foreign).read_text() == "mine"
+
+
+def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "mburst", "demo", "-o", str(tmp_path / "a demo"), "--seed", seed]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"seed {seed}" in done.stdout
+        assert "Found 40 of 40 rounds, and 0 bursts besides." in done.stdout
+        assert "Fan-in: 40 senders at once, of 40 simulated." in done.stdout
+    [page] = (tmp_path / "a demo" / "report").glob("*.html")
+    assert f"The report: {page}" in done.stdout
+    follow = [line.strip() for line in done.stdout.split("Go on with:")[1].splitlines() if "mburst" in line]
+    for words in map(shlex.split, follow[:2]):
+        again = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert again.stdout
+
+
+def test_a_verb_that_fails_stops_it_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def failing(words: list[str]) -> int:
+        ran.append(words)
+        return 3 if words[0] == "import" else 0
+
+    monkeypatch.setattr("mburst.__main__.main", failing)
+    assert demo.run(argparse.Namespace(output=str(tmp_path), seed=1)) == 3
+    assert [words[0] for words in ran] == ["record", "import"]
+
+
+def test_a_wrong_seed_touches_nothing(tmp_path: Path) -> None:
+    with pytest.raises(MburstError):
+        demo.run(argparse.Namespace(output=str(tmp_path), seed=-1))
+    assert list(tmp_path.iterdir()) == []

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from mburst.sql import Store
 from mburst.telemetry.csv_import import CsvFile, open_text
 
-ROOT = Path(__file__).resolve().parent.parent
 NOW = 1_795_228_464_011_544_286
 
 PROBES_TEXT = b"src,dst,tx_ns,rx_ns\n" + b"".join(
@@ -45,7 +45,7 @@ def test_an_import_says_what_it_added(probes_file: Path, tmp_path: Path) -> None
     store = tmp_path / "store"
     code, out, err = mburst("import", "probes", probes_file, "-o", store, "--protocol", "udp")
     assert (code, err) == (0, "")
-    assert out == "probes: 100 rows, 25 lost, 2026-11-21 02:34:24.011 → 2026-11-21 02:34:24.110 UTC\n"
+    assert out == "probes: 100 rows, 25 lost, 2026-11-21 02:34:24.011544 → 2026-11-21 02:34:24.110544 UTC\n"
     assert stored(store, "SELECT count(*), sum(lost::INT), min(protocol), max(rx_ns - tx_ns) FROM probes") == [
         (100, 25, "udp", 5000)
     ]
@@ -116,7 +116,7 @@ def test_queues_are_imported(captures: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     code, out, _ = mburst("import", "queues", captures / "cache-server" / "queues-1s.csv", "-o", store)
     assert code == 0
-    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999 → ")
+    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999062 → ")
     assert stored(store, "SELECT count(*), max(max_bytes), min(semantics) FROM queues") == [
         (22, 3_592_250, "max-since-last")
     ]

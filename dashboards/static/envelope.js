@@ -60,7 +60,7 @@ function stepLine(view, values, coverage, a, b) {
     const end = Math.min(coverage.end[c], b);
     if (coverage.end[c] < Math.max(a, at) || coverage.start[c] > b) continue;
     at = Math.max(coverage.start[c], a, at);
-    if (i >= view.start.length || view.start[i] > at) put(at, 0);
+    put(i < view.start.length ? Math.min(at, view.start[i]) : at, 0); // so that a filled line is flat over a pause
     while (i < view.start.length && view.start[i] <= end) {
       if (view.start[i] > at) put(at, 0);
       put(view.start[i], values[i]);

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(introduction(case, folder)))
         store, report = str(folder / "store"), str(folder / "report")
         for words in (
-            ["record", str(folder / "cache.pcap"), "-o", store, "--link", "1G", "--host", "cache-1", "--rack", "r1"],
+            ["record", str(folder / "cache.pcap"), "-o", store, "--link", "1G", "--host", "cache", "--rack", "r1"],
             ["import", "probes", str(folder / "probes.csv"), "-o", store, "--protocol", "udp"],
             ["import", "queues", str(folder / "queues-1ms.csv"), "-o", store],
         ):
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         if code:
             return code
         print("\n".join(verdict(case, json.loads(listed))))
-        if code := call(["report", store, "--rack", "r1", "-o", report]):
+        if code := call(["report", store, "--rack", "r1", *DEFINITION, "-o", report]):
             return code
         print("\n".join(farewell(folder)))
     return 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..units import NS_PER_S
+from ..units import format_time
 
 if TYPE_CHECKING:
     from ..sql import Store
@@ -25,7 +24,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
     parser.add_argument("kind", choices=["probes", "queues"], help="what the file holds")
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
-    parser.add_argument("-o", "--output", metavar="STORE", required=True, help="the store, made where there is none")
+    parser.add_argument("-o", "--store", metavar="STORE", required=True,
+                        help="folder of the store; made where there is none")
     parser.add_argument("--protocol", default="", help="of probes whose file does not tell: udp, tcp, icmp")
     parser.add_argument("--json", action="store_true", help="print what was added as JSON")
     parser.set_defaults(run=run)
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_text(arguments.file) as file:
         source = CsvFile(file, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
         summary = source.scan()
-        added = add(Store.create(arguments.output), arguments.kind, source, summary, arguments.protocol)
+        added = add(Store.create(arguments.store), arguments.kind, source, summary, arguments.protocol)
     result = {
         "table": arguments.kind, "file": arguments.file, "batch": summary.batch, "rows": summary.rows, "added": added,
         "lost": summary.lost, "backwards": summary.backwards, "start_ns": summary.start_ns, "end_ns": summary.end_ns,
@@ -68,7 +68,7 @@ def told(result: dict[str, Any]) -> list[str]:
     if result["table"] == "probes":
         parts.append(f"{result['lost']:,} lost")
     if result["rows"]:
-        parts.append(f"{moment(result['start_ns'])} → {moment(result['end_ns'])} UTC")
+        parts.append(f"{format_time(result['start_ns'])} → {format_time(result['end_ns'])} UTC")
     lines = [", ".join(parts)]
     if result["added"] < result["rows"]:
         rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
@@ -76,8 +76,3 @@ def told(result: dict[str, Any]) -> list[str]:
     if result["backwards"]:
         lines.append(f"{result['backwards']:,} of them end before they begin: did the clock step?")
     return lines
-
-
-def moment(ns: int) -> str:
-    """ "2026-11-21 02:34:24.011" of Unix nanoseconds, in UTC."""
-    return f"{datetime.fromtimestamp(ns // NS_PER_S, UTC):%Y-%m-%d %H:%M:%S}.{ns % NS_PER_S // 10**6:03}"

@@ -13,8 +13,10 @@
 --   onset_spread_ns    from the first frame in the burst of the first of those in fan_in to that of the last
 --   pattern            single-source: fan_in is 1. incast: fan_in is 3 or more, at least 3 and half of them began with the
 --                      burst (in the source_bin_ns before it they sent at less than half their rate in it), and these
---                      began within half the burst or source_bin_ns of each other, whichever is longer. many-sources: all
---                      else. unknown: no sender is known.
+--                      began within half the burst or source_bin_ns of each other, whichever is longer. A receiver sees
+--                      departures from the last queue: while the link is full (mean utilization 0.9 or more), frames
+--                      that were sent together arrive one behind the other, so that late onsets do not speak against it.
+--                      many-sources: all else. unknown: no sender is known.
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple judges sums of stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
@@ -166,7 +168,8 @@ SELECT burst, run, host, rack, interface, direction, epoch, start_ns, end_ns, en
        effective_sources, onset_spread_ns,
        CASE WHEN fan_in IS NULL THEN 'unknown'
             WHEN fan_in = 1 THEN 'single-source'
-            WHEN began >= 3 AND began * 2 >= fan_in AND began_spread_ns <= greatest(duration_ns // 2, source_bin_ns)
+            WHEN began >= 3 AND began * 2 >= fan_in
+                AND (mean_utilization >= 0.9 OR began_spread_ns <= greatest(duration_ns // 2, source_bin_ns))
                 THEN 'incast'
             ELSE 'many-sources' END AS pattern,
        quality, bin_ns, link_bps

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from storelib import write
 
 from mburst.analysis import beside
 from mburst.sql import Store
-from storelib import write
 
 START = 10**18
 
@@ -19,8 +19,8 @@ def latency(probes: list[tuple[int, int | None]]) -> beside.Latency:
     at = np.array([when for when, _ in probes], np.int64)
     took = np.array([-1 if value is None else value for _, value in probes], np.int64)
     back = (took >= 0).astype(np.int64)
-    return beside.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), 0, None, None, None, 0, at, took, took,
-                          back, 1 - back)
+    return beside.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), 0, None, None, None, 0, at, took,
+                          took, back, 1 - back)
 
 
 @settings(deadline=None, max_examples=60)
@@ -62,7 +62,8 @@ def con(tmp_path):
         {"seq": i, "tx_ns": START + i * 1000, "rx_ns": START + i * 1000 + 500, "app_send_ns": START + i * 1000 - 100,
          "app_recv_ns": START + i * 1000 + 600 + 10 * i, "src": "api", "dst": "cache"} for i in range(100)
     ]
-    write(store, "probes", *exchanges, {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
+    write(store, "probes", *exchanges,
+          {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
           {"seq": 0, "tx_ns": START, "rx_ns": START + 70, "src": "x", "dst": "y"},
           {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"})
     write(store, "queues",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from storelib import write
 
 from mburst.analysis import envelope
 from mburst.analysis.envelope import Envelope, Slice
 from mburst.sql import Store
-from storelib import write
 
 BIN = 100_000
 START = 1_795_228_463_900_000_000 // BIN
@@ -80,12 +82,19 @@ def test_steps_are_zero_in_silence_and_absent_where_nothing_was_recorded(bins, m
         assert shown == (bins.get(at, 0) * 8e9 / BIN if at in recorded else None)
 
 
+def test_a_pause_begins_and_ends_at_zero_so_that_no_fill_leans_over_it():
+    level, zero = build({0: 9, 1: 9, 300: 9}), START * BIN
+    x, y = envelope.steps(level, level.max_bps(), [(zero, zero + 2 * BIN), (zero + 300 * BIN, zero + 301 * BIN)], zero)
+    pause = y.index(None)
+    assert y[pause - 1] == 0 == y[pause + 1] and x[pause + 1] == 300 * BIN / 1e9
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 9)), max_size=30), st.integers(1, 10))
 def test_merged_intervals_cover_all_and_little_else(given_spans, limit):
     spans = [(a, a + n) for a, n in given_spans]
     merged = envelope.merge_intervals(spans)
-    assert all(a[1] < b[0] for a, b in zip(merged, merged[1:], strict=False))
+    assert all(a[1] < b[0] for a, b in pairwise(merged))
     assert {t for a, b in merged for t in range(a, b)} == {t for a, b in spans for t in range(a, b)}
     few = envelope.merge_intervals(spans, limit)
     assert len(few) <= limit
@@ -105,19 +114,19 @@ def bursty(tmp_path):
 
 def test_the_store_aggregates_to_what_fits(bursty):
     con, where = bursty
-    whole = envelope.finest(con, where, 20_000)
+    whole = envelope.finest(con, where, 20_000, 20_000)
     assert whole.width_ns == 10_000 and len(whole) == 20_000
-    base = envelope.finest(con, where, 2500)
+    base = envelope.finest(con, where, 20_000, 2500)
     assert base.width_ns == 100_000 and len(base) == 2000
     assert base.total.sum() == whole.total.sum()
-    for cells in (base, envelope.read_seconds(con, where)):
+    for cells in (base, envelope.read_seconds(con, where), envelope.read_seconds(con, where, base)):
         assert cells.total.sum() == 20 * 12_500 + 19_980 * 84
     assert base.largest.max() == 12_500
 
 
 def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(bursty):
     con, where = bursty
-    base = envelope.finest(con, where, 2500)
+    base = envelope.finest(con, where, 20_000, 2500)
     burst = (10**18 + 7000 * 10_000, 10**18 + 7020 * 10_000)
     detail, cells = envelope.read_detail(con, where, base, [burst], 100)
     assert cells.tolist() == [10**13 + 700, 10**13 + 701]
@@ -127,7 +136,7 @@ def test_detail_holds_every_bin_around_what_is_wanted_and_no_more_than_allowed(b
 
 
 def test_a_slice_without_bins_is_an_empty_envelope(bursty):
-    con, where = bursty
-    empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 10)
+    con, _ = bursty
+    empty = envelope.finest(con, Slice(["run-2"], 10_000, 0, 10), 0, 10)
     assert not len(empty) and not len(empty.coarsen(5)) and not len(empty.view(0, 10, 3))
     assert envelope.steps(empty, empty.max_bps(), [], 0) == ([], [])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The decoder behind a pipe, for tests/capture/test_decode.py: requests on standard input,
+ * The decoder behind a pipe, for tests/capture/decode_tool.py: requests on standard input,
  * answers on standard output, little-endian, until the end of input. Every frame is copied to a
  * heap block of exactly its captured length, so that AddressSanitizer sees the first byte that
  * is read too many.

@@ -129,7 +129,14 @@ def number(octets: bytes) -> int:
 
 
 def decode(
-    data: bytes, length: int, linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0, gso: int = 0,
+    data: bytes,
+    length: int,
+    linktype: int,
+    *,
+    fcs: int = 0,
+    inner: bool = False,
+    mtu: int = 0,
+    gso: int = 0,
     direction: int = 0,
 ) -> Packet:
     size = max(length - fcs, 0)
@@ -180,6 +187,7 @@ def read_frame(rest: Rest, linktype: int) -> Found:
 
 
 # Link layers. Each returns what follows: ("type", Ethernet type), or one word.
+
 
 def read_link(rest: Rest, linktype: int, link: Link):
     if linktype == 1:
@@ -290,6 +298,7 @@ def llc(rest: Rest):
 
 # IP
 
+
 def read_ip(rest: Rest, version: int) -> Ip:
     """Raises Stop where the fixed header is not there or not of that version."""
     ip = (read_ipv4 if version == 4 else read_ipv6)(rest)
@@ -390,6 +399,7 @@ def read_transport(rest: Rest, ip: Ip) -> None:
 
 # Tunnels
 
+
 def innermost(ip: Ip) -> tuple[Ip, int, int]:
     """The innermost IP header that can be read, why the search for a deeper one ended, and where."""
     marks = 0
@@ -413,6 +423,8 @@ def tunnel(rest: Rest, ip: Ip):
         return {4: 4, 41: 6}[ip.protocol]
     if ip.protocol == 137:
         return ("type", 0x8847)
+    if ip.protocol == 143:
+        return "ethernet"
     if ip.protocol == 47:
         return gre(rest)
     if ip.protocol == 17 and ip.ports[1] in (4789, 8472):
@@ -446,6 +458,10 @@ def gre(rest: Rest):
         return "nothing"
     if protocol == 0x22EB or (protocol == 0x88BE and sequence):
         return erspan(rest)
+    if protocol == 0x883E:
+        if rest.need(4)[0] >> 4 != 4:
+            rest.take(4)
+        return 4
     return "ethernet" if protocol == 0x88BE else ("type", protocol)
 
 
@@ -462,6 +478,7 @@ def erspan(rest: Rest):
 
 
 # Merged frames
+
 
 def merged_wire_bytes(found: Found, size: int, mtu: int, gso: int) -> tuple[int, bool]:
     """Wire bytes of the segments (0: the frame was one), and whether header lengths were assumed."""

@@ -15,7 +15,7 @@ from decode_oracle import IPV4, IPV6, NONE, Address
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-PACKET = struct.Struct("<qQQI4xIIQIIHBB4x")
+PACKET = struct.Struct("<qQQI4xIIQIIBBH4x")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
 
@@ -38,9 +38,9 @@ class Decoded(NamedTuple):
     flow: int
     tcp_seq: int
     tcp_len: int
-    lane: int
     marks: int
     direction: int
+    quality: int
     macs: tuple[int, int] | None
     destination: Address | None
 
@@ -62,9 +62,23 @@ class Driver:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="mburst-decode-")
         program = Path(self.folder.name, "decode_driver")
-        sources = [ROOT / "tests/c/decode_driver.c", *sorted(ROOT.glob("capture/decode*.c")), ROOT / "capture/address.c"]
+        sources = [
+            ROOT / "tests/c/decode_driver.c",
+            *sorted(ROOT.glob("capture/decode*.c")),
+            ROOT / "capture/address.c",
+        ]
         subprocess.run(
-            [os.environ.get("CC", "cc"), "-std=gnu11", "-Wall", "-Wextra", "-Werror", *SANITIZE, "-o", program, *sources],
+            [
+                os.environ.get("CC", "cc"),
+                "-std=gnu11",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                *SANITIZE,
+                "-o",
+                program,
+                *sources,
+            ],
             check=True,
         )
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -89,14 +103,14 @@ class Driver:
         return [self.decoded() for _ in frames]
 
     def decoded(self) -> Decoded:
-        ts, high, low, family, size, wire, flow, seq, tcp_len, lane, marks, direction = PACKET.unpack(
+        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality = PACKET.unpack(
             self.answer(PACKET.size)
         )
         sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
             self.answer(EXTRAS.size)
         )
         return Decoded(
-            ts, address(high, low, family), size, wire, flow, seq, tcp_len, lane, marks, direction,
+            ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality,
             (sender, receiver) if has_macs else None,
             address(to_high, to_low, to_family) if has_destination else None,
         )  # fmt: skip

@@ -6,12 +6,13 @@ import functools
 import os
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 LIBRARIES = [
     ("zlib.h", "MB_HAVE_ZLIB", "-lz"),
     ("zstd.h", "MB_HAVE_ZSTD", "-lzstd"),
@@ -78,32 +79,42 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="mburst-dump-")
 
 
-@functools.cache
-def program(*flags: str) -> Path:
-    """dump_frames, compiled with FLAGS once in a test run."""
-    out = Path(_folder().name, f"dump-{len(os.listdir(_folder().name))}")
-    sources = [path for path in sorted((ROOT / "capture").glob("*.c")) if path.name != "module.c"]
-    present = [library for library in LIBRARIES if library[0] in decompressors()]
-    subprocess.run(
-        [
-            *("cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f"-I{ROOT / 'capture'}"),
-            *flags,
-            *(f"-D{macro}=1" for _, macro, _ in present),
-            *("-o", str(out), str(ROOT / "tests/c/dump_frames.c"), *map(str, sources)),
-            *(flag for _, _, flag in present),
-            *("-lpcap", "-lpthread", "-lm"),
-        ],
-        check=True,
-    )
+def compile_one(source: Path, out: Path, flags: tuple[str, ...]) -> Path:
+    macros = [f"-D{macro}=1" for header, macro, _ in LIBRARIES if header in decompressors()]
+    command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f"-I{ROOT / 'capture'}"]
+    subprocess.run([*command, *macros, *flags, "-c", "-o", str(out), str(source)], check=True)
     return out
 
 
-def run(
-    *arguments: str | Path, stdin: bytes | None = None, flags: tuple[str, ...] = tuple(SANITIZE)
-) -> tuple[int, str]:
-    """Run dump_frames; a crash or a sanitizer's finding fails the test."""
+@functools.cache
+def engine(flags: tuple[str, ...]) -> list[Path]:
+    """The engine without its Python binding, compiled once in a test run."""
+    folder = Path(tempfile.mkdtemp(dir=_folder().name))
+    sources = [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda path: compile_one(path, folder / f"{path.stem}.o", flags), sources))
+
+
+@functools.cache
+def program(*drivers: str, flags: tuple[str, ...] = SANITIZE) -> Path:
+    """The drivers (paths below tests/) linked with the engine."""
+    folder = Path(tempfile.mkdtemp(dir=_folder().name))
+    objects = [compile_one(ROOT / "tests" / name, folder / f"{Path(name).stem}.o", flags) for name in drivers]
+    libraries = [library for header, _, library in LIBRARIES if header in decompressors()]
+    out = folder / "program"
+    command = ["cc", *flags, "-o", out, *objects, *engine(flags), *libraries, "-lpcap", "-lpthread", "-lm"]
+    subprocess.run([str(word) for word in command], check=True)
+    return out
+
+
+def dump_frames() -> Path:
+    return program("c/dump_frames.c")
+
+
+def run(path: Path, *arguments: str | Path, stdin: bytes | None = None) -> tuple[int, str]:
+    """Exit code (0 or 1) and output of a program; a crash or a sanitizer's finding fails the test."""
     done = subprocess.run(
-        [str(program(*flags)), *map(str, arguments)],
+        [str(path), *map(str, arguments)],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
@@ -116,7 +127,7 @@ def run(
 
 def dump(*arguments: str | Path, stdin: bytes | None = None) -> Dump:
     """What dump_frames says of the files as one capture."""
-    code, output = run(*arguments, stdin=stdin)
+    code, output = run(dump_frames(), *arguments, stdin=stdin)
     made = parse(output)
     assert (code == 1) == bool(made.error)
     return made
@@ -124,7 +135,7 @@ def dump(*arguments: str | Path, stdin: bytes | None = None) -> Dump:
 
 def dump_each(paths: list[Path]) -> dict[Path, Dump]:
     """What it says of each of the files, in one process."""
-    _, output = run("-e", *paths)
+    _, output = run(dump_frames(), "-e", *paths)
     parts = output.split("file ")[1:]
     assert len(parts) == len(paths)
     return {path: parse(part.partition("\n")[2]) for path, part in zip(paths, parts, strict=True)}

@@ -12,7 +12,9 @@ def be16(*values: int) -> bytes:
     return struct.pack(f">{len(values)}H", *values)
 
 
-def ethernet(payload: bytes, kind: int | None, *, sender: int = 2, receiver: int = 1, tags: tuple[int, ...] = ()) -> bytes:
+def ethernet(
+    payload: bytes, kind: int | None, *, sender: int = 2, receiver: int = 1, tags: tuple[int, ...] = ()
+) -> bytes:
     """KIND None: the type field holds the payload's length. TAGS: 0x8100 and its like, outermost first."""
     types = [*tags, len(payload) if kind is None else kind]
     rest = be16(types[0]) + b"".join(be16(100 + i, following) for i, following in enumerate(types[1:]))
@@ -35,11 +37,15 @@ def pppoe(payload: bytes, protocol: int, code: int = 0) -> bytes:
     return bytes([0x11, code]) + be16(7, len(payload) + 2) + ppp(payload, protocol)
 
 
-def sll(payload: bytes, protocol: int, *, kind: int = 0, hardware: int = 1, address: bytes = b"\2\0\0\0\0\x09") -> bytes:
+def sll(
+    payload: bytes, protocol: int, *, kind: int = 0, hardware: int = 1, address: bytes = b"\2\0\0\0\0\x09"
+) -> bytes:
     return be16(kind, hardware, len(address)) + address[:8].ljust(8, b"\0") + be16(protocol) + payload
 
 
-def sll2(payload: bytes, protocol: int, *, kind: int = 0, hardware: int = 1, address: bytes = b"\2\0\0\0\0\x09") -> bytes:
+def sll2(
+    payload: bytes, protocol: int, *, kind: int = 0, hardware: int = 1, address: bytes = b"\2\0\0\0\0\x09"
+) -> bytes:
     head = struct.pack(">HHIHBB", protocol, 0, 3, hardware, kind, len(address))
     return head + address[:8].ljust(8, b"\0") + payload
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import capture_builder as build
 import pytest
-from dump_tool import SANITIZE, Dump, decompressors, dump, parse, program
+from dump_tool import Dump, decompressors, dump, dump_frames, parse, program, run
 
 COUNT = 20_000
 
@@ -111,34 +111,13 @@ def test_faults_in_compressed_data_name_the_plain_byte() -> None:
 
 def test_build_without_libraries(tmp_path: Path) -> None:
     """Built without zlib and the others, the engine says what to do."""
-    flags = ("-UMB_HAVE_ZLIB", "-UMB_HAVE_ZSTD", "-UMB_HAVE_LZMA")
-    out = tmp_path / "bare"
-    sources = [path for path in (Path(__file__).parents[2] / "capture").glob("*.c") if path.name != "module.c"]
-    include = f"-I{sources[0].parent}"
-    driver = Path(__file__).parents[1] / "c/dump_frames.c"
-    subprocess.run(
-        [
-            "cc",
-            "-std=gnu11",
-            "-D_GNU_SOURCE",
-            *flags,
-            include,
-            "-o",
-            out,
-            driver,
-            *sources,
-            "-lpcap",
-            "-lpthread",
-            "-lm",
-        ],
-        check=True,
-    )
+    bare = program("c/dump_frames.c", flags=("-UMB_HAVE_ZLIB", "-UMB_HAVE_ZSTD", "-UMB_HAVE_LZMA"))
     path = tmp_path / "x.pcap.gz"
     path.write_bytes(gzip.compress(CAPTURE))
-    done = subprocess.run([out, path], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stdout == (
+    assert run(bare, path) == (
+        1,
         f"error: {path}: gzip data, which this build cannot read: install zlib1g-dev and build mburst again, "
-        "or pipe it: gzip -dc FILE | mburst … -\n"
+        "or pipe it: gzip -dc FILE | mburst … -\n",
     )
 
 
@@ -147,7 +126,7 @@ def test_build_without_libraries(tmp_path: Path) -> None:
 
 def test_pipe_in_small_pieces(tmp_path: Path) -> None:
     """A writer that dribbles: every border falls inside a record."""
-    with subprocess.Popen([program(*SANITIZE), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen([dump_frames(), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         for at in range(0, ENDS[300], 997):
             running.stdin.write(CAPTURE[at : min(at + 997, ENDS[300])])
@@ -180,9 +159,7 @@ def test_late_reads_and_stop(tmp_path: Path) -> None:
 
 
 def test_stop_between_records() -> None:
-    with subprocess.Popen(
-        [program(*SANITIZE), "-s", "300", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as running:
+    with subprocess.Popen([dump_frames(), "-s", "300", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         running.stdin.write(CAPTURE[: ENDS[5] + 3])
         running.stdin.flush()
@@ -194,7 +171,7 @@ def test_standard_input_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(CAPTURE)
     with path.open("rb") as stdin:
-        done = subprocess.run([program(*SANITIZE), "-"], stdin=stdin, capture_output=True, check=True)
+        done = subprocess.run([dump_frames(), "-"], stdin=stdin, capture_output=True, check=True)
     made = parse(done.stdout.decode())
     check_whole(made)
     assert made.interfaces[0].name == "stdin"
@@ -209,7 +186,7 @@ def test_file_that_shrinks(keep: int, tmp_path: Path) -> None:
     path = tmp_path / "shrinks.pcap"
     path.write_bytes(CAPTURE)
     with subprocess.Popen(
-        [program(*SANITIZE), "-p", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [dump_frames(), "-p", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         assert running.stdin and running.stdout and running.stderr
         assert running.stdout.readline() == b"paused\n"
@@ -223,10 +200,22 @@ def test_file_that_shrinks(keep: int, tmp_path: Path) -> None:
     assert COUNT > len(made.frames) >= 512
 
 
+def test_bus_errors_of_others(tmp_path: Path) -> None:
+    path, other = tmp_path / "x.pcap", tmp_path / "other"
+    path.write_bytes(CAPTURE)
+    other.write_bytes(b"x")
+    code, output = run(program("c/bus_error.c"), path, other)
+    assert code == 0 and output.splitlines() == [
+        "outside: handled",
+        f"inside: {path}: byte 0: the file shrank to this while it was read",
+        "after: restored",
+    ]
+
+
 def test_file_that_grows_ends_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "grows.pcap"
     path.write_bytes(CAPTURE[: ENDS[700]])
-    with subprocess.Popen([program(*SANITIZE), "-p", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen([dump_frames(), "-p", path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin and running.stdout
         assert running.stdout.readline() == b"paused\n"
         path.write_bytes(CAPTURE)
@@ -250,7 +239,10 @@ def test_long_file_in_little_memory(tmp_path: Path) -> None:
         shutil.copyfileobj(plain, zipped, 1 << 20)
     for name in (path, packed):
         peak = subprocess.run(
-            ["/usr/bin/env", "python3", "-c", PEAK, program("-O2"), name], capture_output=True, text=True, check=True
+            ["/usr/bin/env", "python3", "-c", PEAK, program("c/dump_frames.c", flags=("-O2",)), name],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         count, kilobytes = map(int, peak.stdout.split())
         assert count == 1000 and kilobytes < 64 << 10

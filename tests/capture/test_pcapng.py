@@ -54,11 +54,11 @@ class Oracle:
         self.starts.append(len(self.data))
         self.data += block
 
-    def section(self, order: str, minor: int) -> None:
+    def section(self, order: str, minor: int, length: int) -> None:
         self.order = order
         self.dropped += sum(max(one.loss.counted, one.loss.reported) for one in self.known)
         self.known = []
-        self.add(build.section(order, minor=minor))
+        self.add(build.section(order, length, minor))
 
     def interface(self, described: Interface) -> None:
         self.add(described.block(self.order))
@@ -152,7 +152,7 @@ foreign = st.sampled_from([build.NRB, build.DSB, build.CUSTOM, 0x40000BAD, 0x800
 def files(draw: st.DrawFn) -> Oracle:
     oracle = Oracle()
     for _ in range(draw(st.integers(1, 3))):
-        oracle.section(draw(st.sampled_from("<>")), draw(st.sampled_from([0, 2])))
+        oracle.section(draw(st.sampled_from("<>")), draw(st.sampled_from([0, 2])), draw(st.sampled_from([-1, 0, 4096])))
         for one in draw(st.lists(described, min_size=1, max_size=3)):
             oracle.interface(one)
         for kind in draw(st.lists(st.sampled_from("eeeeposif"), max_size=12)):

@@ -24,7 +24,9 @@ def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     def mount(options: str) -> Path:
         folder = tmp_path / f"disk-{len(mounted)}"
         folder.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True
+        )
         if done.returncode:
             pytest.skip(f"cannot mount a tmpfs (needs root): {done.stderr.strip()}")
         mounted.append(folder)
@@ -41,7 +43,9 @@ def batch(number: int) -> pa.Table:
 
 
 def seen(store: Store) -> int:
-    (count, distinct, last), = store.connect().execute("SELECT count(*), count(DISTINCT bytes), max(bytes) FROM bins").fetchall()
+    ((count, distinct, last),) = (
+        store.connect().execute("SELECT count(*), count(DISTINCT bytes), max(bytes) FROM bins").fetchall()
+    )
     assert count == distinct == (0 if last is None else last + 1)
     return int(count)
 
@@ -101,9 +105,9 @@ def test_a_store_that_is_mounted_read_only(disk: Callable[[str], Path]) -> None:
     with pytest.raises(MburstError) as caught:
         Store.create(folder / "other")
     check_message(caught.value, folder, "Read-only file system")
-    with Store.create(folder / "store").writer("bins", host="cache-1", rack="r1") as writer:
-        with pytest.raises(MburstError) as caught:
-            writer.append(batch(1))
+    writing = Store.create(folder / "store").writer("bins", host="cache-1", rack="r1")
+    with writing as writer, pytest.raises(MburstError) as caught:
+        writer.append(batch(1))
     check_message(caught.value, folder, "Read-only file system")
 
 

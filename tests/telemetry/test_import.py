@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import ROOT
 
 from mburst.errors import MburstError
 from mburst.telemetry import csv_import, tables
 from mburst.telemetry.csv_import import CsvFile, Summary, open_text
 
-ROOT = Path(__file__).resolve().parents[2]
 NOW = 1_795_228_464_011_544_286
 
 

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks share: the generated captures, measuring a command, rounds side by side, and a table of them."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKETS = 10_000_000
+TRAINS = {"trains of 16": 16, "no trains": 1}  # mean packets of a flow behind each other
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run took: seconds by the clock, and of CPU (user and system)."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@contextmanager
+def fresh_capture(train: int) -> Iterator[Path]:
+    """A capture of PACKETS packets (1.1 GB), just written and so in the page cache; removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
+        capture = Path(folder, "capture.pcap")
+        subprocess.run(
+            [sys.executable, HERE / "make_capture.py", capture, "--packets", str(PACKETS), "--train", str(train)],
+            check=True,
+        )
+        yield capture
+
+
+def run(command: list[str | Path]) -> Cost:
+    """Run COMMAND without its output; raises CalledProcessError when it fails."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
+
+
+def rounds(contestants: dict[str, Callable[[], float]], n: int) -> dict[str, list[float]]:
+    """N figures of each contestant, taken in turn (A B C A B C …), so that a busy moment falls on all alike."""
+    figures: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(n):
+        for name, measure in contestants.items():
+            figures[name].append(measure())
+    return figures
+
+
+def ratio(slower: list[float], faster: list[float]) -> float:
+    """The median over the rounds of how many times as much SLOWER took as FASTER in the same round."""
+    return statistics.median(a / b for a, b in zip(slower, faster, strict=True))
+
+
+def spread(figures: list[float], scale: float = 1.0) -> str:
+    """ "median (least)" of FIGURES × SCALE."""
+    return f"{statistics.median(figures) * scale:.3g} ({min(figures) * scale:.3g})"
+
+
+def machine() -> str:
+    """Date, processor, cores, kernel, Python, and how busy the machine was."""
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return (
+        f"{datetime.date.today()}, {model[1] if model else platform.machine()}, {os.cpu_count()} cores, "
+        f"Linux {platform.release()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+    )

@@ -1,0 +1,274 @@
+"""The report as a reader meets it: Debian's Chromium opens the file, without a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reportlib
+from reportlib import BIN, LONG, PROBE, SHORT, START
+
+from mburst.analysis.report_data import Limits
+from mburst.sql import Store
+
+CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+ZERO = START // 60_000_000_000 * 60_000_000_000
+TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports by name: `plain`; `hostile`, whose names come from an attacker; `coarse`, with more bins than fit."""
+    folder, made = tmp_path_factory.mktemp("browser"), {}
+    for name in ("plain", "hostile"):
+        store = Store.create(folder / f"store-{name}")
+        reportlib.fill(store, hostile=name == "hostile")
+        made[name] = reportlib.written(store, folder / name)
+        if name == "plain":
+            few = Limits(whole_bins=2000, cells=1000, detail_bins=1000)
+            made["coarse"] = reportlib.written(store, folder / "coarse", few)
+    return made
+
+
+class Reader:
+    """A page that is open, with everything that went wrong or asked for something in it."""
+
+    def __init__(self, browser, path, **context):
+        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(f"file://{path}")
+        self.page.wait_for_selector("html[data-ready]", timeout=60_000)
+
+    def trace(self, role):
+        x, y = self.page.evaluate(TRACE, role)
+        return x, y
+
+    def click(self, selector):
+        self.page.click(selector)
+        self.page.wait_for_timeout(150)
+
+
+@pytest.fixture
+def open_page(browser, pages):
+    opened = []
+
+    def opener(name="plain", **context):
+        opened.append(Reader(browser, pages[name], **context))
+        return opened[-1]
+
+    yield opener
+    for reader in opened:
+        reader.context.close()
+
+
+@pytest.fixture(scope="module")
+def plain(browser, pages):
+    """One page that several tests share; none of them minds what another chose or sorted."""
+    reader = Reader(browser, pages["plain"])
+    yield reader
+    reader.context.close()
+
+
+def at(number: int) -> float:
+    """Where a bin begins on the page's axis, in seconds."""
+    return (START + number * BIN - ZERO) / 1e9
+
+
+def largest_between(reader, first: int, last: int) -> float:
+    """The largest utilization that is drawn anywhere in [first, last) bins."""
+    x, y = reader.trace("largest")
+    begin, end = at(first), at(last)
+    return max(v for a, b, v in zip(x, [*x[1:], end], y, strict=True) if v is not None and a < end and b > begin)
+
+
+def test_nothing_leaves_and_nothing_complains(open_page, pages):
+    reader = open_page()
+    for what in ("next", "in", "out", "right", "all", "previous"):
+        reader.click(f"[data-do={what}]")
+    assert reader.requests == [f"file://{pages['plain']}"]
+    assert reader.troubles == []
+    assert reader.page.locator("#trouble").is_hidden()
+
+
+def test_what_is_drawn_is_what_was_stored(open_page):
+    reader = open_page()
+    reader.click("[data-do=next]")
+    reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()
+    reader.click(".fanin button")
+    x, y = reader.trace("largest")
+    wire = reportlib.wire()
+    drawn = {round((t - at(0)) * 1e9 / BIN): v for t, v in zip(x, y, strict=True) if v}
+    assert {SHORT, SHORT + 1} <= drawn.keys()
+    for number, value in drawn.items():
+        assert value == pytest.approx(wire[number] * 8e9 / BIN / 1e9 * 100, rel=1e-12)
+    shown = range(min(drawn), max(drawn) + 1)
+    assert {number for number in wire if number in shown} == drawn.keys()
+
+
+def test_a_burst_of_200_us_is_seen_at_every_zoom(open_page):
+    reader = open_page()
+    assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+    x, _ = reader.trace("marks")
+    assert len(x) == 2 * 3
+    seconds, average = reader.trace("second")
+    assert max(value for value in average if value is not None) < 10
+    assert len(seconds) >= reportlib.SECONDS
+    middle = at(SHORT + 1)
+    for span in np.geomspace(20, 0.002, 12):
+        reader.page.evaluate("range => Plotly.relayout(document.querySelector('.timeline'), {'xaxis.range': range})",
+                             [middle - span / 2, middle + span / 2])
+        reader.page.wait_for_timeout(60)
+        assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+    assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
+
+
+def test_every_width_of_the_page_shows_it(open_page):
+    reader = open_page()
+    for width in (1400, 700, 420):
+        reader.page.set_viewport_size({"width": width, "height": 900})
+        reader.page.wait_for_timeout(300)
+        assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+        assert largest_between(reader, LONG, LONG + 300) == 100.0
+
+
+def test_a_coarse_page_holds_every_bin_of_its_bursts(open_page):
+    reader = open_page("coarse")
+    assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+    assert "more than a page can hold" in reader.page.locator("figcaption").first.text_content()
+    reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()
+    reader.click(".fanin button")
+    assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
+    assert largest_between(reader, SHORT + 1, SHORT + 2) == pytest.approx(72.0)
+
+
+def test_latency_and_queue_are_on_the_same_axis(plain):
+    reader = plain
+    reader.click("[data-do=all]")
+    x, y = reader.trace("latency")
+    slow = y.index(max(y))
+    assert y[slow] == pytest.approx(10.02, abs=0.001) and x[slow] == (START + 500 * PROBE + 3 - ZERO) / 1e9
+    lost, _ = reader.trace("lost")
+    assert lost == [(START + 1000 * PROBE + 3 - ZERO) / 1e9]
+    x, y = reader.trace("queue")
+    full = [when for when, value in zip(x, y, strict=True) if value == 3.0]
+    assert min(full) <= (START + 500 * 10**7 - ZERO) / 1e9 and max(full) >= (START + 501 * 10**7 - ZERO) / 1e9
+
+
+def test_the_table_sorts_by_mouse_and_by_keyboard(plain):
+    reader = plain
+    column = "[...document.querySelectorAll('table.bursts tbody tr')].map(row => Number(row.cells[2].dataset.key))"
+    head = reader.page.locator("table.bursts thead th").nth(2)
+    head.locator("button").click()
+    assert reader.page.evaluate(column) == [300 * BIN, 2 * BIN]
+    assert head.get_attribute("aria-sort") == "descending"
+    head.locator("button").focus()
+    reader.page.keyboard.press("Enter")
+    assert reader.page.evaluate(column) == [2 * BIN, 300 * BIN]
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert reader.page.locator("table.bursts thead th[aria-sort]").count() == 1
+
+
+def test_a_chosen_burst_says_who_sent_it(plain):
+    reader = plain
+    who = reader.page.locator(".fanin .who")
+    reader.page.locator("table.bursts tbody tr", has_text="30 ms").click()
+    assert who.all_text_contents() == [f"10.0.0.{i}" for i in range(1, 5)]
+    reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()
+    assert who.all_text_contents() == ["2001:db8::1"]
+    assert reader.page.locator(".fanin h4").text_content() == "Burst 2"
+    assert reader.page.locator("table.bursts tr.chosen button[aria-pressed=true]").count() == 1
+    reader.page.locator("table.bursts tbody tr", has_text="30 ms").locator("button").focus()
+    reader.page.keyboard.press("Enter")
+    assert len(who.all_text_contents()) == 4
+
+
+def test_the_figure_is_read_by_pointing_and_clicked_to_choose(open_page):
+    reader = open_page()
+    reader.click("[data-do=next]")
+    reader.page.evaluate("document.querySelector('.tools').scrollIntoView({behavior: 'instant'})")
+    box = reader.page.locator(".timeline").bounding_box()
+    for shift in (0, 3, 6):
+        reader.page.mouse.move(box["x"] + box["width"] / 2 + shift, box["y"] + 150)
+        reader.page.wait_for_timeout(150)
+    told = reader.page.locator(".readout").text_content()
+    assert "largest" in told and "1 s average" in told and "2026-11-21 02:34:" in told
+    reader.page.mouse.down()
+    reader.page.mouse.up()
+    assert reader.page.locator("tr.chosen").count() == 1
+
+
+def test_hostile_names_are_text(open_page):
+    reader = open_page("hostile")
+    reader.page.locator("table.bursts tbody tr", has_text="200 µs").click()
+    assert reportlib.HOSTILE in reader.page.locator(".fanin").text_content()
+    assert reader.page.locator("img").count() == 0
+    assert reader.troubles == [] and len(reader.requests) == 1
+    assert reader.page.locator("[data-choose=latency] option").first.text_content().startswith(reportlib.HOSTILE)
+
+
+def test_the_policy_stops_what_escaping_would_have_missed(open_page):
+    reader = open_page()
+    reader.page.evaluate("""() => {
+        const script = document.createElement('script'), image = new Image();
+        script.textContent = 'window.owned = 1';
+        document.body.append(script);
+        image.src = 'https://example.invalid/x.png'; document.body.append(image);
+    }""")
+    reader.page.wait_for_timeout(200)
+    assert reader.page.evaluate("window.owned") is None
+    assert all("Content Security Policy" in trouble for trouble in reader.troubles) and len(reader.troubles) == 2
+
+
+@pytest.mark.parametrize("name", ["plain", "hostile"])
+def test_a_phone_scrolls_down_only(open_page, name):
+    reader = open_page(name, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert reader.troubles == []
+    assert largest_between(reader, SHORT, SHORT + 2) == 100.0
+
+
+def test_dark_is_dark_and_paper_is_light(open_page):
+    reader = open_page(color_scheme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    line = "document.querySelector('.timeline').data.find(t => t.meta === 'second').line.color"
+    dark = reader.page.evaluate(line)
+    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
+    reader.page.emulate_media(color_scheme="light")
+    reader.page.wait_for_timeout(400)
+    assert reader.page.evaluate(line) != dark
+    assert reader.page.evaluate(paper) == "rgb(252, 252, 250)"
+
+
+def test_controls_and_regions_have_names(plain):
+    reader = plain
+    nameless = reader.page.evaluate("""() => [...document.querySelectorAll('button, select, a, section, aside, [role]')]
+        .filter(e => !e.closest('svg') && e.getAttribute('role') !== 'status')
+        .filter(e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+        .map(e => e.outerHTML.slice(0, 80))""")
+    assert nameless == []
+    assert reader.page.evaluate("[...document.querySelectorAll('header.page, main, footer')].length") == 3
+    assert reader.page.evaluate("document.querySelectorAll('h1').length") == 1
+    twice = reader.page.evaluate("""() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+        return ids.filter((id, i) => ids.indexOf(id) !== i); }""")
+    assert twice == []

@@ -1,0 +1,112 @@
+"""Figures by their values: pure functions of what analysis gathered."""
+
+from __future__ import annotations
+
+import pytest
+import reportlib
+from reportlib import BIN, FULL, LONG, PROBE, SHORT, START
+from storelib import write
+
+from mburst.dashboards import figures
+from mburst.dashboards.palette import DARK, LIGHT
+from mburst.sql import Store
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    store = Store.create(tmp_path_factory.mktemp("figures") / "store")
+    reportlib.fill(store)
+    return reportlib.gathered(store)[0]
+
+
+def traces(figure):
+    return {trace.meta: trace for trace in figure.data}
+
+
+def test_no_burst_is_missing_from_the_whole_time(report):
+    drawn = traces(figures.timeline(report, 0.5))
+    zero = figures.origin(report)
+    for first, last in ((SHORT, SHORT + 2), (LONG, LONG + 300)):
+        begin, end = ((START - zero + i * BIN) / 1e9 for i in (first, last))
+        steps = list(zip(drawn["largest"].x, [*drawn["largest"].x[1:], end], drawn["largest"].y, strict=True))
+        assert max(y for a, b, y in steps if a < end and b > begin and y is not None) == 100.0
+    assert max(y for y in drawn["second"].y if y is not None) < 10
+    assert max(y for y in drawn["mean"].y if y is not None) <= 100.0
+    assert len(drawn["marks"].x) == 2 * 3
+
+
+def test_latency_loss_and_queue_share_the_axis(report):
+    figure = figures.timeline(report, 0.5)
+    drawn, zero = traces(figure), figures.origin(report)
+    slow = list(drawn["latency"].y).index(max(drawn["latency"].y))
+    assert drawn["latency"].y[slow] == pytest.approx((10**7 + 20_000 + 500 % 7 - 3) / 1e6)
+    assert drawn["latency"].x[slow] == (START + 500 * PROBE + 3 - zero) / 1e9
+    assert list(drawn["lost"].x) == [(START + 1000 * PROBE + 3 - zero) / 1e9]
+    full = [x for x, y in zip(drawn["queue"].x, drawn["queue"].y, strict=True) if y == 3.0]
+    begin = (START + 500 * 10**7 - zero) / 1e9
+    assert min(full) <= begin and max(full) >= begin + 0.01  # a window, not an instant
+    assert figure.layout.yaxis2.type == "log"
+    assert {trace.xaxis for trace in figure.data} <= {None, "x"}
+
+
+def test_lines_are_svg_and_the_template_is_ours(report):
+    figure = figures.timeline(report, 0.5)
+    assert {trace.type for trace in figure.data} == {"scatter"}
+    assert not figure.layout.template.layout.to_plotly_json()
+
+
+def test_without_a_link_speed_rates_are_shown(tmp_path):
+    store = Store.create(tmp_path / "store")
+    reportlib.fill(store, link_bps=None)
+    (report,) = reportlib.gathered(store)
+    assert not report.bursts
+    axis = figures.rate_axis(report)
+    assert axis.title == "Rate on the wire, Gb/s"
+    drawn = traces(figures.timeline(report, 0.5))
+    assert max(y for y in drawn["largest"].y if y is not None) == pytest.approx(FULL * 8e9 / BIN / 1e9)
+    assert not figures.timeline(report, 0.5).layout.shapes
+
+
+def test_a_lane_without_probes_or_queues_has_one_panel(tmp_path):
+    store = Store.create(tmp_path / "store")
+    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "bins", {"ts_ns": START + 10**6, "wire_bytes": 100, "bytes": 76})
+    figure = figures.timeline(reportlib.gathered(store)[0], 0.5)
+    assert {trace.yaxis for trace in figure.data} <= {None, "y4"}
+    assert "yaxis2" not in figure.layout and "yaxis3" not in figure.layout
+
+
+def test_a_distribution_ends_at_all_and_marks_its_median():
+    values = [33e6, 34e6, 34e6, 35e6]
+    figure = figures.distribution(values, "Duration", "burst", figures.duration_ticks(values), True)
+    drawn = traces(figure)
+    assert list(drawn["ecdf"].x) == [33e6, 33e6, 34e6, 34e6, 35e6]
+    assert list(drawn["ecdf"].y) == [0, 0.25, 0.5, 0.75, 1]
+    assert list(drawn["median"].x) == [34e6, 34e6]
+
+
+@pytest.mark.parametrize("values", [[100_000], [33e6, 35e6], [1e4, 1e6], [1e4, 1e10]])
+def test_distributions_have_two_ticks_or_more_inside_their_axis(values):
+    ticks = figures.duration_ticks(values)
+    assert 2 <= len(ticks) <= 12 and len({text for _, text in ticks}) == len(ticks)
+    assert all(min(values) / 1.5 <= value <= max(values) * 1.5 for value, _ in ticks)
+    shares = [value / 1e8 for value in values]
+    assert len({text for _, text in figures.share_ticks(shares)}) >= 2
+
+
+def test_a_colour_means_one_thing_so_that_the_page_can_exchange_it():
+    assert LIGHT.keys() == DARK.keys()
+    assert len(set(LIGHT.values())) == len(LIGHT)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+@pytest.mark.parametrize("name", ["ink", "muted", "mean", "loss", "good"])
+def test_text_stands_out_from_its_ground(palette, name):
+    """WCAG 2.1, 1.4.3: a contrast of 4.5 or more."""
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(palette[name]), luminance(palette["paper"])), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 4.5

@@ -1,0 +1,223 @@
+"""The report's page and its JSON, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reportlib
+from reportlib import BIN, FULL, HOSTILE, START
+from storelib import write
+
+from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.report_data import Limits
+from mburst.dashboards import report as page
+from mburst.dashboards import words
+from mburst.dashboards.packing import Pack, narrow
+from mburst.sql import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    store = Store.create(tmp_path_factory.mktemp("page") / "store")
+    reportlib.fill(store)
+    return store
+
+
+def block(html: str, name: str) -> bytes:
+    return gzip.decompress(base64.b64decode(re.search(rf'id="{name}">([^<]+)<', html)[1]))
+
+
+def heads(reports) -> list[str]:
+    return [statement.head for statement in words.statements(reports[0])]
+
+
+def test_the_same_data_gives_the_same_bytes(full, tmp_path):
+    first, second = (reportlib.written(full, tmp_path / name).read_bytes() for name in ("a", "b"))
+    assert first == second
+    assert (tmp_path / "a").iterdir() and len(list((tmp_path / "a").iterdir())) == 2
+
+
+def test_the_page_refers_to_nothing_outside(full):
+    html = page.render(reportlib.gathered(full), BurstDefinition())
+    own = html.replace(re.search(r'id="plotly">[^<]+<', html)[0], "")
+    assert not re.findall(r'(?:src|href)="(?!#)[^"]*"|url\(|@import|https?://', own)
+    assert "default-src 'none'" in html and "unsafe-inline" not in re.search(r"script-src[^;]*", html)[0]
+    assert len(html) < 4_000_000
+
+
+def test_the_page_holds_what_the_store_holds(full):
+    html = page.render(reportlib.gathered(full), BurstDefinition())
+    lane = json.loads(block(html, "facts"))["lanes"][0]
+    raw = block(html, "arrays")
+
+    def read(entry):
+        return np.frombuffer(raw, f"<{entry['type']}", entry["n"], entry["at"])
+
+    cells = lane["base"]["first"] + np.cumsum(read(lane["base"]["cells"]).astype(np.int64))
+    starts = cells * lane["base"]["width"]
+    assert dict(zip(((starts - START) // BIN).tolist(), read(lane["base"]["largest"]).tolist(), strict=True)) == \
+        reportlib.wire()
+
+
+def test_the_json_beside_has_every_burst(full, tmp_path):
+    html, facts = page.write(reportlib.gathered(full), BurstDefinition(), tmp_path)
+    told = json.loads(facts.read_text())["lanes"][0]
+    assert html.stem == facts.stem == "mburst-r1-cache-1-20261121T023400Z-20261121T023420Z"
+    assert [burst["duration_ns"] for burst in told["bursts"]] == [300 * BIN, 2 * BIN]
+    assert told["busiest_bin"]["wire_bytes"] == FULL
+    assert told["probes"][0]["lost"] == 1 and told["queues"][0]["max_bytes"] == 3_000_000
+
+
+def test_names_from_the_wire_are_text(store):
+    reportlib.fill(store, hostile=True)
+    reports = reportlib.gathered(store)
+    html = page.render(reports, BurstDefinition())
+    assert "<img" not in html and HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in html
+    assert html.count("<script") == html.count("</script>") == 4
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", page.stem(reports))
+
+
+def test_the_worst_bursts_are_shown_and_the_rest_counted(store):
+    write(store, "runs", {"start_ns": START, "end_ns": START + 10**10, "bin_ns": 10**6})
+    write(store, "bins", *({"ts_ns": START + i * 10**7, "wire_bytes": 70_000 + i, "bytes": 69_000 + i}
+                           for i in range(600)))
+    reports = reportlib.gathered(store)
+    html = page.render(reports, BurstDefinition())
+    assert "The 500 largest of 600 bursts" in html
+    assert html.count("<tr data-burst=") == 500
+    assert [number for number, _ in page.numbered(reports[0], 3)] == [600, 599, 598]
+    assert len(page.facts_json(reports, BurstDefinition())["lanes"][0]["bursts"]) == 600
+
+
+def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
+    for i in range(30):
+        write(store, "runs", {"run": f"r{i}", "host": f"h{i:02}", "start_ns": START, "end_ns": START + 10**9})
+        write(store, "bins", {"run": f"r{i}", "host": f"h{i:02}", "ts_ns": START + 10**6,
+                              "wire_bytes": 125_000 if i > 20 else 900, "bytes": 876})
+    reports = reportlib.gathered(store)
+    html = page.render(reports, BurstDefinition())
+    assert html.count('<section class="lane"') == page.LANES
+    assert "h20 eth0 inbound" in html and "6 quieter ones have no section" in html
+    assert page.title_of(reports) == "rack r1, 30 hosts"
+    assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
+
+
+@pytest.mark.parametrize(("run", "said"), [
+    ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
+    ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
+    ({"backend": "afpacket"}, "No packet was dropped"),
+    ({}, "The capture file names no dropped packet"),
+    ({"late": 3, "late_bytes": 300}, "3 packets came too far out of order"),
+    ({"complete": False}, "The recording was cut off before the end"),
+    ({"unparsed": 7}, "7 packets counted by length alone"),
+    ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
+    ({"epochs": 3}, "The clock stepped 2 times"),
+    ({"link_bps": None}, "The link's speed is not known"),
+    ({"link_bps": 10**7}, "The bins are shorter than a frame"),
+    ({"link_bps": 10**6}, "A whole second reads"),
+    ({"filter": "udp"}, "Only part of the traffic was recorded"),
+    ({"notes": "a\nb"}, "The recorder noted"),
+    ({"offloads": "GRO is on."}, "Merged frames"),
+])
+def test_loss_and_quality_are_said(store, run, said):
+    write(store, "runs",
+          {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run})
+    write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200)))
+    assert any(head.startswith(said) for head in heads(reportlib.gathered(store)))
+
+
+@pytest.mark.parametrize(("quality", "said"), [
+    (2, "Packets were stamped by the kernel on receipt (100 % of bins)"), (0, "What stamped the packets is not known"),
+    (8, "The file's stamps resolve 1 µs or less finely"), (16, "The clock was not synchronized"),
+    (32, "Packets were lost while this was recorded"), (64, "100 % of bins hold merged frames (GRO or TSO)"),
+    (128, "The snap length cut headers")])
+def test_quality_bits_are_said(store, quality, said):
+    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
+    write(store, "bins", {"ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
+    assert said in heads(reportlib.gathered(store))
+
+
+def test_a_verdict_names_every_warning():
+    warning = words.Statement(words.WARNING, "The clock stepped once", "")
+    assert words.verdict([warning]) == "Read the figures with care: the clock stepped once."
+    assert words.verdict([words.Statement(words.NOTE, "A", "")]).startswith("Nothing is known")
+
+
+def test_a_definition_is_one_sentence():
+    told = words.definition_words(BurstDefinition(bin_ns=10**6, threshold=0.8, join_ns=5 * 10**6, release=0.4), 10**5)
+    assert told == ("Consecutive bins of 1 ms at or above 80 % of line rate, going on at 40 % or more, "
+                    "joined over gaps of up to 5 ms, lasting at least 1 ms.")
+    assert "five bins" in words.definition_words(BurstDefinition(), None)
+    assert "without joining" in words.definition_words(BurstDefinition(join_ns=0), 10**5)
+
+
+def test_what_does_not_fit_is_told(full):
+    (report,) = reportlib.gathered(full, limits=Limits(whole_bins=2000, cells=1000, detail_bins=1000))
+    assert report.base.width_ns > BIN
+    assert "more than a page can hold" in words.resolution(report) and "around the largest" in words.resolution(report)
+    assert words.resolution(reportlib.gathered(full)[0]).startswith("This page holds every recorded bin of 100 µs")
+
+
+def test_an_empty_recording_has_a_page(store, tmp_path):
+    write(store, "runs", {"start_ns": None, "end_ns": None})
+    html = reportlib.written(store, tmp_path / "out").read_text()
+    assert "no packet was recorded" in html
+
+
+def test_numbers_are_packed_in_the_smallest_type_and_aligned():
+    assert [narrow(values).dtype.str for values in ([0, 255], [256], [65536], [2**32], [-1], [0.5], [])] == [
+        "|u1", "<u2", "<u4", "<f8", "<f8", "<f8", "<f8"]
+    pack = Pack()
+    pack.add([1, 2, 3])
+    entry = pack.add_ascending(np.array([10, 12, 2**40]))
+    assert entry["at"] == 8 and entry["base"] == 10
+    assert np.frombuffer(pack.joined(), "<f8", 3, 8).tolist() == [0, 2, 2**40 - 12]
+
+
+def mburst(*arguments: object):
+    command = [sys.executable, "-m", "mburst", "report", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_command_names_its_files(full, tmp_path):
+    done = mburst(full.path, "-o", tmp_path / "out", "--threshold", "90%", "--rack", "r1", "--since", "19s")
+    assert (done.returncode, done.stderr) == (0, "")
+    html, facts = (line.split(": ", 1)[1] for line in done.stdout.splitlines())
+    assert json.loads(Path(facts).read_text())["definition"]["threshold"] == 0.9
+    assert "2026-11-21 02:34:00.9" in Path(html).read_text()
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
+    (["-o", "mburst.json"], 1, "the report cannot be written"),
+    (["-o", "out", "--bin", "3"], 2, "'3' is no duration"),
+    (["-o", "out", "--bin", "150us"], 2, "no multiple"),
+    (["-o", "out", "--since", "2026-11-22T00:00", "--until", "2026-11-21T00:00"], 2, "--since is not before --until"),
+    (["-o", "out", "--since", "2030-01-01"], 0, ""),
+    ([], 2, "-o"),
+])
+def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, said):
+    arguments = [tmp_path / "out" if value == "out" else full.path / value if value == "mburst.json" else value
+                 for value in arguments]
+    done = mburst(full.path, *arguments)
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_is_no_store_is_one_line(tmp_path):
+    done = mburst(tmp_path, "-o", tmp_path / "out")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and "no mburst store" in done.stderr
