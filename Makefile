@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint fuzz bench clean
+.PHONY: help setup demo test lint docs fuzz bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ test: $(VENV)/test-ready ## run all tests
 lint: $(VENV)/test-ready ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/ready ## write docs/cli.md anew from the help texts
+	$(BIN)/python docs/write_cli.py
 
 fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..sql import text
-from ..sql.store import readable
+from ..sql.damage import readable
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,8 +76,8 @@ def find_bursts(
     """The bursts that the store behind CON holds, sorted by start; bins that start in [since_ns, until_ns) are judged.
 
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
-    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width does
-    not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
+    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
+    does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
     definition = definition or BurstDefinition()
     settings = {
         "bin_ns": definition.bin_ns,
@@ -94,7 +94,7 @@ def find_bursts(
         "since_ns": since_ns,
         "until_ns": until_ns,
     }
-    with readable():
+    with readable(con):
         for name, value in settings.items():
             con.execute(f"SET VARIABLE {name} = ?", [value])
         return [dict(zip(COLUMNS, row, strict=True)) for row in con.execute(text("bursts")).fetchall()]

@@ -135,7 +135,7 @@ class LaneReport:
     @property
     def repeated_ns(self) -> int:
         """Time that more than one recording of the lane covers, once for each beyond the first."""
-        spans = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
+        spans: list[Interval] = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
                  if run["start_ns"] is not None and run["end_ns"] is not None]
         return sum(end - start for start, end in spans) - sum(
             end - start for start, end in envelope.merge_intervals(spans))

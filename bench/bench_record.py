@@ -65,8 +65,8 @@ def main() -> None:
         for contestant, wall in figures.items():
             cpu = spread([cost.cpu_s for cost in costs[contestant]])
             print(f"| {name} | {contestant} | {spread(wall)} | {cpu} | {versus(wall, figures)} |")
-        against = versus([tshark] * arguments.rounds, figures)
-        print(f"| {name} | tshark -q -z io,stat,0.001 | {tshark:.3g} | | {against} |")
+        slower = versus([tshark] * arguments.rounds, figures)
+        print(f"| {name} | tshark -q -z io,stat,0.001 | {tshark:.3g} | | {slower} |")
 
 
 def versus(wall: list[float], figures: dict[str, list[float]]) -> str:

@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._engine import Capture, Rows
+from ._engine import Capture, Rows, clock_synchronized, device, sources
 
 if TYPE_CHECKING:
-    from ._engine import Facts, Lane
+    from ._engine import Device, Facts, Lane, SourceState
 
-__all__ = ["Capture", "Facts", "Lane", "Rows"]
+__all__ = [
+    "Capture",
+    "Device",
+    "Facts",
+    "Lane",
+    "Rows",
+    "SourceState",
+    "clock_synchronized",
+    "device",
+    "sources",
+]

@@ -48,6 +48,9 @@ class Lane(TypedDict):
 class Facts(TypedDict):
     """What holds for the capture as a whole, so far."""
 
+    backend: str
+    live: bool
+    """Whether frames come as they happen."""
     frames: int
     """Frames that the sources yielded, and the sum of their lengths as the sources give them."""
     bytes: int
@@ -70,6 +73,51 @@ class Facts(TypedDict):
     notice: str | None
     """What the sources have to say that is no failure (a cut tail), one sentence a line."""
 
+class SourceState(TypedDict):
+    """A live source, and why it cannot run here: empty when it can."""
+
+    name: str
+    description: str
+    reason: str
+
+class Device(TypedDict):
+    """A network interface. What its driver does not say is 0, empty or False."""
+
+    name: str
+    driver: str
+    mac: str
+    mtu: int
+    arphrd: int
+    up: bool
+    carrier: bool
+    loopback: bool
+    link_bps: int
+    rx_ring: int
+    """Descriptors of a receive queue, and the most that it can have."""
+    rx_ring_max: int
+    rx_queues: int
+    rx_usecs: int
+    """How long the interface holds frames back to announce several at once; varied where rx_adaptive."""
+    rx_adaptive: bool
+    offloads: list[tuple[str, bool]]
+    """Offloads in force that merge frames: the word of `ethtool -K`, and whether it is for those that arrive."""
+    missed: int
+    """Frames that it lost for want of a buffer, before any capture could see them, since it came up."""
+    hardware_stamps: bool
+    """It can stamp every frame that arrives; or, ptp_stamps, only those of PTP."""
+    ptp_stamps: bool
+    phc_index: int
+    """Its clock is /dev/ptpN; -1: none."""
+
+def sources(target: str | None, /) -> list[SourceState]:
+    """The live sources, tried on `target`, or in general where it is None."""
+
+def device(name: str, /) -> Device | None:
+    """A network interface of this namespace, or None."""
+
+def clock_synchronized() -> bool:
+    """Whether NTP or PTP keeps the system's clock (adjtimex)."""
+
 @final
 class Rows:
     """Rows that share the engine's memory. Speaks the Arrow PyCapsule protocol; each stream is fresh."""
@@ -89,6 +137,16 @@ class Capture:
     inner: attribute to the innermost IP header of a tunnel.
     mtu: largest IP packet of a wire frame, -1 to infer it, 0 to take no frame as merged.
     spread_bps: line rate at which merged frames are laid back over time, 0 not to.
+    backend: name of a source, None for the first that knows the target.
+    filter: pcap filter expression.
+
+    Of interfaces only:
+    snaplen: bytes of each frame that are looked at, 0 for 128.
+    threads: rings that share the load, each drained by a thread of its own (afpacket).
+    ring_bytes: kernel buffer, of each ring, 0 for 64 MiB.
+    stamps: "auto", "hw" (the interface's, or fail) or "sw" (the kernel's).
+    promiscuous: also frames that are not for this host.
+    cluster: id under which PF_RING shares the load among processes, 0 for none.
 
     Raises MburstError when a target cannot be read, ValueError for options out of range.
     """
@@ -108,6 +166,12 @@ class Capture:
         spread_bps: int = 0,
         backend: str | None = None,
         filter: str | None = None,
+        snaplen: int = 0,
+        threads: int = 0,
+        ring_bytes: int = 0,
+        stamps: Literal["auto", "hw", "sw"] = "auto",
+        promiscuous: bool = True,
+        cluster: int = 0,
     ) -> None: ...
     @property
     def lanes(self) -> list[Lane]: ...
@@ -116,7 +180,8 @@ class Capture:
     def read(self) -> tuple[Rows, Rows] | None:
         """The next rows of bins (lane, epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
         retransmits, quality) and of senders (lane, epoch, ts_ns, source, bytes, packets, flows,
-        members, first_ns, last_ns), each sorted by time within a lane; None at the end.
+        members, first_ns, last_ns), each sorted by time within a lane; None at the end. From an interface
+        it returns at least every 0.1 s, with no rows when no bin is closed.
 
         Raises MburstError when the input turns out bad, after all rows before the fault."""
     def stop(self) -> None:

@@ -83,8 +83,13 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	struct mb_lane_totals *totals = &lane->totals;
 	size_t i = rows->count;
 
-	if (!bin->packets && !bin->bytes)
+	if (unlikely(lane->lost.count) &&
+	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
+		bin->quality |= MB_QUALITY_LOSING;
+	else if (!bin->packets && !bin->bytes) {
+		bin->quality = 0;
 		return 0;
+	}
 	if (mb_table_reserve(rows, 1))
 		return -ENOMEM;
 	((int16_t *)rows->data[0])[i] = lane->index;
@@ -135,6 +140,17 @@ static int close_until(struct mb_lane *lane, int64_t horizon_ns)
 		error = close_bin(lane, lane->oldest_bin);
 	for (; lane->oldest_senders < senders_end && !error; lane->oldest_senders++)
 		error = close_senders(lane, lane->oldest_senders);
+	return error;
+}
+
+/* Bins that were never open, because no packet of their time came, but of which some were lost:
+ * those from the oldest that may be open up to, not including, END. */
+static int close_lost(struct mb_lane *lane, int64_t end)
+{
+	int error = 0;
+
+	for (int64_t n = 0; n < MB_LOST_BINS && lane->oldest_bin < end && !error; n++)
+		error = close_bin(lane, lane->oldest_bin++);
 	return error;
 }
 
@@ -203,84 +219,72 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 	last->wire_bytes -= wire_before;
 }
 
-/* What few packets need, besides the sums. */
+/* What few packets need, besides the sums: those of a train in one bin. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
-						 const struct mb_packet *packet)
+						 const struct mb_packet *head,
+						 const struct mb_amount *amount)
 {
 	struct mb_lane_totals *totals = &lane->totals;
 
-	if (packet->source.family == MB_FAMILY_NONE) {
-		totals->unattributed_packets++;
-		totals->unattributed_bytes += packet->bytes;
+	if (head->source.family == MB_FAMILY_NONE) {
+		totals->unattributed_packets += amount->packets;
+		totals->unattributed_bytes += amount->bytes;
 	}
-	bin->ce_packets += !!(packet->marks & MB_MARK_CE);
-	totals->unparsed += !!(packet->marks & MB_MARK_UNPARSED);
-	if (packet->marks & MB_MARK_MERGED) {
+	if (head->marks & MB_MARK_CE)
+		bin->ce_packets += amount->packets;
+	if (head->marks & MB_MARK_UNPARSED)
+		totals->unparsed += amount->packets;
+	if (head->marks & MB_MARK_MERGED) { /* always a train of its own */
 		totals->merged++;
 		if (lane->options->spread_bps)
-			spread_back(lane, packet);
+			spread_back(lane, head);
 	}
 }
 
-static inline void count_marks(struct mb_lane *lane, struct mb_bin *bin,
-			       const struct mb_packet *packet)
+/* Count COUNT cars that belong into one and the same bin and stand in order. */
+static inline int add_cars(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+			   const struct mb_packet *head, const struct mb_car *cars, uint32_t count)
 {
-	bin->quality |= packet->quality;
-	if (packet->marks & MB_MARK_TCP)
-		bin->retransmits += mb_sequences_back(lane->sequences, packet);
-	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
-		count_rare(lane, bin, packet);
-}
+	struct mb_amount amount = { 0, count, cars->ts_ns, cars[count - 1].ts_ns };
+	uint64_t wire_bytes = 0;
 
-static inline int add_train(struct mb_bin *bin, struct mb_senders *senders,
-			    const struct mb_packet *first, const struct mb_train *train)
-{
-	bin->bytes += train->bytes;
-	bin->wire_bytes += train->wire_bytes;
-	bin->packets += train->packets;
-	if (unlikely(first->source.family == MB_FAMILY_NONE))
+	for (uint32_t i = 0; i < count; i++) {
+		amount.bytes += cars[i].bytes;
+		wire_bytes += cars[i].wire_bytes;
+	}
+	if (head->marks & MB_MARK_TCP) {
+		struct mb_sequence *sequence =
+			mb_sequences_find(lane->sequences, head, cars->tcp_seq);
+
+		for (uint32_t i = 0; i < count; i++)
+			bin->retransmits += mb_sequence_back(sequence, cars[i].tcp_seq, cars[i].tcp_len);
+	}
+	bin->bytes += amount.bytes;
+	bin->wire_bytes += wire_bytes;
+	bin->packets += count;
+	bin->quality |= head->quality;
+	if (unlikely((head->marks & ~MB_MARK_TCP) || head->source.family == MB_FAMILY_NONE))
+		count_rare(lane, bin, head, &amount);
+	if (unlikely(head->source.family == MB_FAMILY_NONE))
 		return 0;
-	return mb_senders_add(senders, first, train);
+	return mb_senders_add(senders, head, &amount);
 }
 
-static int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
-		      const struct mb_packet *packet)
+/* How many cars stand in order and in the newest bin, of bins and of senders, as the first does. */
+static inline uint32_t count_in_bin(const struct mb_lane *lane, const struct mb_car *cars,
+				    uint32_t count)
 {
-	struct mb_train train = { packet->bytes, packet->wire_bytes, 1, packet->ts_ns };
-
-	count_marks(lane, bin, packet);
-	return add_train(bin, senders, packet, &train);
-}
-
-/* Count the packets that follow each other in one flow and one bin, the newest, at once: the first
- * is there. Sets newest_ns. Returns how many, or -ENOMEM. */
-static inline int add_newest(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
-{
-	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, packets->ts_ns);
+	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, cars->ts_ns);
 	uint64_t senders_left = (uint64_t)lane->options->source_bin_ns -
-				elapsed(lane->senders_start, packets->ts_ns);
-	uint64_t flow = packets->flow;
-	struct mb_train train = { 0 };
-	const struct mb_packet *packet = packets;
+				elapsed(lane->senders_start, cars->ts_ns);
+	uint32_t n = 1;
 
 	if (senders_left < left)
 		left = senders_left;
-	if (!flow)
-		count = 1;
-	train.last_ns = packets->ts_ns;
-	do {
-		train.bytes += packet->bytes;
-		train.wire_bytes += packet->wire_bytes;
-		train.last_ns = packet->ts_ns;
-		count_marks(lane, lane->newest, packet);
-		packet++;
-	} while (packet < packets + count && packet->flow == flow &&
-		 packet->ts_ns >= train.last_ns && elapsed(packets->ts_ns, packet->ts_ns) < left);
-	train.packets = (uint32_t)(packet - packets);
-	lane->newest_ns = train.last_ns;
-	if (add_train(lane->newest, lane->newest_senders, packets, &train))
-		return -ENOMEM;
-	return (int)train.packets;
+	while (n < count && cars[n].ts_ns >= cars[n - 1].ts_ns &&
+	       elapsed(cars->ts_ns, cars[n].ts_ns) < left)
+		n++;
+	return n;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -300,23 +304,40 @@ static void count_late(struct mb_lane *lane)
 	lane->n_pending = 0;
 }
 
+static struct mb_car car_of(const struct mb_packet *packet)
+{
+	return (struct mb_car){ packet->ts_ns, packet->bytes, packet->wire_bytes,
+				packet->tcp_seq, packet->tcp_len };
+}
+
+static int begin_epoch(struct mb_lane *lane)
+{
+	note_last(lane);
+	lane->newest->quality |= MB_QUALITY_STEPPED;
+	if (close_until(lane, INT64_MAX))
+		return -ENOMEM;
+	lane->epoch++;
+	lane->totals.epochs++;
+	lane->newest = NULL;
+	lane->stepped = true;
+	return 0;
+}
+
 /* The clock went back to where the pending packets are. */
 static int step_back(struct mb_lane *lane)
 {
 	uint32_t n = lane->n_pending;
 	int error;
 
-	note_last(lane);
-	lane->newest->quality |= MB_QUALITY_STEPPED;
 	lane->n_pending = 0;
-	error = close_until(lane, INT64_MAX);
-	if (error)
-		return error;
-	lane->epoch++;
-	lane->totals.epochs++;
-	lane->newest = NULL;
-	lane->pending[0].quality |= MB_QUALITY_STEPPED;
-	return mb_lane_add(lane, lane->pending, n);
+	error = begin_epoch(lane);
+	for (uint32_t i = 0; i < n && !error; i++) {
+		struct mb_car car = car_of(&lane->pending[i]);
+
+		/* What is late again goes back to `pending`, at a place that was read before. */
+		error = mb_lane_add(lane, &lane->pending[i], &car, 1);
+	}
+	return error;
 }
 
 static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct mb_packet *packet)
@@ -345,7 +366,13 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	int error;
 
 	if (lane->newest) {
-		error = close_until(lane, ts_ns - lane->options->window_ns);
+		int64_t horizon = ts_ns - lane->options->window_ns;
+
+		error = close_until(lane, horizon);
+		if (!error && unlikely(lane->lost.count)) {
+			error = close_lost(lane, floor_div(horizon, lane->options->bin_ns));
+			mb_lost_forget(&lane->lost, horizon);
+		}
 		if (error)
 			return error;
 	} else if (ts_ns < lane->totals.first_ns) {
@@ -353,58 +380,56 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	}
 	/* What lies between the old and the new newest bin is empty. */
 	begin_at(lane, ts_ns);
+	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
+	lane->stepped = false;
 	return 0;
 }
 
-static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *head,
+					       const struct mb_car *car)
 {
-	if (elapsed(packet->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
-		return add_late(lane, packet);
-	if (packet->ts_ns < lane->totals.first_ns)
-		lane->totals.first_ns = packet->ts_ns;
-	if (packet->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
-		lane->totals.last_ns = packet->ts_ns;
-	return add_packet(lane, bin_at(lane, packet->ts_ns), senders_at(lane, packet->ts_ns), packet);
+	if (elapsed(car->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns) {
+		struct mb_packet packet = mb_car_packet(head, car);
+
+		return add_late(lane, &packet);
+	}
+	if (car->ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = car->ts_ns;
+	if (car->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+		lane->totals.last_ns = car->ts_ns;
+	return add_cars(lane, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), head, car, 1);
 }
 
-/* Have the look-ups of PACKETS under way before the first is needed. */
-static void prefetch_flows(const struct mb_lane *lane, const struct mb_packet *packets,
-			   uint32_t count)
+/* The cars at the front of CARS that are no older than any before and in one bin. */
+static inline int add_newest(struct mb_lane *lane, const struct mb_packet *head,
+			     const struct mb_car *cars, uint32_t count, uint32_t *n)
 {
-	uint64_t flow = 0;
-
-	for (uint32_t i = 0; lane->newest && i < count; i++) {
-		if (packets[i].flow == flow)
-			continue;
-		flow = packets[i].flow;
-		mb_senders_prefetch(lane->newest_senders, &packets[i]);
-		mb_sequences_prefetch(lane->sequences, &packets[i]);
-	}
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	if (unlikely(!lane->newest ||
+		     elapsed(lane->newest_start, cars->ts_ns) >= (uint64_t)lane->options->bin_ns ||
+		     elapsed(lane->senders_start, cars->ts_ns) >= (uint64_t)lane->options->source_bin_ns) &&
+	    move_on(lane, cars->ts_ns))
+		return -ENOMEM;
+	*n = count_in_bin(lane, cars, count);
+	lane->newest_ns = cars[*n - 1].ts_ns;
+	return add_cars(lane, lane->newest, lane->newest_senders, head, cars, *n);
 }
 
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count)
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
+		uint32_t count)
 {
-	const uint64_t bin_ns = (uint64_t)lane->options->bin_ns;
-	const uint64_t source_bin_ns = (uint64_t)lane->options->source_bin_ns;
-	const struct mb_packet *packet = packets, *end = packets + count;
-	int n = 0;
+	uint32_t n = 1;
+	int error = 0;
 
-	prefetch_flows(lane, packets, count);
-	for (; packet < end && n >= 0; packet += n) {
-		if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns)) {
-			n = add_older(lane, packet) ? -ENOMEM : 1;
-			continue;
-		}
-		if (unlikely(lane->n_pending))
-			count_late(lane);
-		if (unlikely(!lane->newest ||
-			     elapsed(lane->newest_start, packet->ts_ns) >= bin_ns ||
-			     elapsed(lane->senders_start, packet->ts_ns) >= source_bin_ns) &&
-		    move_on(lane, packet->ts_ns))
-			return -ENOMEM;
-		n = add_newest(lane, packet, (uint32_t)(end - packet));
+	for (; count && !error; cars += n, count -= n) {
+		n = 1;
+		if (unlikely(lane->newest && cars->ts_ns < lane->newest_ns))
+			error = add_older(lane, head, cars);
+		else
+			error = add_newest(lane, head, cars, count, &n);
 	}
-	return n < 0 ? n : 0;
+	return error;
 }
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
@@ -416,11 +441,31 @@ int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 	return move_on(lane, now_ns);
 }
 
+int mb_lane_step(struct mb_lane *lane)
+{
+	count_late(lane);
+	return lane->newest && lane->epoch < UINT16_MAX ? begin_epoch(lane) : 0;
+}
+
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
+{
+	mb_lost_add(&lane->lost, first_ns, last_ns);
+}
+
 int mb_lane_finish(struct mb_lane *lane)
 {
+	int64_t lost_ns = INT64_MIN;
+	int error;
+
 	count_late(lane);
 	if (!lane->newest)
 		return 0;
 	note_last(lane);
-	return close_until(lane, INT64_MAX);
+	error = close_until(lane, INT64_MAX);
+	for (uint32_t i = 0; i < lane->lost.count; i++)
+		if (lane->lost.spans[i].last_ns > lost_ns)
+			lost_ns = lane->lost.spans[i].last_ns;
+	if (!error && lane->lost.count)
+		error = close_lost(lane, floor_div(lost_ns, lane->options->bin_ns) + 1);
+	return error;
 }

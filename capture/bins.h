@@ -15,9 +15,11 @@
 #include <stdint.h>
 
 #include "decode.h"
+#include "lost.h"
 #include "senders.h"
 #include "sequences.h"
 #include "table.h"
+#include "trains.h"
 
 /* This many late packets in a row, in order among themselves, are a step of the clock. */
 #define MB_STEP_PACKETS 32
@@ -31,6 +33,7 @@ struct mb_bins_options {
 };
 
 #define MB_BINS_OPEN (1 << 20)
+#define MB_LOST_BINS (1 << 20)
 
 #define MB_BIN_COLUMNS 9
 extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
@@ -68,8 +71,10 @@ struct mb_lane {
 	int64_t oldest_bin, oldest_senders; /* numbers of the oldest that may be open */
 	int16_t index;
 	uint16_t epoch;
+	bool stepped;           /* the next bin is the first of an epoch */
 	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
 	struct mb_packet *pending;
+	struct mb_lost lost;
 	struct mb_lane_totals totals;
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
@@ -80,8 +85,25 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count COUNT packets of this lane. 0 or -ENOMEM. */
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packets, uint32_t count);
+/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0 or -ENOMEM. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
+		uint32_t count);
+
+/* Have the look-ups of HEAD's flow under way before it is added. */
+static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)
+{
+	if (lane->newest)
+		mb_senders_prefetch(lane->newest_senders, head);
+	mb_sequences_prefetch(lane->sequences, head);
+}
+
+/* Somebody set the clock: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
+int mb_lane_step(struct mb_lane *lane);
+
+/* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
+ * losing, those that are open and those to come. Bins in it without a packet become rows, too,
+ * up to MB_LOST_BINS in a row. */
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
 
 /* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
  * is silent. 0 or -ENOMEM. */

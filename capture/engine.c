@@ -9,11 +9,13 @@
 
 #include "cleanup.h"
 #include "hash.h"
+#include "live.h"
 
 #define HEAD_FRAMES 8192         /* that the inference sees */
 #define HEAD_BYTES (8u << 20)
 #define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
 #define READ_TIMEOUT_MS 100
+#define TURN_NS 100000000        /* that run() takes on a live source */
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
@@ -127,9 +129,6 @@ static int make_inference(struct mb_engine *engine)
 		engine->options.locals[0] = engine->inference.local;
 		engine->options.n_locals = 1;
 	}
-	engine->first_local_mac = UINT64_MAX;
-	if (engine->options.n_locals && engine->options.locals[0].family == MB_FAMILY_MAC)
-		engine->first_local_mac = engine->options.locals[0].lo;
 	return 0;
 }
 
@@ -138,6 +137,8 @@ static int read_head(struct mb_engine *engine)
 {
 	size_t used = 0, room = HEAD_BYTES;
 
+	if (engine->source->live)
+		return make_inference(engine);
 	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
 	engine->head_bytes = malloc(room);
 	if (!engine->head || !engine->head_bytes)
@@ -252,108 +253,112 @@ static uint64_t load_be64(const uint8_t *bytes)
 
 /* The side of a frame that its link does not tell: what this host sent is out, all else in. */
 static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
-		       const struct mb_packet *packet, const struct mb_interface *interface)
+		       const struct mb_packet *packet, bool is_ethernet, uint32_t count)
 {
-	if (interface->linktype == LINKTYPE_ETHERNET && frame->caplen >= 12) {
+	if (is_ethernet && frame->caplen >= 12) {
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
 		uint64_t receiver = load_be64(frame->data) >> 16;
 
-		if (receiver == engine->first_local_mac)
-			return MB_DIRECTION_IN;
 		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
 		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
-			engine->foreign_packets++;
+			engine->foreign_packets += count;
 	}
 	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 }
 
-static void tell_sides(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
-		       const struct mb_interface *interface, struct mb_packet *packets)
+/* Fill in of heads what the decoder cannot know: the side, and the quality. */
+static void complete_heads(struct mb_engine *engine, const struct mb_interface *interface)
 {
-	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? count : 0;
-	for (uint32_t i = 0; i < count; i++)
-		if (packets[i].direction == MB_DIRECTION_UNKNOWN)
-			packets[i].direction = side_of(engine, &frames[i], &packets[i], interface);
-}
+	bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
 
-static void tell_quality(const struct mb_frame *frames, uint32_t count,
-			 const struct mb_interface *interface, struct mb_packet *packets)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t quality = interface->quality | frames[i].quality;
+	for (uint32_t i = 0; i < engine->trains.count; i++) {
+		const struct mb_frame *frame = &engine->trains.head_frames[i];
+		struct mb_packet *head = &engine->trains.heads[i];
+		uint32_t count = engine->trains.trains[i].count;
 
-		if (packets[i].marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED)) {
-			quality |= packets[i].marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0;
-			quality |= packets[i].marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0;
-		}
-		packets[i].quality = (uint16_t)quality;
+		if (is_ethernet)
+			engine->ethernet_packets += count;
+		if (head->direction == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
+			head->direction = side_of(engine, frame, head, is_ethernet, count);
+		head->quality = (uint16_t)(interface->quality | frame->quality |
+					   (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+					   (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
 	}
 }
 
-/* How many packets there are before one whose stamp arithmetic could not bear. */
-static uint32_t count_sane(const struct mb_packet *packets, uint32_t count)
+/* How many frames there are before one whose stamp arithmetic could not bear. */
+static uint32_t count_sane(const struct mb_frame *frames, uint32_t count)
 {
 	uint64_t beyond = 0;
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
-		beyond |= (uint64_t)packets[i].ts_ns + STAMP_LIMIT;
+		beyond |= (uint64_t)frames[i].ts_ns + STAMP_LIMIT;
 	if (!(beyond >> 63))
 		return count;
-	for (i = 0; !(((uint64_t)packets[i].ts_ns + STAMP_LIMIT) >> 63); i++)
+	for (i = 0; !(((uint64_t)frames[i].ts_ns + STAMP_LIMIT) >> 63); i++)
 		;
 	return i;
 }
 
-static int count_run(struct mb_engine *engine, uint16_t interface, uint8_t side,
-		     const struct mb_packet *packets, uint32_t count, struct mb_error *error)
+static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_t count)
 {
-	struct mb_engine_lane *lane;
+	engine->excluded_packets += count;
+	for (uint32_t i = 0; i < count; i++)
+		engine->excluded_bytes += cars[i].bytes;
+}
 
-	if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side)) {
-		engine->excluded_packets += count;
-		for (uint32_t i = 0; i < count; i++)
-			engine->excluded_bytes += packets[i].bytes;
-		return 0;
+/* The lanes of the trains, NULL for a direction that was not asked for. */
+static int find_lanes(struct mb_engine *engine, uint16_t interface,
+		      struct mb_lane *lanes[MB_TRAINS_FRAMES], struct mb_error *error)
+{
+	const struct mb_packet *heads = engine->trains.heads;
+	struct mb_engine_lane *lane = NULL;
+
+	for (uint32_t i = 0; i < engine->trains.count; i++) {
+		uint8_t side = heads[i].direction;
+
+		lanes[i] = NULL;
+		if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
+			continue;
+		if (!lane || lane->direction != side)
+			lane = find_lane(engine, interface, side, error);
+		if (!lane)
+			return -ENOMEM;
+		lanes[i] = &lane->lane;
+		mb_lane_prefetch(&lane->lane, &heads[i]);
 	}
-	lane = find_lane(engine, interface, side, error);
-	if (!lane)
-		return -ENOMEM;
-	if (mb_lane_add(&lane->lane, packets, count))
-		return mb_fail(error, ENOMEM, "out of memory");
 	return 0;
 }
 
-/* Frames of one interface: decode them, and hand runs of one side to their lanes. */
+/* Frames of one interface: decode them, and hand the trains to their lanes. */
 static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
 			struct mb_error *error)
 {
 	const struct mb_interface *interface;
-	struct mb_packet *packets = engine->packets;
+	struct mb_lane *lanes[MB_TRAINS_FRAMES];
+	struct mb_trains *trains = &engine->trains;
+	uint32_t sane = count_sane(frames, count);
 	size_t n_interfaces;
-	uint32_t begin = 0, sane;
-	int code = 0;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
-	mb_decode(frames, count, interface, &engine->options.decode, packets);
-	sane = count_sane(packets, count);
-	tell_quality(frames, sane, interface, packets);
-	if (engine->options.n_locals)
-		tell_sides(engine, frames, sane, interface, packets);
-	while (begin < sane && !code) {
-		uint8_t side = packets[begin].direction;
-		uint32_t end = begin + 1;
+	mb_trains_decode(trains, frames, sane, interface, &engine->options.decode);
+	complete_heads(engine, interface);
+	if (find_lanes(engine, frames->interface, lanes, error))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_car *cars = &trains->cars[trains->trains[i].first];
 
-		while (end < sane && packets[end].direction == side)
-			end++;
-		code = count_run(engine, frames->interface, side, packets + begin, end - begin, error);
-		begin = end;
+		if (!lanes[i])
+			exclude(engine, cars, trains->trains[i].count);
+		else if (mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count))
+			return mb_fail(error, ENOMEM, "out of memory");
 	}
-	if (!code && sane < count)
+	if (sane < count)
 		return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-			       (long long)packets[sane].ts_ns);
-	return code;
+			       (long long)frames[sane].ts_ns);
+	return 0;
 }
 
 /* How many of the first LIMIT frames come from the interface of the very first. */
@@ -377,10 +382,39 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 		const struct mb_frame *frames = engine->batch.frames + begin;
 		uint32_t left = count - begin;
 
-		n = count_alike(frames, left < MB_ENGINE_PACKETS ? left : MB_ENGINE_PACKETS);
+		n = count_alike(frames, left < MB_TRAINS_FRAMES ? left : MB_TRAINS_FRAMES);
 		code = count_frames(engine, frames, n, error);
 	}
 	return code;
+}
+
+/* The next batch of a live source, counted. As next_batch(). */
+static int run_live(struct mb_engine *engine)
+{
+	int n = mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+
+	mb_live_mark_losses(engine);
+	if (n < 0)
+		return n;
+	engine->batch.count = (uint32_t)n;
+	if (mb_live_check_clock(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (n > 0) {
+		int code = count_batch(engine, &engine->failure);
+
+		if (code)
+			return code;
+	}
+	if (mb_live_pass_time(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	return n;
+}
+
+static int run_file(struct mb_engine *engine)
+{
+	int n = next_batch(engine);
+
+	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
 static int finish(struct mb_engine *engine, struct mb_error *error)
@@ -399,17 +433,20 @@ static bool is_full(const struct mb_engine *engine)
 
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
+	const bool live = engine->source->live;
+	const int64_t begun = live ? mb_live_now() : 0;
+
 	if (!engine->head_done) {
 		engine->head_done = true;
 		if (read_head(engine))
 			return mb_fail(error, ENOMEM, "out of memory");
 	}
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
-		int n = next_batch(engine);
+		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n == 0)
+		if (n == 0 || (live && n > 0 && mb_live_now() - begun > TURN_NS))
 			return 1;
-		if (n > 0 && !(n = count_batch(engine, &engine->failure)))
+		if (n > 0)
 			continue;
 		engine->failed = n == MB_SOURCE_END ? 0 : n;
 		if (finish(engine, error))

@@ -15,10 +15,10 @@
 #include "infer.h"
 #include "source.h"
 #include "table.h"
+#include "trains.h"
 
 #define MB_LOCALS 64
 #define MB_LANES 1024
-#define MB_ENGINE_PACKETS 64 /* decoded at once: they stay in the first-level cache */
 
 /* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
  * mirror port, which has no side, and is always on. */
@@ -35,6 +35,13 @@ struct mb_engine_options {
 	struct mb_address locals[MB_LOCALS];
 };
 
+/* Of a live source. */
+struct mb_live_clock {
+	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
+	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
+	bool started;
+};
+
 struct mb_engine_lane {
 	uint16_t interface;
 	uint8_t direction; /* enum mb_direction; UNKNOWN is a mirror port */
@@ -47,7 +54,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
-	uint64_t first_local_mac; /* where most frames go; beyond 48 bits: none */
+	struct mb_live_clock clock;
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -64,7 +71,7 @@ struct mb_engine {
 	struct mb_error failure; /* why the source ended early */
 	int failed;
 	struct mb_batch batch;
-	struct mb_packet packets[MB_ENGINE_PACKETS];
+	struct mb_trains trains;
 };
 
 /* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */
@@ -72,7 +79,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
 				   struct mb_source *source);
 void mb_engine_destroy(struct mb_engine *engine);
 
-/* Work for at most BATCHES batches or until a table holds some 64 Ki rows. 1: there is more; 0: the
+/* Work for at most BATCHES batches, or a tenth of a second on a live source, or until a table holds
+ * some 64 Ki rows. 1: there is more; 0: the
  * capture is over and every bin is closed. A negative errno with ERROR filled: the input is bad;
  * it comes after every row of the frames before the fault was handed out. */
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);

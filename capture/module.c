@@ -13,6 +13,7 @@
 #include "cleanup.h"
 #include "engine.h"
 #include "merge.h"
+#include "module_host.h"
 
 #define BATCHES_A_TURN 1024 /* between looks at signals: about half a million frames */
 
@@ -214,12 +215,11 @@ static int check_options(const struct mb_engine_options *options)
 }
 
 static int open_capture(struct capture_object *self, struct module_state *state, PyObject *targets,
-			const char *backend, const char *filter,
+			const struct mb_source_options *source_options,
 			const struct mb_engine_options *options)
 {
 	Py_ssize_t count = PyList_Size(targets);
 	mb_auto_free const char **names = calloc((size_t)count + 1, sizeof(*names));
-	struct mb_source_options source_options = { .backend = backend, .filter = filter };
 	struct mb_error error = { 0 };
 	int code;
 
@@ -234,7 +234,7 @@ static int open_capture(struct capture_object *self, struct module_state *state,
 	if (read_strings(targets, names, count))
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
-	code = mb_merge_open(&self->source, names, (size_t)count, &source_options, &error);
+	code = mb_merge_open(&self->source, names, (size_t)count, source_options, &error);
 	Py_END_ALLOW_THREADS
 	if (code) {
 		raise_error(state, code, &error);
@@ -248,11 +248,28 @@ static int open_capture(struct capture_object *self, struct module_state *state,
 	return 0;
 }
 
+static void read_choices(const char *directions, const char *stamps, struct mb_source_options *source,
+			 struct mb_engine_options *options)
+{
+	if (!strcmp(directions, "in")) {
+		options->directions = MB_LANE_IN;
+		source->direction = MB_DIRECTION_IN;
+	} else if (!strcmp(directions, "out")) {
+		options->directions = MB_LANE_OUT;
+		source->direction = MB_DIRECTION_OUT;
+	}
+	if (!strcmp(stamps, "hw"))
+		source->stamps = MB_STAMPS_HW;
+	else if (!strcmp(stamps, "sw"))
+		source->stamps = MB_STAMPS_SW;
+}
+
 static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = { "targets", "bin_ns", "source_bin_ns", "window_ns", "directions",
 				 "local", "max_sources", "inner", "mtu", "spread_bps", "backend",
-				 "filter", NULL };
+				 "filter", "snaplen", "threads", "ring_bytes", "stamps",
+				 "promiscuous", "cluster", NULL };
 	struct module_state *state = PyType_GetModuleState(type);
 	struct mb_engine_options options = {
 		.bins = { .bin_ns = 100000, .source_bin_ns = 1000000, .window_ns = 2000000 },
@@ -260,22 +277,25 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 		.max_sources = 4096,
 	};
 	PyObject *targets, *locals = NULL;
-	const char *directions = "both", *backend = NULL, *filter = NULL;
-	int inner = 0;
+	struct mb_source_options source = { 0 };
+	const char *directions = "both", *stamps = "auto";
+	int inner = 0, promiscuous = 1;
+	unsigned long long ring_bytes = 0;
 	long long mtu = -1;
 	unsigned long long spread_bps = 0;
 	struct capture_object *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!|$LLLsO!IpLKzz", names, &PyList_Type,
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!|$LLLsO!IpLKzzIIKspI", names, &PyList_Type,
 					 &targets, &options.bins.bin_ns,
 					 &options.bins.source_bin_ns, &options.bins.window_ns,
 					 &directions, &PyList_Type, &locals, &options.max_sources,
-					 &inner, &mtu, &spread_bps, &backend, &filter))
+					 &inner, &mtu, &spread_bps, &source.backend, &source.filter,
+					 &source.snaplen, &source.threads, &ring_bytes, &stamps,
+					 &promiscuous, &source.cluster))
 		return NULL;
-	if (!strcmp(directions, "in"))
-		options.directions = MB_LANE_IN;
-	else if (!strcmp(directions, "out"))
-		options.directions = MB_LANE_OUT;
+	read_choices(directions, stamps, &source, &options);
+	source.ring_bytes = ring_bytes;
+	source.own_traffic = !promiscuous;
 	options.decode.inner = inner;
 	options.decode.mtu = mtu < 0 ? 0 : (uint32_t)mtu;
 	options.infer_mtu = mtu < 0;
@@ -288,7 +308,7 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 	memset(&self->source, 0, sizeof(self->source));
 	self->engine = NULL;
 	self->busy = false;
-	if (open_capture(self, state, targets, backend, filter, &options)) {
+	if (open_capture(self, state, targets, &source, &options)) {
 		Py_DECREF(self);
 		return NULL;
 	}
@@ -309,7 +329,8 @@ static int run_engine(struct capture_object *self, struct module_state *state)
 		self->busy = false;
 		if (PyErr_CheckSignals())
 			return -1;
-	} while (code == 1 && !self->engine->bin_rows->count && !self->engine->sender_rows->count);
+	} while (code == 1 && !self->source.live && !self->engine->bin_rows->count &&
+		 !self->engine->sender_rows->count);
 	if (code < 0)
 		raise_error(state, code, &error);
 	return code < 0 ? -1 : code;
@@ -401,7 +422,8 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		return NULL;
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
-		"{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z}",
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z}",
+		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
 		"excluded_bytes", engine->excluded_bytes,
@@ -534,6 +556,7 @@ static struct PyModuleDef module_definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "mburst.capture._engine",
 	.m_size = sizeof(struct module_state),
+	.m_methods = mb_host_methods,
 	.m_slots = module_slots,
 	.m_traverse = module_traverse,
 	.m_clear = module_clear,

@@ -208,8 +208,8 @@ static struct mb_sender *add_sender(struct mb_senders *senders, const struct mb_
 	sender = &senders->list[senders->count++];
 	*sender = (struct mb_sender){
 		.address = packet->source,
-		.first_ns = packet->ts_ns,
-		.last_ns = packet->ts_ns,
+		.first_ns = INT64_MAX,
+		.last_ns = INT64_MIN,
 	};
 	return sender;
 }
@@ -244,7 +244,7 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 }
 
 int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_train *train)
+		   const struct mb_amount *amount)
 {
 	struct mb_sender *sender = NULL;
 
@@ -258,12 +258,12 @@ int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
 		sender = add_flow(senders, packet);
 	if (!sender)
 		return -ENOMEM;
-	sender->bytes += train->bytes;
-	sender->packets += train->packets;
-	if (train->last_ns > sender->last_ns)
-		sender->last_ns = train->last_ns;
-	if (packet->ts_ns < sender->first_ns)
-		sender->first_ns = packet->ts_ns;
+	sender->bytes += amount->bytes;
+	sender->packets += amount->packets;
+	if (amount->last_ns > sender->last_ns)
+		sender->last_ns = amount->last_ns;
+	if (amount->first_ns < sender->first_ns)
+		sender->first_ns = amount->first_ns;
 	return 0;
 }
 

@@ -64,15 +64,15 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 }
 
 /* Packets of one flow, one behind the other in time. */
-struct mb_train {
-	uint64_t bytes, wire_bytes;
+struct mb_amount {
+	uint64_t bytes;
 	uint32_t packets;
-	int64_t last_ns;
+	int64_t first_ns, last_ns;
 };
 
-/* Count TRAIN, of which PACKET is the first; it has a sender. 0 or -ENOMEM. */
+/* Count AMOUNT of the flow that PACKET is of; it has a sender. 0 or -ENOMEM. */
 int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_train *train);
+		   const struct mb_amount *amount);
 
 /* Columns of mb_senders_close()'s rows. */
 #define MB_SENDER_COLUMNS 10

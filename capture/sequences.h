@@ -35,31 +35,34 @@ static inline void mb_sequences_prefetch(struct mb_sequences *sequences,
 	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
 }
 
-/* Whether PACKET, marked MB_MARK_TCP, repeats sequence space that its flow has sent. */
-static inline bool mb_sequences_back(struct mb_sequences *sequences, const struct mb_packet *packet)
+/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun at FIRST when new. */
+static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences,
+						    const struct mb_packet *packet, uint32_t first)
 {
 	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
-	struct mb_sequence *way = &bucket->ways[0];
-	uint32_t end = packet->tcp_seq + packet->tcp_len;
+	struct mb_sequence newer = bucket->ways[1];
 
-	if (way->flow != packet->flow) {
-		struct mb_sequence newer = bucket->ways[1];
+	if (bucket->ways[0].flow == packet->flow)
+		return &bucket->ways[0];
+	if (newer.flow != packet->flow)
+		newer = (struct mb_sequence){ .flow = packet->flow, .next = first };
+	bucket->ways[1] = bucket->ways[0];
+	bucket->ways[0] = newer;
+	return &bucket->ways[0];
+}
 
-		if (newer.flow != packet->flow)
-			newer = (struct mb_sequence){ .flow = packet->flow, .next = packet->tcp_seq };
-		bucket->ways[1] = bucket->ways[0];
-		bucket->ways[0] = newer;
-	}
+/* Whether a segment of the flow, LENGTH long from FIRST, repeats sequence space that it has sent. */
+static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first, uint32_t length)
+{
+	uint32_t end = first + length;
+	bool back = (int32_t)(first - sequence->next) < 0;
+
 	/* A keep-alive (RFC 9293, 3.8.4) repeats at most the last octet on purpose. */
-	if (packet->tcp_len == 0 || (packet->tcp_len == 1 && end == way->next))
+	if (length == 0 || (length == 1 && end == sequence->next))
 		return false;
-	if ((int32_t)(packet->tcp_seq - way->next) < 0) {
-		if ((int32_t)(end - way->next) > 0)
-			way->next = end;
-		return true;
-	}
-	way->next = end;
-	return false;
+	if (!back || (int32_t)(end - sequence->next) > 0)
+		sequence->next = end;
+	return back;
 }
 
 #endif

@@ -6,6 +6,9 @@
 
 const struct mb_source_ops *const mb_sources[] = {
 	&mb_source_file,
+	&mb_source_afpacket,
+	&mb_source_pcap,
+	&mb_source_pfring,
 	NULL,
 };
 

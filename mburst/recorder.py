@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import __version__
 from .errors import MburstError
 from .units import NS_PER_S
+from .watch import Watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,10 +23,14 @@ if TYPE_CHECKING:
     from .sql import Store
 
 Direction = Literal["in", "out", "both"]
+Stamps = Literal["auto", "hw", "sw"]
 Row = dict[str, Any]
 
+# Bits of quality: sql/schema/quality.sql; a test holds them against the engine's.
+QUALITY_RING, QUALITY_FILE_US = 4, 8
+STAMP_KINDS = ((1, "hardware"), (2, "software"), (QUALITY_RING, "ring"))
+
 _FINGERPRINT_BYTES = 1 << 20  # of each end of a file
-_READ_AHEAD = 2  # blocks of rows that the engine may be ahead of the store
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,33 @@ class Recording:
     spread: bool = False
     backend: str = "auto"
     filter: str = ""
+    live: Live = field(default_factory=lambda: Live())
+
+
+@dataclass(frozen=True)
+class Live:
+    """What holds for interfaces only."""
+
+    duration_ns: int | None = None  # None: until somebody ends it
+    snaplen: int = 0
+    threads: int = 0
+    ring_bytes: int = 0
+    stamps: Stamps = "auto"
+    promiscuous: bool = True
+    cluster: int = 0
+    force: bool = False  # record bins that the stamps are too coarse for
 
 
 @dataclass
 class Progress:
-    """Where a recording is: the packets that are in closed bins, and the newest stamp."""
+    """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
 
     packets: int
     end_ns: int
+    lanes: list[Lane]
+    facts: Facts
+    bins: pa.RecordBatch | None
+    runs: list[Row]
 
 
 def fingerprint(recording: Recording) -> str:
@@ -78,7 +100,7 @@ def fingerprint(recording: Recording) -> str:
             if size > _FINGERPRINT_BYTES:
                 file.seek(max(_FINGERPRINT_BYTES, size - _FINGERPRINT_BYTES))
                 digest.update(file.read())
-    settings = {name: value for name, value in vars(recording).items() if name != "targets"}
+    settings = {name: value for name, value in vars(recording).items() if name not in ("targets", "live")}
     digest.update(repr(sorted(settings.items())).encode())
     return digest.hexdigest()
 
@@ -100,78 +122,41 @@ def record(
     """Record into `store`; returns the rows of runs, one for each interface and direction.
 
     An input that turns out bad, and KeyboardInterrupt, are raised after all that was read before
-    is stored.
+    is stored. From an interface, an interrupt is how a recording ends: it then returns as usual.
     """
     capture_id = fingerprint(recording)
     known = [] if store.is_empty("runs") else already_recorded(store, capture_id)
     return known or _Recorder(store, recording, capture_id).run(progress)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """What the engine yields at a time, and where it was then. Without rows: the end, and whether it came early."""
+def is_live(recording: Recording) -> bool:
+    """Whether the target is an interface rather than a file."""
+    from .capture import device
 
-    rows: tuple[Rows, Rows] | None
-    lanes: list[Lane]
-    facts: Facts
-    failure: MburstError | None = None
+    [name, *more] = recording.targets
+    return not more and recording.backend != "file" and (
+        recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists())
+    )
 
 
-class _Ahead:
-    """Reads a capture in a thread, so that the engine works on while rows are stored. Until the thread has ended, the
-    capture is its own, but for stop()."""
+def merged_beyond(recording: Recording) -> int:
+    """The size of IP packets beyond which a frame is a merged one: an interface says it, a file's is inferred."""
+    from .capture import device
 
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
-        self._blocks: deque[_Block | BaseException] = deque()
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="mburst-read", daemon=True)
-        self._thread.start()
+    if recording.mtu >= 0 or not is_live(recording):
+        return recording.mtu
+    found = device(recording.targets[0])
+    return found["mtu"] if found else -1
 
-    def _run(self) -> None:
-        try:
-            while self._put(self._read()).rows is not None:
-                pass
-        except BaseException as error:  # not lost: take() raises it
-            self._put(error)
 
-    def _read(self) -> _Block:
-        rows, failure = None, None
-        try:
-            rows = self._capture.read()
-        except MburstError as error:
-            failure = error
-        return _Block(rows, self._capture.lanes, self._capture.facts, failure)
+def own_addresses(recording: Recording) -> list[str]:
+    """--local, or else the address of the interface: libpcap does not tell sides."""
+    from .capture import device
 
-    def _put(self, block: Any) -> Any:
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._blocks) < _READ_AHEAD)
-            self._blocks.append(block)
-            self._changed.notify_all()
-        return block
-
-    def wait(self) -> None:
-        """Until there is a block to take. May be interrupted, and nothing is lost."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._blocks)
-
-    def take(self) -> _Block:
-        """The block that wait() waited for. After one without rows there is none to wait for."""
-        with self._changed:
-            block = self._blocks.popleft()
-            self._changed.notify_all()
-        if isinstance(block, BaseException):
-            raise block
-        return block
-
-    def abandon(self) -> None:
-        """End the reading, drop what nobody took, and leave the capture to the caller."""
-        self._capture.stop()
-        while self._thread.is_alive():
-            with self._changed:
-                self._blocks.clear()
-                self._changed.notify_all()
-            self._thread.join(0.05)
+    if recording.local or not is_live(recording):
+        return recording.local
+    found = device(recording.targets[0])
+    return [found["mac"]] if found and found["mac"] else []
 
 
 class _Recorder:
@@ -188,64 +173,85 @@ class _Recorder:
             source_bin_ns=recording.source_bin_ns,
             window_ns=recording.window_ns,
             directions=recording.direction,
-            local=recording.local,
+            local=own_addresses(recording),
             max_sources=recording.max_sources,
             inner=recording.inner,
-            mtu=recording.mtu,
+            mtu=merged_beyond(recording),
             spread_bps=(recording.link_bps or 0) if recording.spread else 0,
             backend=None if recording.backend == "auto" else recording.backend,
             filter=recording.filter or None,
+            snaplen=recording.live.snaplen,
+            threads=recording.live.threads,
+            ring_bytes=recording.live.ring_bytes,
+            stamps=recording.live.stamps,
+            promiscuous=recording.live.promiscuous,
+            cluster=recording.live.cluster,
         )
         names = {"host": recording.host, "rack": recording.rack}
         self.runs = store.writer("runs", **names)
         self.bins = store.writer("bins", **names)
         self.sources = store.writer("sources", **names)
         self.lanes: list[Lane] = []
-        self.facts: Facts = self.capture.facts
+        self.rows: list[Row] = []
+        self.live = self.capture.facts["live"]
+        self.watch = Watch(store, recording) if self.live else None
 
     def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
-        ahead = _Ahead(self.capture)
+        if self.watch:
+            with self.watch.stopping(self.capture.stop):
+                return self._read_all(progress)
+        return self._read_all(progress)
+
+    def _read_all(self, progress: Callable[[Progress], None] | None) -> list[Row]:
+        failure: BaseException | None = None
         try:
-            return self._finish(self._store_all(ahead, progress))
+            while True:
+                try:
+                    rows = self.capture.read()
+                except KeyboardInterrupt as interrupt:
+                    self.capture.stop()
+                    failure = interrupt
+                    continue
+                except MburstError as error:
+                    failure = error
+                    break
+                if rows is None:
+                    break
+                bins = self._append(*rows)
+                if self.watch:
+                    self.watch.look(self.capture, self.lanes, bins)
+                if progress:
+                    progress(self._progress(bins))
+            return self._finish(failure)
         finally:
-            ahead.abandon()
-            for writer in (self.bins, self.sources, self.runs):
-                writer.close()
+            for writer in (self.bins, self.sources, self.runs, self.watch):
+                if writer:
+                    writer.close()
             self.capture.close()
 
-    def _store_all(self, ahead: _Ahead, progress: Callable[[Progress], None] | None) -> BaseException | None:
-        """Append what is read, to the end; what ended it early. An interrupt lets the rest of what was read come."""
-        failure: BaseException | None = None
-        while True:
-            try:
-                ahead.wait()
-            except KeyboardInterrupt as interrupt:
-                self.capture.stop()
-                failure = interrupt
-                continue
-            block = ahead.take()
-            self.facts = block.facts
-            known, self.lanes = len(self.lanes), block.lanes
-            if block.rows is None:
-                return failure or block.failure
-            self._append(known, *block.rows)
-            if progress:
-                progress(self._progress())
-
-    def _progress(self) -> Progress:
+    def _progress(self, bins: pa.RecordBatch | None) -> Progress:
         return Progress(
             sum(lane["packets"] for lane in self.lanes),
             max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0),
+            self.lanes,
+            self.capture.facts,
+            bins,
+            self.rows,
         )
 
-    def _append(self, known: int, bins: Rows, sources: Rows) -> None:
-        """Append rows, and before them those of runs for the lanes beyond the KNOWN first."""
+    def _append(self, bins: Rows, sources: Rows) -> pa.RecordBatch | None:
+        known = len(self.lanes)
+        self.lanes = self.capture.lanes
+        named = self._name_lanes(bins) if len(bins) else None
+        if self.watch and named is not None:
+            self.watch.judge(named)
         if len(self.lanes) > known:
-            self._append_runs(range(known, len(self.lanes)), complete=False, notes=[])
-        if len(bins):
-            self.bins.append(self._name_lanes(bins))
+            self.rows += self._append_runs(range(known, len(self.lanes)), complete=False, notes=[])
+        if named is not None:
+            self.bins.append(named)
         if len(sources):
             self.sources.append(self._name_lanes(sources))
+        return named
 
     def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
         """The engine's rows with the text columns of the store in place of the lane's number."""
@@ -279,11 +285,14 @@ class _Recorder:
         return self.recording.interface or described["interface"] or unnamed
 
     def _finish(self, failure: BaseException | None) -> list[Row]:
-        notes = describe(self.facts, self.lanes)
+        self.lanes = self.capture.lanes
+        notes = describe(self.capture, self.lanes)
         if isinstance(failure, MburstError):
             notes.append(f"the input ended early: {failure}")
         elif failure:
             notes.append("the recording was interrupted")
+        if self.watch:
+            notes += self.watch.notes()
         rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
         if failure:
             raise failure
@@ -298,7 +307,7 @@ class _Recorder:
         return rows
 
     def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
-        lane, recording, facts = self.lanes[index], self.recording, self.facts
+        lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
         return {
             "run": self._run_id(index),
             "capture": self.capture_id,
@@ -309,11 +318,11 @@ class _Recorder:
             "link_bps": recording.link_bps or lane["link_bps"] or None,
             "bin_ns": recording.bin_ns,
             "source_bin_ns": recording.source_bin_ns,
-            "backend": "file",
+            "backend": "file" if facts["backend"] == "merge" else facts["backend"],
             "input": " ".join(recording.targets),
             "filter": recording.filter,
             "snaplen": lane["snaplen"],
-            "clock": "file, 1 µs or coarser" if lane["quality"] & 8 else "file, ns",
+            "clock": stamped_by(lane["quality"], self.live),
             "offloads": _merged(lane["merged"], facts["mtu"]),
             "notes": "\n".join(notes),
             "start_ns": lane["start_ns"] if lane["packets"] else None,
@@ -335,6 +344,15 @@ class _Recorder:
         }
 
 
+def stamped_by(quality: int, live: bool) -> str:
+    """What stamped the packets, and how finely."""
+    resolution = "1 µs or coarser" if quality & QUALITY_FILE_US else "ns"
+    if not live:
+        return f"file, {resolution}"
+    kinds = [name for bit, name in STAMP_KINDS if quality & bit]
+    return f"{' and '.join(kinds) or 'kind not known'}, {resolution}"
+
+
 def _merged(count: int, mtu: int) -> str:
     if not count:
         return ""
@@ -342,8 +360,9 @@ def _merged(count: int, mtu: int) -> str:
             "reckoned from segments, their timing inside is not known")
 
 
-def describe(facts: Facts, lanes: list[Lane]) -> list[str]:
+def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     """What was inferred, and what a reader of the figures should know: one sentence each."""
+    facts = capture.facts
     notes = [facts["inferred"]] if facts["inferred"] else []
     notes += facts["notice"].splitlines() if facts["notice"] else []
     if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:

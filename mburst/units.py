@@ -13,6 +13,7 @@ NS_PER_S = 1_000_000_000
 _TIME = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9,
          "h": 3600 * 10**9, "d": 86400 * 10**9}
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"": 0, "k": 10, "m": 20, "g": 30}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
 
 
@@ -39,6 +40,15 @@ def parse_rate(text: str) -> int:
     if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate <= 0:
         raise UsageError(f"{text!r} is no link speed", "write it like 1G, 25Gbps or 100M")
     return int(rate)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "64M", "64MiB" or "1GB": powers of two, as buffers have. Raises UsageError."""
+    value, unit = _split(text, "size", "64M or 1GiB")
+    power = _BINARY.get(re.sub(r"i?b$", "", unit.lower()))
+    if power is None or (size := value * 2**power).denominator != 1 or size <= 0:
+        raise UsageError(f"{text!r} is no size", "write it like 64M or 1GiB")
+    return int(size)
 
 
 def parse_fraction(text: str) -> float:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, UsageError
+from ..errors import MburstError
 from . import segments, tables
+from .damage import check_ends, find_damage, readable
 from .writer import Writer, seal_abandoned
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ FORMAT = 1
 MACROS = Path(__file__).parent / "macros.sql"
 
 # Runs come last: a run is written before its bins, so no reader sees bins without their run.
-LISTING = ["bins", "sources", "queues", "probes", "runs"]
+LISTING = ["bins", "sources", "queues", "probes", "clock", "runs"]
 
 
 class Store:
@@ -91,26 +90,18 @@ class Store:
     def connect(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB with the views runs, bins, sources, queues and probes, the table quality, and the macros
-        of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot
-        hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave
-        out runs by time. Nothing is fetched from a network. Raises MburstError."""
-        import duckdb
-
+        """An in-memory DuckDB with the views runs, bins, sources, queues, probes and clock, the table quality, and the
+        macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
+        cannot hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never
+        leave out runs by time. Nothing is fetched from a network. Raises MburstError."""
         narrow = segments.Narrow(
             rack,
             None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
             None if until_ns is None else until_ns // segments.NS_PER_DAY + 1,
         )
-        connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
-        connection.execute(tables.schema_sql("quality"))
-        connection.execute("CREATE SCHEMA defined; USE defined")
-        for table in LISTING:
-            connection.execute(tables.schema_sql(table))
-        connection.execute("USE main")
+        connection = in_memory()
         for table in LISTING:
             self._create_view(connection, table, narrow)
-        connection.execute(MACROS.read_text(encoding="utf-8"))
         return connection
 
     def _create_view(self, connection: duckdb.DuckDBPyConnection, table: str, narrow: segments.Narrow) -> None:
@@ -122,10 +113,11 @@ class Store:
         with segments.failing_as_one_line(self.path / table, "read"):
             logs, files = segments.snapshot(self.path, table, narrow)
             for path in files:
-                _check_ends(path)
+                check_ends(path)
         branches = []
         if files:
             listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
+            connection.execute("INSERT INTO defined.files SELECT unnest($1), $2", [list(map(str, files)), names])
             branches.append(f"read_parquet([{listed}], hive_partitioning = false)")
         for index, log in enumerate(logs):
             connection.register(f"hot_{table}_{index}", log)
@@ -136,32 +128,24 @@ class Store:
         if table == "runs":
             latest = "row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
             select = f"SELECT * FROM ({select}) QUALIFY {latest}"
-        with readable():
-            connection.execute(f"CREATE VIEW {table} AS {select}")
+        try:
+            with readable(connection):
+                connection.execute(f"CREATE VIEW {table} AS {select}")
+        except MburstError:
+            find_damage(connection)  # whatever was said: the view's text is right, so a file's own columns are not
+            raise
 
 
-def _check_ends(path: Path) -> None:
-    """A cut Parquet file has no footer. DuckDB would say so too, but only to the query that touches it."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-        file.seek(max(0, os.path.getsize(path) - 4))
-        if head != b"PAR1" or file.read(4) != b"PAR1":
-            raise MburstError(
-                f"{path}: damaged: no whole Parquet file",
-                "the store can be read again once that file is moved out of it",
-            )
-
-
-@contextmanager
-def readable() -> Iterator[None]:
-    """Turns DuckDB's errors inside into MburstError of one line; error('usage: …') in SQL becomes UsageError."""
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the table quality, the macros, and the other tables empty in the schema `defined`: for
+    rows that are in no store yet, registered under the names of the tables."""
     import duckdb
 
-    try:
-        yield
-    except duckdb.Error as error:
-        first, *more = str(error).splitlines()
-        message = first.removeprefix("Invalid Input Error: ")
-        if message.startswith("usage: "):
-            raise UsageError(message.removeprefix("usage: ")) from error
-        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
+    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    connection.execute(tables.schema_sql("quality"))
+    connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR, names VARCHAR[])")
+    for table in LISTING:
+        connection.execute(tables.schema_sql(table))
+    connection.execute("USE main")
+    connection.execute(MACROS.read_text(encoding="utf-8"))
+    return connection

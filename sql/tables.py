@@ -20,6 +20,7 @@ ORDER = {
     "sources": ("interface", "direction", "ts_ns"),
     "queues": ("device", "port", "ts_ns"),
     "probes": ("tx_ns",),
+    "clock": ("interface", "ts_ns"),
 }
 
 _COLUMN = re.compile(

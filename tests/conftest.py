@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["livelab"]
 
 
 @pytest.fixture(scope="session")

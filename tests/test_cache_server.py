@@ -45,7 +45,8 @@ def test_every_round_is_found_and_nothing_else(store, truth, capsys):
 
 
 def test_senders_bytes_are_those_of_the_truth_to_the_byte(store, truth, capsys):
-    query = ("SELECT sum(bytes) - 42 * sum(packets) AS payload, sum(packets) AS packets, count(DISTINCT source) AS senders "
+    query = ("SELECT sum(bytes) - 42 * sum(packets) AS payload, sum(packets) AS packets, "
+             "count(DISTINCT source) AS senders "
              "FROM sources WHERE source IN (SELECT source FROM sources GROUP BY source HAVING sum(bytes) > 7000000)")
     assert main(["sql", str(store), query, "--json"]) == 0
     [sums] = json.loads(capsys.readouterr().out)

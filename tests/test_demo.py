@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 from mburst.cli import demo
 from mburst.errors import MburstError

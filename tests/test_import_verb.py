@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from places import ROOT
 
 from mburst.sql import Store
 from mburst.telemetry.csv_import import CsvFile, open_text
@@ -116,7 +116,7 @@ def test_queues_are_imported(captures: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     code, out, _ = mburst("import", "queues", captures / "cache-server" / "queues-1s.csv", "-o", store)
     assert code == 0
-    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999 → ")
+    assert out.startswith("queues: 22 rows, 2026-11-21 02:34:21.999062 → ")
     assert stored(store, "SELECT count(*), max(max_bytes), min(semantics) FROM queues") == [
         (22, 3_592_250, "max-since-last")
     ]

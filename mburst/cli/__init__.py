@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record", "import_", "bursts", "sql", "report", "demo"]
+VERBS = ["record", "doctor", "import_", "bursts", "sql", "report", "investigate", "what_if", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -17,7 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     from .. import __doc__ as about
     from .. import __version__
 
-    parser = argparse.ArgumentParser(prog="mburst", description=about)
+    parser = argparse.ArgumentParser(prog="mburst", description=about, epilog="Start with `mburst demo`.")
     parser.add_argument("--version", action="version", version=f"mburst {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     for name in VERBS:

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("bursts", help="list bursts and who sent them", description=__doc__.split(": ", 1)[1])
-    parser.add_argument("store", metavar="STORE")
+    parser = verbs.add_parser("bursts", help="list bursts and who sent them",
+                              description="List when a link was full, and who filled it.")
+    parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
     where = parser.add_argument_group("where and when")
-    where.add_argument("--host", action="append", help="may be given several times")
-    where.add_argument("--rack")
-    where.add_argument("--interface")
-    where.add_argument("--direction", choices=["in", "out", "mirror"])
+    where.add_argument("--host", action="append", help="only this host's; may be given several times")
+    where.add_argument("--rack", help="only this rack's")
+    where.add_argument("--interface", metavar="NAME", help="only this interface's")
+    where.add_argument("--direction", choices=["in", "out", "mirror"], help="only those of this direction")
     where.add_argument(
         "--run", dest="recording", metavar="RUN", help="one recording, as `mburst sql STORE runs` names it"
     )

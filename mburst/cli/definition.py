@@ -27,8 +27,9 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 def add_time_options(group: Any) -> None:
     """--since and --until."""
-    group.add_argument("--since", metavar="TIME", help="such as 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
-    group.add_argument("--until", metavar="TIME")
+    group.add_argument("--since", metavar="TIME",
+                       help="from then on: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
+    group.add_argument("--until", metavar="TIME", help="the end, as for --since")
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:

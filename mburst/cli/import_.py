@@ -24,7 +24,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
     parser.add_argument("kind", choices=["probes", "queues"], help="what the file holds")
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
-    parser.add_argument("-o", "--store", metavar="STORE", required=True, help="the store, made where there is none")
+    parser.add_argument("-o", "--store", metavar="STORE", required=True,
+                        help="folder of the store; made where there is none")
     parser.add_argument("--protocol", default="", help="of probes whose file does not tell: udp, tcp, icmp")
     parser.add_argument("--json", action="store_true", help="print what was added as JSON")
     parser.set_defaults(run=run)

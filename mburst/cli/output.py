@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import chain, islice
 from typing import Any, TextIO
 
@@ -30,7 +31,7 @@ def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextI
     """A list with an object a line."""
     before = "["
     for row in rows:
-        out.write(f"{before}\n{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=str)}")
+        out.write(f"{before}\n{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=_plain)}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
 
@@ -42,7 +43,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO
     for row in rows:
         writer.writerow(
             [
-                json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+                json.dumps(value, ensure_ascii=False, default=_plain) if isinstance(value, list | dict) else value
                 for value in row
             ]
         )
@@ -54,7 +55,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
     first = list(islice(source, ALIGNED))
     right = [
         any(row[i] is not None for row in first)
-        and all(isinstance(row[i], int | float | None) and not isinstance(row[i], bool) for row in first)
+        and all(isinstance(row[i], int | float | Decimal | None) and not isinstance(row[i], bool) for row in first)
         for i in range(len(columns))
     ]
     cells = [[_cell(value) for value in row] for row in first]
@@ -65,6 +66,11 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
             for cell, width, to_right in zip(line, widths, right, strict=True)
         ]
         out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no type for: decimals become numbers, times and all else text."""
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _cells(rows: Iterator[Sequence[Any]]) -> Iterator[list[str]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate
+from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
-    from ..recorder import Progress, Row
+    from ..recorder import Live, Progress, Recording, Row
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
 
@@ -20,19 +23,23 @@ NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "record",
-        help="record capture files into a store",
-        description="Count the packets of capture files into bins, with who sent them, and keep them in a store. "
-        "Several files are one capture, merged by time. pcap and pcapng, also as .gz, .zst or .xz; - is standard input.",
+        help="record capture files or an interface into a store",
+        description="Count packets into bins, with who sent them, and keep them in a store. From capture files: pcap "
+        "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
+        "network interface, until Ctrl-C.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="FILE|FILTER", help="files, then a pcap filter if any")
-    parser.add_argument("-o", "--store", required=True, metavar="STORE", help="folder of the store")
+    parser.add_argument("inputs", nargs="+", metavar="FILE|INTERFACE|FILTER",
+                        help="files or an interface, then a pcap filter if any")
+    parser.add_argument("-o", "--store", required=True, metavar="STORE",
+                        help="folder of the store; made where there is none")
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
                         help="bin in which senders are counted (default: %(default)s)")
-    parser.add_argument("--host", default="unknown", help="name of the host that received the packets")
+    parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
     parser.add_argument("--rack", default="unknown", help="name of its rack")
-    parser.add_argument("--interface", metavar="NAME", help="name of the interface (default: what the file says)")
+    parser.add_argument("--interface", metavar="NAME",
+                        help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
                         help="which direction to keep (default: %(default)s, apart from each other)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
@@ -47,18 +54,61 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--spread", action="store_true",
                         help="lay merged frames back over the time that they took at line rate; needs --link")
     parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
+    add_live_options(parser)
     parser.set_defaults(run=run)
+
+
+def add_live_options(parser: argparse.ArgumentParser) -> None:
+    """What holds for interfaces only."""
+    live = parser.add_argument_group("from an interface")
+    live.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    live.add_argument("--backend", choices=["auto", "file", "afpacket", "libpcap", "pfring"], default="auto",
+                      help="how to capture; `mburst doctor` says which can run here (default: %(default)s)")
+    live.add_argument("--stamps", choices=["auto", "hw", "sw"], default="auto",
+                      help="the interface's, the kernel's, or the better that serves (default: %(default)s)")
+    live.add_argument("--threads", type=int, default=1, metavar="N",
+                      help="rings that share the load, each with a thread of its own (default: %(default)s)")
+    live.add_argument("--ring", metavar="SIZE", help="kernel buffer of each ring, such as 256M (default: 64M)")
+    live.add_argument("--snaplen", type=int, default=0, metavar="BYTES",
+                      help="of each frame that are looked at (default: 128)")
+    live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
+    live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster to share the load in")
+    live.add_argument("--force", action="store_true", help="record fine bins though the stamps are too coarse for them")
 
 
 def split_inputs(inputs: list[str]) -> tuple[list[str], str]:
     """Files that exist, and what follows them as one filter expression."""
     files = []
     for name in inputs:
-        if name != "-" and not Path(name).exists():
+        if name != "-" and not _is_file(name):
             break
         files.append(name)
     rest = inputs[len(files) :]
     return (files, " ".join(rest)) if files else (rest[:1], " ".join(rest[1:]))
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:  # a filter may be longer than any name
+        return False
+
+
+def _live(arguments: argparse.Namespace) -> Live:
+    from ..recorder import Live
+
+    if arguments.snaplen < 0 or arguments.threads < 1 or arguments.cluster < 0:
+        raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
+    return Live(
+        duration_ns=parse_duration(arguments.duration) if arguments.duration else None,
+        snaplen=arguments.snaplen,
+        threads=arguments.threads,
+        ring_bytes=parse_size(arguments.ring) if arguments.ring else 0,
+        stamps=arguments.stamps,
+        promiscuous=not arguments.no_promiscuous,
+        cluster=arguments.cluster,
+        force=arguments.force,
+    )
 
 
 def _width(text: str, what: str) -> int:
@@ -69,7 +119,7 @@ def _width(text: str, what: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..recorder import Recording, record
+    from ..recorder import Recording, is_live, record
 
     files, expression = split_inputs(arguments.inputs)
     link_bps = parse_rate(arguments.link) if arguments.link else None
@@ -83,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         bin_ns=_width(arguments.bin, "--bin"),
         source_bin_ns=_width(arguments.source_bin, "--source-bin"),
         window_ns=parse_duration(arguments.window),
-        host=arguments.host,
+        host=arguments.host or "unknown",
         rack=arguments.rack,
         interface=arguments.interface,
         direction=arguments.direction,
@@ -93,17 +143,36 @@ def run(arguments: argparse.Namespace) -> int:
         mtu=arguments.mtu,
         spread=arguments.spread,
         filter=expression,
+        backend=arguments.backend,
+        live=_live(arguments),
     )
+    live = is_live(recording)
+    if live and not arguments.host:
+        recording = replace(recording, host=socket.gethostname())
+    if not live and arguments.duration:
+        raise UsageError(f"--duration is for interfaces, and {files[0]} is none")
     from ..sql import Store
 
     try:
-        rows = record(Store.create(arguments.store), recording, _show if sys.stderr.isatty() else None)
+        rows = record(Store.create(arguments.store), recording, _reporter(recording, live))
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    print("\n".join(json.dumps(row) for row in rows) if arguments.json else describe_runs(rows, arguments.store))
-    return 0
+    for line in map(json.dumps, rows) if arguments.json else [describe_runs(rows, arguments.store)]:
+        print(line)
+    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
+
+
+def _reporter(recording: Recording, live: bool) -> Callable[[Progress], None] | None:
+    """What shows progress: nothing unless somebody watches."""
+    if not sys.stderr.isatty():
+        return None
+    if not live:
+        return _show
+    from ..live_line import LiveLine
+
+    return LiveLine(recording).show
 
 
 def _show(progress: Progress) -> None:

@@ -15,11 +15,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "report", help="write a report as one HTML page",
         description="Write one self-contained HTML page, and the same facts as JSON beside it. The same data and "
         "options give the same files, byte for byte.")
-    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
     where = parser.add_argument_group("where and when")
-    where.add_argument("--rack")
-    where.add_argument("--host")
+    where.add_argument("--rack", help="only this rack's recordings")
+    where.add_argument("--host", help="only this host's recordings")
     definition.add_time_options(where)
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)

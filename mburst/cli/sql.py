@@ -17,10 +17,10 @@ FETCH = 10_000  # rows at a time
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    about = "ask a store by a query's name or in SQL (DuckDB's); without a query, list those that have a name"
+    about = "Ask a store by a query's name or in SQL (DuckDB's). Without a query, list those that have a name."
     parser = verbs.add_parser("sql", help="ask a store in SQL or by a query's name", description=about)
-    parser.add_argument("store", metavar="STORE")
-    parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?")
+    parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
+    parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
     output.add_format(parser)
     parser.set_defaults(run=run)
 
@@ -28,8 +28,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..sql import Store, names, text
+    from ..sql.damage import readable
     from ..sql.named import about
-    from ..sql.store import readable
 
     store = Store.open(arguments.store)
     if arguments.query is None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     query = text(arguments.query) if arguments.query.replace("_", "").isalnum() else arguments.query
     connection = store.connect()
-    with readable():
+    with readable(connection):
         result = _execute(connection, query)
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0

@@ -1,4 +1,5 @@
--- What one interface carried in one direction in one bin. Bins without a packet have no row.
+-- What one interface carried in one direction in one bin. Bins without a packet have no row,
+-- unless packets were lost in them (quality losing).
 CREATE TABLE bins (
     run         VARCHAR NOT NULL,
     host        VARCHAR NOT NULL,

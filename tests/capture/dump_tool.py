@@ -90,7 +90,7 @@ def compile_one(source: Path, out: Path, flags: tuple[str, ...]) -> Path:
 def engine(flags: tuple[str, ...]) -> list[Path]:
     """The engine without its Python binding, compiled once in a test run."""
     folder = Path(tempfile.mkdtemp(dir=_folder().name))
-    sources = [path for path in sorted((ROOT / "capture").glob("*.c")) if path.name != "module.c"]
+    sources = [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda path: compile_one(path, folder / f"{path.stem}.o", flags), sources))
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from frames import START_NS, Frame, write_pcap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frames import START_NS, Frame, write_pcap
 from mburst.capture import Capture
 from mburst.errors import MburstError
 
@@ -106,9 +106,11 @@ def captures(draw: st.DrawFn) -> list[Frame]:
         count = draw(st.integers(1, 120))
         random = np.random.default_rng(seed)
         stamps = now + np.sort(random.integers(0, 3_000_000, count)) + random.integers(0, jitter + 1, count)
+        stay = draw(st.sampled_from([0.0, 0.9]))
         for ts in stamps:
-            frames.append(Frame(int(ts), int(random.integers(0, 12)), int(random.integers(42, 1515)),
-                                int(random.integers(0, 4)), bool(random.integers(0, 2))))
+            if not frames or random.random() >= stay:
+                sender, flow, ce = int(random.integers(0, 12)), int(random.integers(0, 4)), bool(random.integers(0, 2))
+            frames.append(Frame(int(ts), sender, int(random.integers(42, 1515)), flow, ce))
         now = int(stamps.max())
     return frames
 
@@ -171,6 +173,25 @@ def test_few_rows_for_many_senders_lose_no_byte(frames, max_sources):
     assert sum(row["bytes"] for row in senders) + lane["unattributed_bytes"] == sum(row["bytes"] for row in bins)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0, 20_000, 3_000_000]))
+def test_trains_count_like_single_frames(seed, jitter):
+    random = np.random.default_rng(seed)
+    frames, sequence = [], 0
+    stamps = START_NS + np.cumsum(random.integers(0, 9000, 600)) + random.integers(0, jitter + 1, 600)
+    for ts in stamps:
+        if not frames or random.random() < 0.15:
+            fixed = {"sender": int(random.integers(0, 3)), "flow": int(random.integers(0, 2)),
+                     "outgoing": bool(random.integers(0, 2)), "ce": bool(random.random() < 0.2)}
+            is_tcp = bool(random.integers(0, 2))
+        size = int(random.choice([54, 60, 61, 200, 1514, 4000]))
+        sequence = sequence + size - 54 if random.random() < 0.9 else max(0, sequence - 3000)
+        frames.append(Frame(int(ts), size=size, sequence=sequence if is_tcp else None, **fixed))
+    trains, singles = record(frames), record(frames, inner=True)  # which reads every frame on its own
+    for part in range(4):
+        assert trains[part] == singles[part]
+
+
 def test_a_flood_of_senders_stays_bounded_and_exact_in_sum():
     count = 600_000
     data = bytearray(Frame(START_NS, 1, 60).data())
@@ -218,7 +239,7 @@ def test_retransmits_are_sequences_that_went_back():
 
 def test_directions_are_lanes_of_their_own_by_the_local_address():
     frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
-    bins, senders, lanes, facts = record(frames)
+    _, senders, lanes, facts = record(frames)
     assert "02:00:00:00:ff:ff is taken as this host" in facts["inferred"]
     assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 100, "in": 200}
     out = next(i for i, lane in enumerate(lanes) if lane["direction"] == "out")

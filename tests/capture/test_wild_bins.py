@@ -1,4 +1,4 @@
-"""Every odd, broken and hostile capture through the engine: read or refused in one line, and no byte unaccounted for."""
+"""Every odd, broken and hostile capture through the engine: read or refused in one line, each byte accounted for."""
 
 from __future__ import annotations
 

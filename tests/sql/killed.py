@@ -1,8 +1,9 @@
 """A process for test_kill.py that forks workers which write to stores and are killed at a chosen step.
 
-Reads lines of JSON: {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}. For each it forks a worker
-that does the work and kills itself (SIGKILL) when it is about to make its Nth call of a function that changes files, and
-answers {"acknowledged": rows, "killed": bool, "calls": N}. What was acknowledged is told through a pipe as it happens.
+Reads lines of JSON: {"store": PATH, "work": "write" | "seal" | "endless", "step": N or null}. For each it forks a
+worker that does the work and kills itself (SIGKILL) when it is about to make its Nth call of a function that changes
+files, and answers {"acknowledged": rows, "killed": bool, "calls": N}. What was
+acknowledged is told through a pipe as it happens.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ def worker(order: dict[str, Any], told: int) -> None:
     global limit
     limit = order["step"]
     segments.ROW_GROUP = 2 * BATCH
-    for owner, names in ((os, ["rename", "unlink", "fsync", "mkdir"]),
-                         (pq.ParquetWriter, ["__init__", "write_table", "close"]),
-                         (segments.HotLog, ["append"])):
+    for owner, names in (
+        (os, ["rename", "unlink", "fsync", "mkdir"]),
+        (pq.ParquetWriter, ["__init__", "write_table", "close"]),
+        (segments.HotLog, ["append"]),
+    ):
         for name in names:
             killing(owner, name)
     store = Store.open(Path(order["store"]))
@@ -96,8 +99,16 @@ def main() -> None:
         with os.fdopen(hear, "rb") as pipe:
             acknowledged = len(pipe.read()) * BATCH
         _, status = os.waitpid(child, 0)
-        print(json.dumps({"acknowledged": acknowledged, "killed": os.WIFSIGNALED(status),
-                          "code": os.waitstatus_to_exitcode(status)}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "acknowledged": acknowledged,
+                    "killed": os.WIFSIGNALED(status),
+                    "code": os.waitstatus_to_exitcode(status),
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -28,8 +28,12 @@ class Killer:
     def __init__(self) -> None:
         path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent)])
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "killed.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": path})
+            [sys.executable, str(HERE / "killed.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
 
     def order(self, **order: Any) -> dict[str, Any]:
         assert self.process.stdin and self.process.stdout
@@ -92,7 +96,9 @@ def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
     for log in range(2):
         kept = segments.HotLog(source.path, "bins", "cache-1", "r1", rows("bins").schema)
         mine = range(log * TOTAL // 2, (log + 1) * TOTAL // 2)
-        kept.append(rows("bins", *({"ts_ns": (at == mine[-1]) * 86_400 * 10**9, "bytes": at} for at in mine)).to_batches())
+        kept.append(
+            rows("bins", *({"ts_ns": (at == mine[-1]) * 86_400 * 10**9, "bytes": at} for at in mine)).to_batches()
+        )
         kept.leave()
     step = 0
     while True:

@@ -31,7 +31,7 @@ def as_rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row.values()) for row in table.to_pylist())
 
 
-# --- creating and opening ---------------------------------------------------------------------------------------------
+# --- creating and opening -------------------------------------------------------------------------------------------
 
 
 def test_create_makes_a_folder_and_opens_it_again(tmp_path: Path) -> None:
@@ -81,11 +81,16 @@ def test_an_empty_store_has_every_table_with_its_types(tmp_path: Path) -> None:
     assert connection.execute("SELECT name FROM quality ORDER BY bit").fetchall()[0] == ("hw",)
 
 
-# --- round trips -------------------------------------------------------------------------------------------------------
+# --- round trips ----------------------------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
-VALUES = {"VARCHAR": TEXT, "BIGINT": st.integers(-(2**63), 2**63 - 1), "UINTEGER": st.integers(0, 2**32 - 1),
-          "USMALLINT": st.integers(0, 2**16 - 1), "BOOLEAN": st.booleans()}
+VALUES = {
+    "VARCHAR": TEXT,
+    "BIGINT": st.integers(-(2**63), 2**63 - 1),
+    "UINTEGER": st.integers(0, 2**32 - 1),
+    "USMALLINT": st.integers(0, 2**16 - 1),
+    "BOOLEAN": st.booleans(),
+}
 
 
 @st.composite
@@ -106,7 +111,12 @@ def batches(draw: st.DrawFn) -> tuple[str, str, str, list[pa.Table]]:
         if encoded:
             for index, field in enumerate(batch.schema):
                 if field.type == pa.string():
-                    text = batch.column(index).combine_chunks().dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
+                    text = (
+                        batch.column(index)
+                        .combine_chunks()
+                        .dictionary_encode()
+                        .cast(pa.dictionary(pa.int8(), pa.string()))
+                    )
                     batch = batch.set_column(index, pa.field(field.name, text.type, field.nullable), text)
         result.append(batch)
     return table, host, rack, result
@@ -156,7 +166,9 @@ def test_dictionaries_may_change_from_batch_to_batch(tmp_path: Path) -> None:
     kind = pa.dictionary(pa.int32(), pa.string())
     with store.writer("sources", host="cache-1", rack="r1") as writer:
         for at, names in enumerate((["a", "b"], ["c"], ["b", "d", "a"])):
-            batch = rows("sources", *({"ts_ns": T0 + at, "source": name, "first_ns": 0, "last_ns": 0} for name in names))
+            batch = rows(
+                "sources", *({"ts_ns": T0 + at, "source": name, "first_ns": 0, "last_ns": 0} for name in names)
+            )
             index = batch.schema.get_field_index("source")
             writer.append(batch.set_column(index, pa.field("source", kind, False), batch.column("source").cast(kind)))
         assert [row[7] for row in sorted(stored(store, "sources"))] == ["a", "b", "c", "a", "b", "d"]
@@ -166,8 +178,12 @@ def test_dictionaries_may_change_from_batch_to_batch(tmp_path: Path) -> None:
 def test_the_first_batch_may_be_plain_and_the_next_encoded(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
     plain = rows("bins", {"ts_ns": T0})
-    encoded = pa.table({name: column.combine_chunks().dictionary_encode() if column.type == pa.string() else column
-                        for name, column in zip(plain.column_names, plain.columns, strict=True)})
+    encoded = pa.table(
+        {
+            name: column.combine_chunks().dictionary_encode() if column.type == pa.string() else column
+            for name, column in zip(plain.column_names, plain.columns, strict=True)
+        }
+    )
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(plain)
         writer.append(encoded)
@@ -183,13 +199,16 @@ def test_missing_columns_that_may_be_null_are_null_and_order_does_not_matter(tmp
     assert stored(store, "probes") == as_rows(full)
 
 
-@pytest.mark.parametrize("batch", [
-    rows("bins", {"ts_ns": T0}).drop_columns(["ts_ns"]),
-    rows("bins", {"ts_ns": T0}).append_column("colour", [["red"]]),
-    rows("bins", {"ts_ns": T0, "rack": "r2"}),
-    rows("bins", {"ts_ns": T0, "host": "cache-2"}),
-    rows("bins", {"ts_ns": T0}).set_column(6, "ts_ns", pa.array([None], pa.int64())),
-])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        rows("bins", {"ts_ns": T0}).drop_columns(["ts_ns"]),
+        rows("bins", {"ts_ns": T0}).append_column("colour", [["red"]]),
+        rows("bins", {"ts_ns": T0, "rack": "r2"}),
+        rows("bins", {"ts_ns": T0, "host": "cache-2"}),
+        rows("bins", {"ts_ns": T0}).set_column(6, "ts_ns", pa.array([None], pa.int64())),
+    ],
+)
 def test_rows_that_are_not_of_the_table_are_refused_before_any_is_written(tmp_path: Path, batch: pa.Table) -> None:
     store = Store.create(tmp_path)
     with store.writer("bins", host="cache-1", rack="r1") as writer:
@@ -215,7 +234,7 @@ def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
         writer.append(rows("bins", {"ts_ns": T0}))
 
 
-# --- reading -----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def test_writers_side_by_side_are_read_together(tmp_path: Path) -> None:
@@ -229,11 +248,18 @@ def test_writers_side_by_side_are_read_together(tmp_path: Path) -> None:
 
 def test_the_last_row_of_a_run_counts(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
-    write(store, "runs", {"run": "a", "complete": False, "written_ns": 5}, {"run": "b", "complete": False, "written_ns": 6})
+    write(
+        store,
+        "runs",
+        {"run": "a", "complete": False, "written_ns": 5},
+        {"run": "b", "complete": False, "written_ns": 6},
+    )
     write(store, "runs", {"run": "a", "complete": True, "written_ns": 7, "packets": 9})
     connection = store.connect()
     assert connection.execute("SELECT run, complete, packets FROM runs ORDER BY run").fetchall() == [
-        ("a", True, 9), ("b", False, 1)]
+        ("a", True, 9),
+        ("b", False, 1),
+    ]
 
 
 def test_connect_narrows_to_racks_and_days_but_never_loses_a_row_that_is_asked_for(tmp_path: Path) -> None:
@@ -295,7 +321,7 @@ def test_what_a_reader_has_stays_readable_when_it_is_sealed(tmp_path: Path) -> N
     assert connection.execute("SELECT count(*) FROM bins").fetchall() == [(1,)]
 
 
-# --- damage ------------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_torn_last_batch_is_left_out_wherever_it_is_cut(tmp_path: Path) -> None:
@@ -325,7 +351,9 @@ def damage_hot(store: Store, change: Any) -> Path:
     return path
 
 
-@pytest.mark.parametrize("change", [lambda content: b"", lambda content: content[:100], lambda content: b"x" * len(content)])
+@pytest.mark.parametrize(
+    "change", [lambda content: b"", lambda content: content[:100], lambda content: b"x" * len(content)]
+)
 def test_a_damaged_hot_log_is_named(tmp_path: Path, change: Any) -> None:
     store = Store.create(tmp_path)
     path = damage_hot(store, change)
@@ -350,7 +378,7 @@ def test_a_cut_parquet_file_is_named(tmp_path: Path, keep: int) -> None:
     assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
 
 
-# --- order and size ----------------------------------------------------------------------------------------------------
+# --- order and size -------------------------------------------------------------------------------------------------
 
 
 def test_rows_of_many_days_hold_one_file_open_at_a_time(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ NAMES = sorted(ORDER)
 def test_columns_are_those_that_duckdb_reads(table: str) -> None:
     with duckdb.connect() as connection:
         connection.execute(schema_sql(table))
-        described = [(name, kind, null == "YES") for name, kind, null, *_ in connection.execute(f"DESCRIBE {table}").fetchall()]
+        described = [
+            (name, kind, null == "YES") for name, kind, null, *_ in connection.execute(f"DESCRIBE {table}").fetchall()
+        ]
     assert [(column.name, column.type, column.nullable) for column in columns(table)] == described
 
 

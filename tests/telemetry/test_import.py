@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import ROOT
 
 from mburst.errors import MburstError
 from mburst.telemetry import csv_import, tables

@@ -1,0 +1,153 @@
+"""Statistics of dependent data: pure functions over numpy arrays, no I/O, no clock, no global state.
+
+Latency and bursts are both autocorrelated, so nothing here treats single probes as independent: intervals come from
+blocks of time, p-values from shifting one series against the other. Every random draw comes from the caller's
+generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Whole = NDArray[np.integer[Any]]
+Mask = NDArray[np.bool_]
+Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
+Z_99 = 2.575829
+MOST_BLOCKS = 500
+
+
+class Estimate(NamedTuple):
+    """A number with its 95 % interval and the number of observations behind it."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+class Fit(NamedTuple):
+    """A least-squares line: response = slope × dose + a constant, and Pearson's r."""
+
+    slope: float
+    r: float
+    n: int
+
+
+def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
+    """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
+    none."""
+    if trials == 0:
+        return 0.0, 1.0
+    share = successes / trials
+    centre = share + z * z / (2 * trials)
+    half = z * float(np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials)))
+    scale = 1 + z * z / trials
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def quantiles(values: Floats, probabilities: Sequence[float]) -> list[float | None]:
+    """Order statistics: the smallest value that at least the share p of the values does not exceed. None if empty.
+
+    No interpolation: with few values a high quantile is the maximum, never a number that nobody measured.
+    """
+    if len(values) == 0:
+        return [None] * len(probabilities)
+    ranks = [max(0, int(np.ceil(p * len(values) - 1e-9)) - 1) for p in probabilities]
+    ordered = np.partition(values, sorted(set(ranks)))
+    return [float(ordered[rank]) for rank in ranks]
+
+
+def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First index of each run of True, and the index one past its last."""
+    edges = np.flatnonzero(mask[1:] != mask[:-1]) + 1
+    if len(mask) and mask[0]:
+        edges = np.concatenate(([0], edges))
+    if len(mask) and mask[-1]:
+        edges = np.concatenate((edges, [len(mask)]))
+    return edges[::2], edges[1::2]
+
+
+def join_runs(starts: Floats, ends: Floats, gap: float) -> tuple[Floats, Floats]:
+    """Sorted, disjoint intervals, with those joined whose distance is at most `gap`."""
+    if len(starts) == 0:
+        return starts, ends
+    apart = starts[1:] - ends[:-1] > gap
+    return starts[np.concatenate(([True], apart))], ends[np.concatenate((apart, [True]))]
+
+
+def block_bootstrap(
+    blocks: Floats, statistic: Callable[[Floats], Floats], rounds: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """95 % percentile interval of a statistic of sums, resampling whole blocks with replacement.
+
+    blocks: one row a block, one column a sum over its observations. statistic: rows of column totals → one number each.
+    Blocks must be long against the correlation of what they hold (Carlstein 1986: blocks that do not overlap). More
+    than MOST_BLOCKS are first joined with their neighbours, which only makes them longer.
+    """
+    if len(blocks) == 0:
+        return float("nan"), float("nan")
+    if len(blocks) > MOST_BLOCKS:
+        blocks = np.add.reduceat(
+            blocks, np.linspace(0, len(blocks), MOST_BLOCKS, endpoint=False).astype(np.int64), axis=0
+        )
+    count = len(blocks)
+    equal = np.full(count, 1 / count)
+    values = [
+        statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks)
+        for done in range(0, rounds, 100)
+    ]
+    low, high = np.nanquantile(np.concatenate(values), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def permutation_p(observed: float, shifted: Floats) -> float:
+    """Share of the null distribution at or above what was observed, with the observation counted among it.
+
+    Never zero (Phipson and Smyth 2010). Ties count against the effect.
+    """
+    return float((1 + np.count_nonzero(shifted >= observed * (1 - 1e-9))) / (1 + len(shifted)))
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values that bound the false-discovery rate (Benjamini and Hochberg 1995), in the order given."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
+    return [float(value) for value in adjusted]
+
+
+def fit(dose: Floats, response: Floats) -> Fit | None:
+    """Least squares over the pairs that are finite in both. None with fewer than three or no spread in either."""
+    known = np.isfinite(dose) & np.isfinite(response)
+    x, y = dose[known], response[known]
+    if len(x) < 3:
+        return None
+    x, y = x - x.mean(), y - y.mean()
+    xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
+    if xx <= 0 or yy <= 0:
+        return None
+    return Fit(xy / xx, xy / float(np.sqrt(xx * yy)), len(x))
+
+
+def correlation(x: Floats, y: Floats) -> float | None:
+    """Pearson's r over the pairs that are finite in both; None where it is not defined."""
+    line = fit(x, y)
+    return None if line is None else line.r
+
+
+def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Floats) -> Floats:
+    """Risk among the exposed over the risk outside, with one case added that falls on both in proportion to their size.
+
+    The case keeps it finite when nobody outside was hit, drags it towards 1 when there are few, and gives 1 for none.
+    """
+    size = np.maximum(exposed + outside, 1)
+    inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
+    outside_risk = (hit_outside + outside / size) / np.maximum(outside, 1e-9)
+    return inside_risk / np.maximum(outside_risk, 1e-12)

@@ -1,0 +1,254 @@
+"""Is there a tail, and where on the way of a probe does it sit.
+
+A probe's way is cut at its stamps into stages: in the sender's host, towards the destination, in the destination's
+host, back, and in the sender's host again. Stages in one host need one clock only. The two directions need two, so the
+offset between them is taken out first; what remains is exact but for the asymmetry of the empty path, which is no tail.
+
+Times are float64 nanoseconds since the investigation's origin, NaN where a stamp was not taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .stats import Z_99, Floats, quantiles, wilson
+
+MS = 1e6
+LEVELS = (0.99, 0.999)  # the percentiles of "p99 or more", lowest first
+STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
+HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
+CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Exchanges on one path, sorted by `tx`. All arrays have one length; `tx` is always known."""
+
+    src: str
+    dst: str
+    protocol: str
+    app_send: Floats
+    tx: Floats
+    remote_rx: Floats
+    remote_tx: Floats
+    rx: Floats
+    app_recv: Floats
+    rtt: Floats  # where a round trip is all that was measured
+    lost: NDArray[np.bool_]
+    stamp_kind: str = ""
+
+    def __len__(self) -> int:
+        return len(self.tx)
+
+    @property
+    def path(self) -> str:
+        return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+
+    def select(self, rows: NDArray[np.bool_]) -> Probes:
+        arrays: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)
+
+
+class Rule(NamedTuple):
+    """A tail is what exceeds both `factor` × the median and the median + `excess_ns`."""
+
+    factor: float = 5.0
+    excess_ns: float = MS
+    levels: tuple[float, ...] = LEVELS
+
+    def threshold(self, median: float) -> float:
+        return max(self.factor * median, median + self.excess_ns)
+
+
+DEFAULT = Rule()
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What each probe met, ns. `total` is what the tail is judged on: `judged` says what that is.
+
+    stages: time in each stage, NaN where it cannot be told apart. The direction stages are free of the clocks' offset,
+    `offset` (reflector's clock − sender's, ns), which is 0 where both directions were not stamped.
+    """
+
+    judged: str
+    total: Floats
+    stages: dict[str, Floats]
+    offset: Floats
+
+    @cached_property
+    def medians(self) -> dict[str, float]:
+        """Of the time in each stage; 0 where nobody was stamped."""
+        known = {stage: time[np.isfinite(time)] for stage, time in self.stages.items()}
+        return {stage: float(np.median(time)) if len(time) else 0.0 for stage, time in known.items()}
+
+    def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
+        beyond: Floats = np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
+        return beyond
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The distribution and its tail. `present` is None where there are too few probes to tell."""
+
+    judged: str
+    n: int
+    lost: int
+    quantiles_ns: tuple[float | None, ...]  # p50, p90, p99, p99.9, largest; of the answered
+    median_ns: float
+    threshold_ns: float
+    spikes: NDArray[np.bool_]  # a probe each: beyond the threshold; lost ones are not
+    late_losses: NDArray[np.bool_]  # lost where probes are lost because they would have been late
+    level: float | None  # the lowest percentile beyond the threshold
+    present: bool | None
+
+
+def latency(probes: Probes) -> Latency:
+    """Cut each probe's way at its stamps, and choose what the tail is judged on: what the application saw where both
+    stamps are there for at least half of the answers, else the round trip, else one way."""
+    offset = clock_offset(probes)
+    forward = probes.remote_rx - probes.tx - offset
+    back = probes.rx - probes.remote_tx + offset
+    if not np.isfinite(back).any():  # one way, the offset cannot be told from the empty path: only what varies counts
+        offset = floor(probes.tx, forward)
+        forward = forward - offset
+    stages = {
+        "send": probes.tx - probes.app_send,
+        "forward": forward,
+        "turn": probes.remote_tx - probes.remote_rx,
+        "back": back,
+        "receive": probes.app_recv - probes.rx,
+        "return": np.where(np.isnan(probes.rx), probes.app_recv - probes.remote_tx + offset, np.nan),
+        "round_trip": np.where(np.isnan(probes.remote_tx), probes.rx - probes.tx, np.nan),
+    }
+    for other in (probes.app_recv - probes.tx, probes.rtt):
+        gap = np.isnan(stages["round_trip"]) & np.isnan(probes.remote_tx)
+        stages["round_trip"][gap] = other[gap]
+    answered = ~probes.lost
+    choices = [
+        ("application", probes.app_recv - probes.app_send),
+        ("round trip", np.where(np.isnan(probes.rx), probes.rtt, probes.rx - probes.tx)),
+        ("round trip to the application", probes.app_recv - probes.tx),
+        ("one way", forward),
+    ]
+    best = max(int(np.isfinite(total[answered]).sum()) for _, total in choices)
+    judged, total = next((n, t) for n, t in choices if 2 * np.isfinite(t[answered]).sum() >= best)
+    return Latency(judged, np.where(answered, total, np.nan), stages, offset)
+
+
+def clock_offset(probes: Probes) -> Floats:
+    """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
+    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where nobody can
+    tell."""
+    forward, back = probes.remote_rx - probes.tx, probes.rx - probes.remote_tx
+    network = forward + back
+    known = np.flatnonzero(np.isfinite(network))
+    if len(known) == 0:
+        return np.zeros(len(probes))
+    fastest = known[smallest_in_windows(probes.tx[known], network[known])]
+    usual = float(np.median(network[fastest]))
+    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment tells nothing
+    fastest = fastest[unqueued]
+    estimate = (forward[fastest] - back[fastest]) / 2
+    return np.interp(probes.tx, probes.tx[fastest], estimate)
+
+
+def floor(time: Floats, delay: Floats) -> Floats:
+    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts
+    it."""
+    known = np.flatnonzero(np.isfinite(delay))
+    if len(known) == 0:
+        return np.zeros(len(time))
+    least = known[smallest_in_windows(time[known], delay[known])]
+    values = delay[least]
+    if len(values) >= 11:
+        padded = np.pad(values, 5, mode="reflect", reflect_type="odd")
+        values = np.median(np.lib.stride_tricks.sliding_window_view(padded, 11), axis=1)
+    else:  # too short for drift to matter
+        values = np.full(len(values), values.min())
+    return np.interp(time, time[least], values)
+
+
+def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
+    """Index of the smallest value in each CLOCK_WINDOW of sorted times."""
+    window = np.floor((time - time[0]) / CLOCK_WINDOW).astype(np.int64)
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    least = np.minimum.reduceat(values, first)
+    at_least = np.flatnonzero(values == np.repeat(least, np.diff(first, append=len(values))))
+    return at_least[np.concatenate(([True], np.diff(window[at_least]) > 0))]
+
+
+def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:
+    """Whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was busy.
+
+    Established when the share beyond is surely (99 %, Wilson) above 1 − level; at the lowest level the plain share is
+    enough, which is what "p99 exceeds" says. Ruled out when it is below 1 − the lowest
+    level (95 %). A lost probe has no
+    latency; it counts as late only where probes are lost surely more often while a port is busy than else: then the
+    queue that delays others dropped it, and without it the survivors would look faster than the traffic was.
+    """
+    answered = np.isfinite(delays.total)
+    values = delays.total[answered]
+    p50, p90, p99, p999, largest = quantiles(values, (0.5, 0.9, 0.99, 0.999, 1.0))
+    median = p50 if p50 is not None else 0.0
+    threshold = rule.threshold(median)
+    spikes = np.zeros(len(probes), dtype=bool)
+    spikes[answered] = values > threshold
+    late_losses = probes.lost & exposed if losses_follow(probes.lost, exposed) else np.zeros(len(probes), dtype=bool)
+    judged = answered | late_losses
+    n, beyond = int(judged.sum()), int(spikes.sum() + late_losses.sum())
+    level = established(beyond, n, rule.levels)
+    _, high = wilson(beyond, n)
+    present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
+    return Tail(
+        delays.judged,
+        n,
+        int(probes.lost.sum()),
+        (p50, p90, p99, p999, largest),
+        median,
+        threshold,
+        spikes,
+        late_losses,
+        level,
+        present,
+    )
+
+
+def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
+    """The lowest percentile that is beyond the threshold, if any is for sure. Fewer than 3 / (1 − level) probes cannot
+    tell a percentile (the rule of three)."""
+    low, _ = wilson(beyond, n, Z_99)
+    for level in levels:
+        enough = n >= 3 / (1 - level)
+        if enough and (beyond > n * (1 - level) if level == levels[0] else low > 1 - level):
+            return level
+    return None
+
+
+def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
+    """Whether loss is surely (99 % intervals apart) more frequent among the exposed."""
+    inside = wilson(int((lost & exposed).sum()), int(exposed.sum()), Z_99)
+    outside = wilson(int((lost & ~exposed).sum()), int((~exposed).sum()), Z_99)
+    return bool(exposed.any()) and inside[0] > outside[1]
+
+
+def episodes(late: NDArray[np.bool_], judged: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Number of the episode (0, 1, …) of each late probe, −1 for the rest. Probes in order of sending.
+
+    Two late probes belong to one episode unless at least two judged probes between them were on time: then the delay
+    was over in between. Episodes, not probes, are what coincides independently or not.
+    """
+    number = np.full(len(late), -1, dtype=np.int64)
+    at = np.flatnonzero(late)
+    if len(at):
+        on_time = np.cumsum(judged & ~late)
+        number[at] = np.concatenate(([0], np.cumsum(np.diff(on_time[at]) >= 2)))
+    return number

@@ -1,0 +1,113 @@
+"""What does capturing cost? CPU time per packet of each live source at one offered load, tcpdump and dumpcap beside.
+
+    sudo .venv/bin/python bench/bench_sources.py [--rate 500000] [--seconds 4] [--size 64]
+
+Frames with sequence numbers go through a veth pair in namespaces of their own. `record` is `mburst record` as a whole;
+the sources alone only read frames. User and system time are the reader's own; receiving in the kernel is the sender's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+import livelab  # noqa: E402
+
+
+@dataclass
+class Cost:
+    """Of one reader: CPU time it took beyond a run without packets, and what it got of what was sent."""
+
+    name: str
+    user_ns: float
+    system_ns: float
+    got: int
+    sent: int
+    rate: float
+
+
+def readers(lab: livelab.Lab, driver: Path, store: Path) -> Iterator[tuple[str, list[str]]]:
+    """Names and command lines, each to be ended by SIGINT."""
+    source = [str(driver), f"target={lab.b}", "mode=read", "direction=in", "seconds=600"]
+    yield "afpacket", [*source, "backend=afpacket"]
+    yield "afpacket, 2 threads", [*source, "backend=afpacket", "threads=2"]
+    yield "libpcap", [*source, "backend=libpcap"]
+    record = [sys.executable, "-m", "mburst", "record", lab.b, "--direction", "in", "--json", "-o"]
+    yield "record, 100 µs bins", [*record, str(store / "100us")]
+    yield "record, 10 µs bins", [*record, str(store / "10us"), "--bin", "10us"]
+    if shutil.which("tcpdump"):
+        options = ["-Z", "root", "-s", "128", "-B", "65536"]
+        yield "tcpdump -w /dev/null", ["tcpdump", "-i", lab.b, *options, "-w", "/dev/null"]
+    if shutil.which("dumpcap"):
+        yield "dumpcap -w /dev/null", ["dumpcap", "-q", "-i", lab.b, "-s", "128", "-B", "64", "-w", "/dev/null"]
+
+
+def packets_of(output: str) -> int:
+    """How many packets the reader says it got."""
+    for line in output.splitlines():
+        if line.startswith("{"):
+            told = json.loads(line)
+            if "stats_frames" in told or "packets" in told:
+                return int(told.get("stats_frames", told.get("packets")))
+        if "packets captured" in line or "Packets captured" in line:
+            return int("".join(character for character in line if character.isdigit()))
+        if line.startswith("Packets received/dropped"):
+            return int(line.split(":")[1].split("/")[0])
+    return 0
+
+
+def run(
+    lab: livelab.Lab, command: list[str], sender: Path, count: int, rate: int, size: int
+) -> tuple[float, float, int, float]:
+    """User and system nanoseconds of the command while COUNT packets come, how many it got, and at what rate."""
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
+        time.sleep(2)
+        told = {"seconds": 0.0}
+        if count:
+            told = json.loads(lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}"))
+        time.sleep(1.2)
+        process.send_signal(signal.SIGINT)
+        _, _, used = os.wait4(process.pid, 0)
+        output.seek(0)
+        got = packets_of(output.read())
+    return used.ru_utime * 1e9, used.ru_stime * 1e9, got, count / told["seconds"] if count else 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=int, default=500_000, help="packets a second")
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--size", type=int, default=64)
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("bench_sources needs root: it captures in network namespaces of its own")
+    count = int(arguments.rate * arguments.seconds)
+    with tempfile.TemporaryDirectory() as folder, livelab.make_lab() as lab:
+        built = Path(folder)
+        driver = livelab.compile_c(built / "driver", [livelab.C / "live_driver.c", *livelab.engine_sources()], "-O3")
+        sender = livelab.compile_c(built / "send", [livelab.C / "send.c"], "-O2")
+        print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11}")
+        for name, command in readers(lab, driver, built / "store"):
+            idle_user, idle_system, _, _ = run(lab, command, sender, 0, 0, 0)
+            user, system, got, rate = run(lab, command, sender, count, arguments.rate, arguments.size)
+            cost = Cost(name, (user - idle_user) / count, (system - idle_system) / count, got, count, rate)
+            print(f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
+                  f"{cost.rate:>11,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The classic BPF program that a packet socket runs over each frame: which direction, the
+ * user's filter, and how many bytes to keep. Kernel's Documentation/networking/filter.rst.
+ */
+#ifndef MB_CBPF_H
+#define MB_CBPF_H
+
+#include <linux/filter.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "frame.h"
+
+struct mb_cbpf {
+	struct sock_filter code[BPF_MAXINSNS];
+	uint32_t length;
+};
+
+/* Compile FILTER (NULL: every frame) for frames of LINKTYPE on DEVICE. libpcap does it on a
+ * handle that is open on the device, because a filter for a live packet socket differs from
+ * one for a file: VLAN tags are beside the frame there. */
+int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
+		    struct mb_error *error);
+
+/* Let PROGRAM accept frames of DIRECTION alone (UNKNOWN: both). */
+int mb_cbpf_restrict(struct mb_cbpf *program, enum mb_direction direction, struct mb_error *error);
+
+/* Let PROGRAM keep SNAPLEN bytes of each frame that it accepts. */
+void mb_cbpf_truncate(struct mb_cbpf *program, uint32_t snaplen);
+
+/* Have socket FD run it from now on, instead of what it had. NAME: of the device, for ERROR. */
+int mb_cbpf_attach(const struct mb_cbpf *program, int fd, const char *name, struct mb_error *error);
+
+#endif

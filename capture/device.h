@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernel tells of a network interface: state, link speed, and the settings that
+ * distort what a capture sees. By ioctl and netlink (packet(7), rtnetlink(7), ethtool's
+ * ioctls), so that it holds in the network namespace of the caller. Needs no privilege.
+ */
+#ifndef MB_DEVICE_H
+#define MB_DEVICE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+
+/* Offloads that hand a capture merged frames instead of those on the wire. */
+struct mb_offload {
+	const char *feature; /* as the kernel names it */
+	const char *word;    /* as `ethtool -K` takes it */
+	bool receive;        /* of frames that arrive; else of those that leave */
+};
+
+#define MB_OFFLOADS 8
+extern const struct mb_offload mb_offloads[MB_OFFLOADS];
+
+struct mb_device {
+	char name[IFNAMSIZ];
+	char driver[32];      /* empty when there is none */
+	char mac[18];         /* aa:bb:cc:dd:ee:ff; empty where it has none */
+	uint32_t index;
+	uint32_t mtu;
+	uint16_t arphrd;      /* ARPHRD_… of <net/if_arp.h> */
+	bool up;              /* administratively */
+	bool carrier;         /* the link is there */
+	bool loopback;
+	bool promiscuous;
+	uint64_t link_bps;    /* bits a second of one direction; 0 when not known */
+	uint32_t rx_ring;     /* descriptors of a receive queue; 0 when the driver has none */
+	uint32_t rx_ring_max;
+	uint32_t rx_queues;   /* 0 when the driver does not say */
+	uint32_t rx_usecs;    /* interrupt coalescing: frames wait up to this for their stamp */
+	bool rx_adaptive;     /* the driver varies rx_usecs */
+	uint32_t offloads;    /* bit i: mb_offloads[i] is on */
+};
+
+/* -ENODEV when there is no such interface. What the driver does not say stays 0. */
+int mb_device_read(struct mb_device *device, const char *name, struct mb_error *error);
+
+/* What the kernel counts of an interface; 0 where it does not say. */
+struct mb_device_counts {
+	uint64_t missed;        /* frames lost for want of a buffer, before any capture could see them */
+	uint32_t carrier_lost;  /* how often the link went away */
+};
+
+void mb_device_count(uint32_t index, struct mb_device_counts *counts);
+
+/* LINKTYPE_ of the frames that a raw packet socket sees on such a device, or -1 where
+ * only libpcap's cooked mode makes sense of them. */
+int mb_device_linktype(uint16_t arphrd);
+
+/* Why a capture on NAME came to its end with errno CODE: fills ERROR, returns the negative
+ * errno that says it best (-ENODEV vanished, -ENETDOWN set down, else -CODE). */
+int mb_device_lost(const char *name, int code, struct mb_error *error);
+
+/* That the process may not capture from NAME, and how it might. Returns -EPERM. */
+int mb_device_forbidden(const char *name, struct mb_error *error);
+
+#endif

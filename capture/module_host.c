@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "module_host.h"
+
+#include "cleanup.h"
+#include "device.h"
+#include "source.h"
+#include "timestamp.h"
+
+static void decref(PyObject **object)
+{
+	Py_XDECREF(*object);
+}
+
+#define py_auto mb_cleanup(decref) PyObject
+
+/* LIST gets the new reference ITEM. -1 with an exception set. */
+static int append(PyObject *list, PyObject *item)
+{
+	py_auto *owned = item;
+
+	return item ? PyList_Append(list, owned) : -1;
+}
+
+static PyObject *host_sources(PyObject *module, PyObject *argument)
+{
+	const char *target = argument == Py_None ? NULL : PyUnicode_AsUTF8AndSize(argument, NULL);
+	py_auto *list = PyList_New(0);
+
+	(void)module;
+	if (!list || (argument != Py_None && !target))
+		return NULL;
+	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
+		struct mb_error error = { "" };
+
+		if (!(*ops)->check)
+			continue;
+		Py_BEGIN_ALLOW_THREADS
+		(*ops)->check(target, &error);
+		Py_END_ALLOW_THREADS
+		if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name, "description",
+					       (*ops)->description, "reason", error.message)))
+			return NULL;
+	}
+	return Py_NewRef(list);
+}
+
+static PyObject *active_offloads(const struct mb_device *device)
+{
+	py_auto *list = PyList_New(0);
+
+	for (uint32_t i = 0; list && i < MB_OFFLOADS; i++)
+		if (device->offloads >> i & 1 &&
+		    append(list, Py_BuildValue("(sO)", mb_offloads[i].word, mb_offloads[i].receive ? Py_True : Py_False)))
+			return NULL;
+	return Py_XNewRef(list);
+}
+
+static PyObject *host_device(PyObject *module, PyObject *argument)
+{
+	const char *name = PyUnicode_AsUTF8AndSize(argument, NULL);
+	struct mb_stamp_support stamps;
+	struct mb_device_counts counts;
+	struct mb_device device;
+	py_auto *offloads = NULL;
+
+	(void)module;
+	if (!name)
+		return NULL;
+	if (mb_device_read(&device, name, NULL))
+		Py_RETURN_NONE;
+	mb_stamp_support_read(&stamps, name);
+	mb_device_count(device.index, &counts);
+	offloads = active_offloads(&device);
+	if (!offloads)
+		return NULL;
+	return Py_BuildValue(
+		"{s:s,s:s,s:s,s:I,s:I,s:O,s:O,s:O,s:K,s:I,s:I,s:I,s:I,s:O,s:O,s:K,s:O,s:O,s:i}",
+		"name", device.name, "driver", device.driver, "mac", device.mac, "mtu", device.mtu,
+		"arphrd", (unsigned int)device.arphrd, "up", device.up ? Py_True : Py_False,
+		"carrier", device.carrier ? Py_True : Py_False, "loopback", device.loopback ? Py_True : Py_False,
+		"link_bps", (unsigned long long)device.link_bps, "rx_ring", device.rx_ring,
+		"rx_ring_max", device.rx_ring_max, "rx_queues", device.rx_queues, "rx_usecs", device.rx_usecs,
+		"rx_adaptive", device.rx_adaptive ? Py_True : Py_False, "offloads", offloads,
+		"missed", (unsigned long long)counts.missed, "hardware_stamps", stamps.hardware ? Py_True : Py_False,
+		"ptp_stamps", stamps.ptp_only ? Py_True : Py_False, "phc_index", (int)stamps.phc_index);
+}
+
+static PyObject *host_clock_synchronized(PyObject *module, PyObject *unused)
+{
+	(void)module;
+	(void)unused;
+	return PyBool_FromLong(mb_clock_synchronized());
+}
+
+PyMethodDef mb_host_methods[] = {
+	{ "sources", host_sources, METH_O, NULL },
+	{ "device", host_device, METH_O, NULL },
+	{ "clock_synchronized", host_clock_synchronized, METH_NOARGS, NULL },
+	{ 0 },
+};

@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * PF_RING, whose library is loaded at run time: it is packaged by its vendor alone. Prototypes
+ * and numbers are those of its API, versions 7.3 to 8.9 (pfring.h, linux/pf_ring.h).
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "losses.h"
+#include "slots.h"
+#include "source.h"
+#include "timestamp.h"
+
+enum pfring_flag {
+	PFRING_LONG_HEADER = 1 << 2,
+	PFRING_PROMISC = 1 << 3,
+	PFRING_TIMESTAMP = 1 << 4,
+	PFRING_HW_TIMESTAMP = 1 << 5,
+	PFRING_DO_NOT_PARSE = 1 << 9,
+};
+
+enum { PFRING_RX_AND_TX = 0, PFRING_RX_ONLY = 1, PFRING_TX_ONLY = 2 };
+enum { PFRING_RECV_ONLY_MODE = 2 };
+enum { PFRING_CLUSTER_PER_FLOW_2_TUPLE = 2 };
+enum { PFRING_END = -2, PFRING_NOT_SUPPORTED = -7 };
+
+/* The packet header is packed and grew from release to release. These are the fields at its
+ * front that all of them share; the rest is room for the library to write to. */
+union pfring_header {
+	struct {
+		struct timeval ts;
+		uint32_t caplen, len;
+		uint64_t timestamp_ns; /* 0: none */
+		uint32_t flags;
+		uint8_t rx_direction;  /* 1: received, 0: sent */
+	} __attribute__((packed)) field;
+	uint8_t room[512];
+};
+
+_Static_assert(offsetof(union pfring_header, field.caplen) == 16, "as libpfring has it");
+_Static_assert(offsetof(union pfring_header, field.timestamp_ns) == 24, "as libpfring has it");
+_Static_assert(offsetof(union pfring_header, field.rx_direction) == 36, "as libpfring has it");
+
+struct pfring_stat {
+	uint64_t recv, drop, shunt;
+};
+
+/* The library's functions; `ring` is a pfring *. */
+struct pfring_api {
+	void *library;
+	void *(*open)(const char *device, uint32_t caplen, uint32_t flags);
+	int (*set_application_name)(void *ring, char *name);
+	int (*set_direction)(void *ring, int direction);
+	int (*set_socket_mode)(void *ring, int mode);
+	int (*set_cluster)(void *ring, unsigned int id, int type);
+	int (*set_bpf_filter)(void *ring, char *filter);
+	int (*enable_ring)(void *ring);
+	int (*recv)(void *ring, uint8_t **buffer, unsigned int buffer_len, union pfring_header *header, uint8_t wait);
+	int (*stats)(void *ring, struct pfring_stat *stats);
+	void (*close)(void *ring);
+};
+
+/* How long to sleep when there was no packet. recv() could wait itself, but how long and in
+ * what unit differs from device to device, and a stop should not have to wait for it. */
+#define IDLE_NS 500000
+#define SLOTS_BYTES (1u << 20)
+#define FILE_PREFIX "pcap:"
+
+struct pfring_source {
+	struct pfring_api api;
+	void *ring;
+	bool file;                /* the device is a capture file */
+	bool directions;          /* the device tells received from sent */
+	bool counts_drops;
+	struct mb_interface interface;
+	struct mb_slots slots;
+	struct mb_losses losses;
+	int64_t asked_ns;
+	uint64_t dropped_before;
+	uint64_t frames, bytes;
+	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
+	char notice[MB_ERROR_LENGTH];
+};
+
+static void unload(struct pfring_api *api)
+{
+	if (api->library)
+		dlclose(api->library);
+	api->library = NULL;
+}
+
+static void *open_library(char *tried, size_t length)
+{
+	const char *named = getenv("MBURST_PFRING_LIB");
+	const char *const names[] = { named && *named ? named : "libpfring.so.1",
+				      named && *named ? NULL : "libpfring.so" };
+	void *library = NULL;
+
+	for (size_t i = 0; !library && i < 2 && names[i]; i++) {
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		if (!library)
+			snprintf(tried, length, "%s", dlerror());
+	}
+	return library;
+}
+
+static int load(struct pfring_api *api, struct mb_error *error)
+{
+	char tried[256] = "";
+	const struct {
+		void *function;
+		const char *name;
+	} symbols[] = {
+		{ &api->open, "pfring_open" },
+		{ &api->set_application_name, "pfring_set_application_name" },
+		{ &api->set_direction, "pfring_set_direction" },
+		{ &api->set_socket_mode, "pfring_set_socket_mode" },
+		{ &api->set_cluster, "pfring_set_cluster" },
+		{ &api->set_bpf_filter, "pfring_set_bpf_filter" },
+		{ &api->enable_ring, "pfring_enable_ring" },
+		{ &api->recv, "pfring_recv" },
+		{ &api->stats, "pfring_stats" },
+		{ &api->close, "pfring_close" },
+	};
+
+	api->library = open_library(tried, sizeof(tried));
+	if (!api->library)
+		return mb_fail(error, ENOENT, "PF_RING's library is not installed (%s): install the pfring package "
+			       "of ntop, or name the library in MBURST_PFRING_LIB", tried);
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		void *function = dlsym(api->library, symbols[i].name);
+
+		if (!function) {
+			unload(api);
+			return mb_fail(error, ENOSYS, "PF_RING's library has no %s: it needs version 7.3 or newer",
+				       symbols[i].name);
+		}
+		memcpy(symbols[i].function, &function, sizeof(function));
+	}
+	return 0;
+}
+
+static bool pfring_accepts(const char *target)
+{
+	(void)target;
+	return false; /* only when asked for: it takes its kernel module, and may take packets from the host */
+}
+
+static uint32_t open_flags(const struct mb_source_options *options)
+{
+	return PFRING_LONG_HEADER | PFRING_TIMESTAMP | PFRING_DO_NOT_PARSE |
+	       (options->own_traffic ? 0 : PFRING_PROMISC) |
+	       (options->stamps == MB_STAMPS_SW ? 0 : PFRING_HW_TIMESTAMP);
+}
+
+static int open_ring(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	errno = 0;
+	state->ring = state->api.open(options->target, state->interface.snaplen, open_flags(options));
+	if (state->ring)
+		return 0;
+	if (errno == EPERM || errno == EACCES)
+		return mb_device_forbidden(options->target, error);
+	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it%s%s (the kernel module pf_ring must be loaded, "
+		       "except for " FILE_PREFIX "FILE)", options->target, errno ? ": " : "",
+		       errno ? strerror(errno) : "");
+}
+
+/* What was asked for must be had. */
+static int restrict_frames(struct pfring_source *state, const struct mb_source_options *options,
+			   struct mb_error *error)
+{
+	static const int directions[] = { PFRING_RX_AND_TX, PFRING_RX_ONLY, PFRING_TX_ONLY };
+	int status = state->api.set_direction(state->ring, directions[options->direction]);
+
+	state->directions = !status;
+	if (status && options->direction && !state->file) /* of a file's frames the engine finds out */
+		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot tell directions on it (%d)", options->target,
+			       status);
+	if (!options->filter || !*options->filter)
+		return 0;
+	status = state->api.set_bpf_filter(state->ring, (char *)options->filter);
+	if (status == PFRING_NOT_SUPPORTED)
+		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING has no filter for it", options->target);
+	if (status)
+		return mb_fail(error, EINVAL, "filter '%s': PF_RING refused it (%d)", options->filter, status);
+	return 0;
+}
+
+static int join_cluster(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	int status;
+
+	if (!options->cluster)
+		return 0;
+	status = state->api.set_cluster(state->ring, options->cluster, PFRING_CLUSTER_PER_FLOW_2_TUPLE);
+	if (status == PFRING_NOT_SUPPORTED)
+		snprintf(state->notice, sizeof(state->notice), "%s takes no cluster: every process sees all frames",
+			 options->target);
+	else if (status)
+		return mb_fail(error, EIO, "%s: pfring_set_cluster(%u) failed (%d)", options->target,
+			       options->cluster, status);
+	return 0;
+}
+
+static int set_up(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	const struct pfring_api *api = &state->api;
+	int status;
+
+	api->set_application_name(state->ring, (char *)"mburst");
+	status = restrict_frames(state, options, error);
+	if (status)
+		return status;
+	status = api->set_socket_mode(state->ring, PFRING_RECV_ONLY_MODE);
+	if (status && status != PFRING_NOT_SUPPORTED)
+		return mb_fail(error, EIO, "%s: pfring_set_socket_mode failed (%d)", options->target, status);
+	status = join_cluster(state, options, error);
+	if (status)
+		return status;
+	status = api->enable_ring(state->ring);
+	if (status && status != PFRING_NOT_SUPPORTED)
+		return mb_fail(error, EIO, "%s: pfring_enable_ring failed (%d)", options->target, status);
+	return 0;
+}
+
+/* PF_RING knows only Ethernet; a capture file may hold anything. */
+static uint32_t linktype_of(const char *target)
+{
+	char reason[PCAP_ERRBUF_SIZE];
+	pcap_t *file = strncmp(target, FILE_PREFIX, strlen(FILE_PREFIX)) ? NULL :
+		       pcap_open_offline(target + strlen(FILE_PREFIX), reason);
+	int dlt = DLT_EN10MB;
+
+	if (file) {
+		dlt = pcap_datalink(file);
+		pcap_close(file);
+	}
+	return dlt == DLT_RAW ? 101 : (uint32_t)dlt;
+}
+
+static void describe_interface(struct pfring_source *state, const struct mb_source_options *options)
+{
+	struct mb_interface *interface = &state->interface;
+	const char *device = strrchr(options->target, ':');
+	struct mb_device found;
+
+	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
+	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
+	interface->linktype = linktype_of(options->target);
+	state->file = !strncmp(options->target, FILE_PREFIX, strlen(FILE_PREFIX)) &&
+		      !access(options->target + strlen(FILE_PREFIX), R_OK);
+	if (!state->file && !mb_device_read(&found, device ? device + 1 : options->target, NULL))
+		interface->link_bps = found.link_bps;
+	if (!state->file && !mb_clock_synchronized())
+		interface->quality |= MB_QUALITY_UNSYNCED;
+}
+
+static void start_counting_drops(struct pfring_source *state)
+{
+	struct pfring_stat stats = { 0 };
+
+	state->counts_drops = !state->api.stats(state->ring, &stats);
+	state->dropped_before = stats.drop;
+	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
+	if (!state->counts_drops && !state->file && !*state->notice)
+		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
+			 "lost is not known", state->interface.name);
+}
+
+static int open_capture(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	int status;
+
+	if (options->threads > 1)
+		return mb_fail(error, EINVAL, "%s: pfring has one thread, and --cluster for several processes",
+			       options->target);
+	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
+		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
+	describe_interface(state, options);
+	status = load(&state->api, error);
+	if (!status)
+		status = open_ring(state, options, error);
+	if (!status)
+		status = set_up(state, options, error);
+	if (!status && !mb_slots_init(&state->slots, state->interface.snaplen, SLOTS_BYTES))
+		status = mb_fail_errno(error, ENOMEM, "%s", options->target);
+	if (!status)
+		start_counting_drops(state);
+	return status;
+}
+
+static void pfring_source_close(struct mb_source *source)
+{
+	struct pfring_source *state = source->state;
+
+	if (state->ring)
+		state->api.close(state->ring);
+	unload(&state->api);
+	mb_slots_deinit(&state->slots);
+	free(state);
+	source->state = NULL;
+}
+
+static int pfring_source_open(struct mb_source *source, const struct mb_source_options *options,
+			      struct mb_error *error)
+{
+	struct pfring_source *state = calloc(1, sizeof(*state));
+	int status;
+
+	if (!state)
+		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	source->state = state;
+	status = open_capture(state, options, error);
+	source->live = !state->file;
+	if (status)
+		pfring_source_close(source);
+	return status;
+}
+
+/* timestamp_ns is the interface's stamp, unless it is `ts` once more with its nanoseconds. */
+static void stamp(const struct pfring_source *state, const union pfring_header *header, struct mb_frame *frame)
+{
+	const int64_t ts_us = header->field.ts.tv_sec * 1000000ll + header->field.ts.tv_usec;
+	const int64_t stamp_ns = (int64_t)header->field.timestamp_ns;
+
+	frame->ts_ns = stamp_ns ? stamp_ns : ts_us * 1000;
+	if (stamp_ns && stamp_ns / 1000 != ts_us)
+		frame->quality = MB_QUALITY_HW;
+	else
+		frame->quality = (uint8_t)((state->file ? 0 : MB_QUALITY_SW) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
+}
+
+static void keep_frame(struct pfring_source *state, const union pfring_header *header, const uint8_t *data,
+		       struct mb_batch *batch)
+{
+	uint32_t index = batch->count++;
+	struct mb_frame *frame = &batch->frames[index];
+
+	*frame = (struct mb_frame){ .data = data, .caplen = header->field.caplen, .len = header->field.len };
+	if (frame->caplen > state->interface.snaplen) /* without copying, the library does not cut frames */
+		frame->caplen = state->interface.snaplen;
+	if (state->directions)
+		frame->direction = header->field.rx_direction ? MB_DIRECTION_IN : MB_DIRECTION_OUT;
+	stamp(state, header, frame);
+	mb_slots_keep(&state->slots, index, frame);
+}
+
+/* Returns what pfring_recv() said last: 1 when the batch is full, 0 when there is no more now. */
+static int fill(struct pfring_source *state, struct mb_batch *batch)
+{
+	int status = 1;
+
+	batch->count = 0;
+	while (status == 1 && batch->count < state->slots.count) {
+		union pfring_header header;
+		uint8_t *data = NULL;
+
+		memset(&header.field, 0, sizeof(header.field)); /* some devices fill in the first fields alone */
+		status = state->api.recv(state->ring, &data, 0, &header, 0);
+		if (status == 1 && data)
+			keep_frame(state, &header, data, batch);
+	}
+	return status;
+}
+
+static void ask_for_drops(struct pfring_source *state)
+{
+	int64_t now = mb_clock_ns(CLOCK_REALTIME);
+	struct mb_loss loss = mb_loss_between(state->asked_ns, now, 0);
+	struct pfring_stat stats;
+
+	if (!state->counts_drops || loss.last_ns - loss.first_ns < MB_LOSS_DELAY_NS)
+		return;
+	state->asked_ns = now;
+	if (state->api.stats(state->ring, &stats) || stats.drop <= state->dropped_before)
+		return;
+	loss.packets = stats.drop - state->dropped_before;
+	state->dropped_before = stats.drop;
+	mb_losses_add(&state->losses, &loss);
+}
+
+static int end(const struct pfring_source *state, struct mb_error *error)
+{
+	if (state->ended == PFRING_END)
+		return MB_SOURCE_END;
+	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)", state->interface.name, state->ended);
+}
+
+static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+			      struct mb_error *error)
+{
+	const struct timespec nap = { .tv_nsec = IDLE_NS };
+	struct pfring_source *state = source->state;
+	int status;
+
+	if (source->stop)
+		return MB_SOURCE_END;
+	if (state->ended)
+		return end(state, error);
+	ask_for_drops(state);
+	status = fill(state, batch);
+	for (int64_t waited = 0; !batch->count && !status && !source->stop && waited < timeout_ms * 1000000ll;
+	     waited += IDLE_NS) {
+		nanosleep(&nap, NULL);
+		status = fill(state, batch);
+	}
+	if (status < 0)
+		state->ended = status;
+	if (!batch->count && state->ended)
+		return end(state, error);
+	state->frames += batch->count;
+	for (uint32_t i = 0; i < batch->count; i++)
+		state->bytes += batch->frames[i].len;
+	return (int)batch->count;
+}
+
+static const struct mb_interface *pfring_interfaces(const struct mb_source *source, size_t *count)
+{
+	const struct pfring_source *state = source->state;
+
+	*count = 1;
+	return &state->interface;
+}
+
+static void pfring_source_stats(const struct mb_source *source, struct mb_source_stats *stats)
+{
+	const struct pfring_source *state = source->state;
+
+	*stats = (struct mb_source_stats){ .frames = state->frames, .bytes = state->bytes };
+	mb_losses_stats(&state->losses, stats);
+}
+
+static bool pfring_loss(struct mb_source *source, struct mb_loss *loss)
+{
+	struct pfring_source *state = source->state;
+
+	return mb_losses_take(&state->losses, loss);
+}
+
+static int pfring_check(const char *target, struct mb_error *error)
+{
+	const struct mb_source_options options = { .target = target, .own_traffic = true, .stamps = MB_STAMPS_SW };
+	struct mb_source source = { .ops = &mb_source_pfring };
+	struct pfring_api api = { 0 };
+	int status;
+
+	if (!target) {
+		status = load(&api, error);
+		unload(&api);
+		return status;
+	}
+	status = pfring_source_open(&source, &options, error);
+	if (!status)
+		pfring_source_close(&source);
+	return status;
+}
+
+static const char *pfring_notice(const struct mb_source *source)
+{
+	const struct pfring_source *state = source->state;
+
+	return *state->notice ? state->notice : NULL;
+}
+
+const struct mb_source_ops mb_source_pfring = {
+	.name = "pfring",
+	.description = "PF_RING devices, by the vendor's libpfring",
+	.accepts = pfring_accepts,
+	.open = pfring_source_open,
+	.read = pfring_source_read,
+	.interfaces = pfring_interfaces,
+	.stats = pfring_source_stats,
+	.loss = pfring_loss,
+	.check = pfring_check,
+	.notice = pfring_notice,
+	.close = pfring_source_close,
+};

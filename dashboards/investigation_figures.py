@@ -1,0 +1,269 @@
+"""Figures of an investigation: from its arrays to what plotly draws, as plain data. Colours are those of palette.LIGHT,
+so that the page can exchange them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..analysis.align import Alignment, align
+from ..analysis.investigate import Finding, Investigation
+from ..analysis.ledger import meeting_time
+from ..analysis.stats import Floats
+from .palette import LIGHT
+
+POINTS = 4000  # of a line; beyond that the largest of each step
+SLICE_NS = 2e9  # of time shown in latency over utilization: the worst of the recording
+ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """question: of the section that it belongs to. drawing: plotly's data and layout."""
+
+    question: str
+    title: str
+    drawing: dict[str, Any]
+
+
+def numbers(values: Floats, digits: int = 5) -> list[float | None]:
+    """For JSON: NaN as null, no more digits than a figure shows."""
+    return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values]
+
+
+def layout(height: int, **more: Any) -> dict[str, Any]:
+    axis = {"gridcolor": LIGHT["rule"], "zerolinecolor": LIGHT["rule"], "linecolor": LIGHT["rule"]}
+    axes = {key: {**axis, **value} for key, value in more.items() if "axis" in key}
+    rest = {key: value for key, value in more.items() if "axis" not in key}
+    return {
+        "height": height,
+        "margin": {"l": 62, "r": 62, "t": 12, "b": 44},
+        "paper_bgcolor": LIGHT["paper"],
+        "plot_bgcolor": LIGHT["paper"],
+        "font": {"color": LIGHT["ink"], "size": 13},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "hovermode": "x",
+        **rest,
+        **axes,
+    }
+
+
+def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": LIGHT[colour], "width": 1.6},
+        **more,
+    }
+
+
+def all_figures(answer: Investigation) -> list[Figure]:
+    """What there is to draw, in the order of the page."""
+    if not answer.findings:
+        return []
+    finding = answer.findings[0]
+    found = [distribution(answer), card(finding)]
+    found += [over_time(finding), aligned(finding), fan_in(answer), remedies(answer)]
+    return [figure for figure in found if figure is not None]
+
+
+def distribution(answer: Investigation) -> Figure | None:
+    """Share of probes later than a time, of every path, both axes logarithmic: a distribution, not one percentile."""
+    colours = ("latency", "mean", "queue", "second", "muted")
+    traces = []
+    for finding, colour in zip(answer.findings, colours, strict=False):
+        values = np.sort(finding.evidence.delays.total[np.isfinite(finding.evidence.delays.total)])
+        if not len(values):
+            continue
+        ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
+        traces.append(
+            line(
+                finding.evidence.path,
+                numbers(values[ranks] / 1e6),
+                numbers((len(values) - ranks) / len(values)),
+                colour,
+            )
+        )
+    if not traces:
+        return None
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "yaxis": {"type": "log", "title": {"text": "share later"}},
+    }
+    return Figure(
+        "Is there a tail?", "Share of probes that are at least so late", {"data": traces, "layout": layout(320, **axes)}
+    )
+
+
+def card(finding: Finding) -> Figure | None:
+    """Accounts of the late probes' excess, with their intervals."""
+    evidence = finding.evidence
+    if not evidence.ledger.late.size:
+        return None
+    values = [evidence.shares[name] for name, _ in ACCOUNTS]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * v.value for v in values],
+        "y": [name for name, _ in ACCOUNTS],
+        "marker": {"color": [LIGHT[colour] for _, colour in ACCOUNTS]},
+        "showlegend": False,
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "color": LIGHT["ink"],
+            "array": [100 * max(0.0, v.high - v.value) for v in values],
+            "arrayminus": [100 * max(0.0, v.value - v.low) for v in values],
+        },
+    }
+    axes = {
+        "xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}},
+        "yaxis": {"autorange": "reversed"},
+    }
+    figure = {"data": [trace], "layout": layout(240, **axes)}
+    return Figure(
+        "Do bursts explain it, and how much of it?", "Where the late probes' time went, with 95 % intervals", figure
+    )
+
+
+def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
+    """The SLICE_NS with the most lateness."""
+    beyond = np.nan_to_num(np.maximum(finding.evidence.delays.total - finding.evidence.tail.median_ns, 0))
+    block = np.floor((met - met.min()) / SLICE_NS).astype(np.int64)
+    start = met.min() + SLICE_NS * int(np.argmax(np.bincount(block, beyond)))
+    return start, start + SLICE_NS
+
+
+def over_time(finding: Finding) -> Figure | None:
+    """Latency over utilization on one time axis."""
+    evidence = finding.evidence
+    if evidence.crossing is None or not len(finding.scene.probes):
+        return None
+    port = evidence.crossing.port
+    met = meeting_time(finding.scene.probes, evidence.delays, evidence.crossing)
+    start, end = worst_slice(finding, met)
+    inside = np.flatnonzero((met >= start) & (met < end) & np.isfinite(evidence.delays.total))
+    if len(inside) > POINTS:
+        worst = inside[np.argsort(-evidence.delays.total[inside])[: POINTS // 2]]
+        inside = np.unique(np.concatenate((worst, inside[:: max(1, len(inside) // (POINTS // 2))])))
+    width = max(port.bin_ns, int((end - start) / 2000))
+    times = np.arange(start, end, max(width, 1))
+    rate, slow_rate = port.utilization(times, width), port.utilization(times, 10**9)
+    traces = [
+        line("utilization, %", numbers((times - start) / 1e6), numbers(100 * rate), "mean"),
+        line("its 1 s average, %", numbers((times - start) / 1e6), numbers(100 * slow_rate), "second"),
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "latency, ms",
+            "x": numbers((met[inside] - start) / 1e6),
+            "y": numbers(evidence.delays.total[inside] / 1e6),
+            "yaxis": "y2",
+            "marker": {"color": LIGHT["latency"], "size": 4},
+        },
+    ]
+    axes = {
+        "xaxis": {"title": {"text": "ms"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "latency, ms"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        "Latency of each probe over utilization, in the two worst seconds",
+        {"data": traces, "layout": layout(340, **axes)},
+    )
+
+
+def aligned(finding: Finding) -> Figure | None:
+    """All bursts laid over each other by onset."""
+    found: Alignment | None = align(finding.scene, finding.evidence)
+    if found is None:
+        return None
+    x = numbers(found.offset / 1e6)
+    traces = [
+        line("utilization, % (median)", x, numbers(100 * found.utilization), "mean"),
+        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y2"),
+        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y2"),
+    ]
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is not None and np.isfinite(found.queue).any():
+        drain = numbers(found.queue * 8e3 / port.link_bps)
+        traces.append(line("switch queue at line rate, ms (median)", x, drain, "queue", yaxis="y2"))
+    axes = {
+        "xaxis": {"title": {"text": "ms after the burst's onset"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
+        {"data": traces, "layout": layout(340, **axes)},
+    )
+
+
+def fan_in(answer: Investigation) -> Figure | None:
+    """The tree from senders by group to the port."""
+    if not answer.groups or answer.findings[0].evidence.crossing is None:
+        return None
+    port = answer.findings[0].evidence.crossing.port.name
+    labels, parents, values = [port], [""], [0.0]
+    for k, group in enumerate(answer.groups[:8]):
+        name = group.name if group.name not in labels else f"{group.name} [{k + 1}]"
+        labels.append(name)
+        parents.append(port)
+        shown = group.members[:60] if len(group.members) > 1 else []
+        part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
+        values.append(round(group.share_of_bytes - part * len(shown), 8))
+        for member in shown:
+            labels.append(f"{member}{' ' * k}")  # one name may stand in several groups
+            parents.append(name)
+            values.append(round(part, 8))
+    trace = {
+        "type": "icicle",
+        "labels": labels,
+        "parents": parents,
+        "values": values,
+        "branchvalues": "remainder",
+        "tiling": {"orientation": "v"},
+        "marker": {"line": {"color": LIGHT["paper"], "width": 1}},
+    }
+    return Figure(
+        "Whose bursts?",
+        "Fan-in: from the port to groups of senders, by bytes in bursts",
+        {"data": [trace], "layout": layout(360)},
+    )
+
+
+def remedies(answer: Investigation) -> Figure | None:
+    """p99 and p99.9 of each change."""
+    replay = answer.replay
+    if replay is None:
+        return None
+    shown = [("as measured", replay.recorded), ("as modelled", replay.modelled)]
+    shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
+    names = [name for name, _ in shown]
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": label,
+            "y": names,
+            "marker": {"color": LIGHT[colour]},
+            "x": [None if (ns := o.quantiles_ns[k]) is None else ns / 1e6 for _, o in shown],
+        }
+        for k, label, colour in ((2, "p99.9, ms", "latency-median"), (1, "p99, ms", "latency"))
+    ]
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "yaxis": {"autorange": "reversed", "automargin": True},
+    }
+    return Figure(
+        "What would help?",
+        "Predicted tail of the recorded probes",
+        {"data": traces, "layout": layout(60 + 44 * len(names), barmode="group", **axes)},
+    )

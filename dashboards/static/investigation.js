@@ -1,0 +1,40 @@
+// Draws the figures of an investigation, in the colours that the reader's system asks for.
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+// Exchanges the colours of one palette for those of another, wherever they stand.
+function recoloured(value, from, to) {
+  if (typeof value === "string") {
+    const name = Object.keys(from).find((key) => from[key] === value);
+    return name ? to[name] : value;
+  }
+  if (Array.isArray(value)) return value.map((item) => recoloured(item, from, to));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recoloured(item, from, to)]));
+  }
+  return value;
+}
+
+async function start() {
+  if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old to unpack them");
+  const facts = JSON.parse(new TextDecoder().decode(await inflate("facts")));
+  const script = document.createElement("script");
+  script.textContent = new TextDecoder().decode(await inflate("plotly"));
+  document.head.append(script);
+  const config = { displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "", displayModeBar: false };
+  const draw = (colours) => Promise.all([...document.querySelectorAll("[data-figure]")].map((place) => {
+    const figure = recoloured(facts.figures[Number(place.dataset.figure)], facts.light, colours);
+    return Plotly.react(place, figure.data, figure.layout, config);
+  }));
+  const now = () => draw(dark.matches ? facts.dark : facts.light);
+  dark.addEventListener("change", now);
+  addEventListener("beforeprint", () => draw(facts.light));
+  addEventListener("afterprint", now);
+  await now();
+}
+
+start().then(() => { document.documentElement.dataset.ready = "true"; }, (error) => {
+  const notice = document.getElementById("trouble");
+  notice.textContent = `The figures cannot be drawn: ${error.message}. The numbers and tables are complete without them.`;
+  notice.hidden = false;
+});

@@ -1,0 +1,46 @@
+"""Writes docs/cli.md from the help texts: make docs. tests/test_cli_docs.py holds the file to them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from mburst.cli import build_parser
+
+PAGE = Path(__file__).parent / "cli.md"
+COLUMNS = "100"
+
+HEAD = """# The command line
+
+What `mburst --help` and `mburst VERB --help` say; `make docs` writes this page from them.
+
+Numbers take units: times `10us`, `1.5ms`, `60s`, `24h`, `7d`; rates `100M`, `25G`, `1Gbps`; shares `0.5`, `50%`. Times
+of day are ISO 8601 and UTC unless they say otherwise.
+
+Exit codes: 0 done, 1 failed (one line on stderr says what, and what to do), 2 wrong usage, 130 interrupted.
+"""
+
+
+def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parser of each verb, in the order of `mburst --help`."""
+    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(choices)
+
+
+def page() -> str:
+    """The text of docs/cli.md."""
+    os.environ["COLUMNS"] = COLUMNS  # the width that argparse takes
+    parser = build_parser()
+    parts = [HEAD, section("mburst", parser)]
+    parts += [section(f"mburst {name}", verb) for name, verb in verbs(parser).items()]
+    return "\n".join(parts)
+
+
+def section(title: str, parser: argparse.ArgumentParser) -> str:
+    """A heading and a help text as it is."""
+    return f"## {title}\n\n```text\n{parser.format_help().strip()}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,164 @@
+"""`mburst doctor`: what this host and an interface can measure, what distorts it, and what to do about that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError
+from ..units import format_duration, format_rate
+
+if TYPE_CHECKING:
+    from ..capture import Device
+
+CAP_NET_ADMIN, CAP_NET_RAW = 12, 13  # linux/capability.h
+SLOW_COALESCING_US = 10
+
+
+def add_parser(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "doctor",
+        help="what can be captured here, and what would distort it",
+        description="Look at privileges, sources, clocks and an interface; send known bursts through a virtual cable "
+        "and say what was seen of them. Changes nothing. Exit code 1 when something keeps a capture from running.",
+    )
+    parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to look at")
+    parser.add_argument("--no-self-test", action="store_true", help="send nothing")
+    parser.add_argument("--json", action="store_true", help="the same as one object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = examine(arguments.interface, self_test=not arguments.no_self_test)
+    print(json.dumps(found, indent=2) if arguments.json else describe(found))
+    return 0 if can_capture(found) else 1
+
+
+def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
+    """Everything that doctor says, as data. Raises MburstError when there is no such interface."""
+    from ..capture import clock_synchronized, device, sources
+    from ..telemetry.clock import Clocks
+
+    found = device(interface) if interface else None
+    if interface and found is None:
+        raise MburstError(f"{interface}: no such interface", "`ip link` lists them")
+    with Clocks(found["phc_index"] if found else -1) as clocks:
+        reading = clocks.read()
+    return {
+        "privileges": privileges(),
+        "sources": sources(interface),
+        "clock": {**vars(reading), "synchronized": clock_synchronized()},
+        "interface": found,
+        "advice": advice(found) if found else [],
+        "self_test": _self_test() if self_test else None,
+    }
+
+
+def _self_test() -> dict[str, Any]:
+    from .. import selftest
+
+    try:
+        return selftest.run()
+    except MburstError as error:
+        return {"skipped": str(error) + (f" ({error.hint})" if error.hint else "")}
+
+
+def advice(device: Device) -> list[str]:
+    """What would distort a measurement on this interface, each with the command that mends it."""
+    name = device["name"]
+    found = []
+    for arriving, what in ((True, "frames that arrive are merged before a capture sees them"),
+                           (False, "frames that leave are seen before they are cut to size")):
+        words = [word for word, receive in device["offloads"] if receive == arriving]
+        if words:
+            found.append(f"{what}: bytes are reckoned, timing inside is lost; for bins below 1 ms: "
+                         f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}")
+    if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
+        how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"
+        found.append(f"the interface holds frames back for {how} before it announces them, which software stamps take "
+                     f"for bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
+    if 0 < device["rx_ring"] < device["rx_ring_max"]:
+        found.append(f"the receive ring has {device['rx_ring']:,} of {device['rx_ring_max']:,} descriptors, bursts may "
+                     f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}")
+    if device["missed"]:
+        found.append(f"the interface lost {device['missed']:,} frames for want of receive buffers since it came up")
+    if not device["link_bps"] and not device["loopback"]:
+        found.append("the driver tells no link speed: give --link to mburst record")
+    if device["driver"] == "veth":
+        found.append("a veth tells 10 Gb/s whatever it carries: give --link, the speed of what stands behind it")
+    return found
+
+
+def can_capture(found: dict[str, Any]) -> bool:
+    """Whether some source runs, and the self-test saw what was sent."""
+    test = found["self_test"]
+    whole = not test or "skipped" in test or (
+        test["seen"] + test["dropped"] == test["sent"] and test["bursts_seen"] == test["bursts_sent"])
+    return whole and any(not source["reason"] for source in found["sources"])
+
+
+def describe(found: dict[str, Any]) -> str:
+    """The same for people."""
+    lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"])), "sources"]
+    lines += [f"  {source['name']:<9} {source['reason'] or 'ready'} ({source['description']})"
+              for source in found["sources"]]
+    lines += ["clock", *(f"  {line}" for line in _describe_clock(found["clock"]))]
+    if found["interface"]:
+        lines += [f"interface {found['interface']['name']}"]
+        lines += [f"  {line}" for line in _describe_device(found["interface"])]
+    lines += [f"  advice: {line}" for line in found["advice"]]
+    if found["self_test"]:
+        lines += ["self-test", f"  {_describe_test(found['self_test'])}"]
+    return "\n".join(lines)
+
+
+def privileges() -> dict[str, bool]:
+    """Whether this process may capture, and may set interfaces (capabilities(7), in effect)."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        mask = next(int(line.split()[1], 16) for line in file if line.startswith("CapEff:"))
+    return {"net_raw": bool(mask >> CAP_NET_RAW & 1), "net_admin": bool(mask >> CAP_NET_ADMIN & 1)}
+
+
+def _describe_privileges(held: dict[str, bool]) -> list[str]:
+    python = os.path.realpath(sys.executable)
+    lines = ["may capture (CAP_NET_RAW)" if held["net_raw"] else
+             f"may not capture: run as root, or once: sudo setcap cap_net_raw+ep {python}, which lets every script of "
+             "this Python capture; a service takes AmbientCapabilities=CAP_NET_RAW instead"]
+    if not held["net_admin"]:
+        lines.append("may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i INTERFACE -r 1 does it")
+    return lines
+
+
+def _describe_clock(clock: dict[str, Any]) -> list[str]:
+    state = ("kept by NTP or PTP, within " + format_duration(clock["max_error_ns"]) if clock["synchronized"]
+             else "not synchronized: times of this host do not compare with those of others (run chrony or ptp4l)")
+    lines = [f"system time is {state}"]
+    if clock["phc_offset_ns"] is not None:
+        lines.append(f"the interface's clock is {format_duration(clock['phc_offset_ns'])} ahead of system time")
+    return lines
+
+
+def _describe_device(device: Device) -> list[str]:
+    state = "down" if not device["up"] else "up" if device["carrier"] else "up, but without carrier"
+    stamps = ("hardware, of every frame" if device["hardware_stamps"] else
+              "software (the interface stamps only frames of PTP)" if device["ptp_stamps"] else
+              "software (the interface has none)")
+    clock = f", its clock is /dev/ptp{device['phc_index']}" if device["phc_index"] >= 0 else ""
+    descriptors = (f", {device['rx_ring']:,} descriptors of at most {device['rx_ring_max']:,}"
+                   if device["rx_ring_max"] else "")
+    return [
+        f"{state}, driver {device['driver'] or 'none'}, "
+        f"{format_rate(device['link_bps']) if device['link_bps'] else 'link speed not known'}, MTU {device['mtu']:,}",
+        f"stamps: {stamps}{clock}",
+        f"receive rings: {device['rx_queues'] or 'not known how many'}{descriptors}",
+    ]
+
+
+def _describe_test(test: dict[str, Any]) -> str:
+    if "skipped" in test:
+        return str(test["skipped"])
+    return (f"sent {test['bursts_sent']} bursts of {test['sent']:,} frames in all, saw {test['bursts_seen']} of "
+            f"{test['seen']:,}, {test['dropped']:,} dropped; stamps: {test['clock']}")

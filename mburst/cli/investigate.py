@@ -1,0 +1,163 @@
+"""`mburst investigate`: are the bursts the cause of the latency tail, and whose are they."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..units import parse_duration
+from . import definition
+
+if TYPE_CHECKING:
+    from ..analysis.investigate import Investigation
+    from ..sql import Store
+
+DESCRIPTION = """Judge what explains the latency tail of the probes in a store: bursts of the recorded ports, the hosts,
+the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where the
+recording cannot tell. A capture file is recorded into a temporary store first."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser(
+        "investigate", help="judge whether bursts cause the latency tail", description=DESCRIPTION
+    )
+    add_scope(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", metavar="FILE", help="write a page as one HTML file")
+    formats = output.add_mutually_exclusive_group()
+    formats.add_argument("--json", dest="format", action="store_const", const="json", help="print the answer as JSON")
+    formats.add_argument(
+        "--markdown", dest="format", action="store_const", const="markdown", help="print it for a ticket"
+    )
+    definition.add_burst_options(parser)
+    parser.set_defaults(run=run, format="text")
+
+
+def add_scope(parser: argparse.ArgumentParser) -> None:
+    """What to judge: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
+    parser.add_argument(
+        "store", metavar="STORE|CAPTURE", help="folder that `mburst record` wrote, or a capture file (with --link)"
+    )
+    scope = parser.add_argument_group("what to judge")
+    scope.add_argument(
+        "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
+    )
+    scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows to go with a capture")
+    scope.add_argument(
+        "--host", action="append", default=[], help="judge this recorded host; may be given several times"
+    )
+    scope.add_argument("--rack", help="judge this rack's hosts")
+    scope.add_argument(
+        "--known-as",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what the probes call the recorded host, where the names differ; may be repeated",
+    )
+    scope.add_argument(
+        "--tail",
+        default="1ms",
+        metavar="TIME",
+        help="a probe is late beyond the median by this and by the factor (default: %(default)s)",
+    )
+    scope.add_argument(
+        "--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)"
+    )
+    scope.add_argument("--seed", default=1, type=int, help="of the resampling; the same seed gives the same answer")
+    definition.add_time_options(scope)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge, write and print."""
+    from ..dashboards import investigation
+
+    if arguments.output and Path(arguments.output).is_dir():
+        raise UsageError(f"-o {arguments.output} is a folder", "name a file, such as report.html")
+    answer = judged(arguments)
+    if arguments.output:
+        investigation.write_page(answer, Path(arguments.output))
+    if arguments.format == "json":
+        sys.stdout.write(json.dumps(investigation.facts(answer), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+    elif arguments.format == "markdown":
+        sys.stdout.write(investigation.markdown(answer))
+    else:
+        sys.stdout.write(investigation.plain(answer))
+        if arguments.output:
+            print(f"report: {arguments.output}")
+    return 0
+
+
+def judged(arguments: argparse.Namespace) -> Investigation:
+    """The investigation that the options of add_scope (and of a burst's definition, where there are any) ask for."""
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.investigate import Question, investigate
+    from ..analysis.tail import Rule
+
+    if arguments.tail_factor < 1:
+        raise UsageError(f"--tail-factor {arguments.tail_factor} is below the median", "write 1 or more")
+    wanted = definition.definition_of(arguments) if hasattr(arguments, "threshold") else BurstDefinition()
+    rule = Rule(arguments.tail_factor, float(parse_duration(arguments.tail)))
+    with opened(arguments, wanted.link_bps) as store:
+        since, until = definition.span_of(store, arguments)
+        con = store.connect(arguments.rack, since, until)
+        return investigate(
+            con,
+            Question(
+                wanted,
+                rule,
+                wanted.link_bps,
+                tuple(arguments.host),
+                tuple(arguments.known_as),
+                since,
+                until,
+                arguments.seed,
+            ),
+        )
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Store]:
+    """The store, or one made of a capture for as long as it is needed."""
+    from ..sql import Store
+
+    path = Path(arguments.store)
+    if not path.is_file():
+        if arguments.probes or arguments.queues:
+            raise UsageError("--probes and --queues go with a capture", "`mburst import` adds them to a store")
+        yield Store.open(path)
+        return
+    from ..recorder import Recording, record
+
+    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+        store = Store.create(Path(folder, "store"))
+        record(
+            store,
+            Recording(
+                [str(path)],
+                link_bps=link_bps,
+                host=arguments.host[0] if arguments.host else "unknown",
+                rack=arguments.rack or "unknown",
+            ),
+        )
+        for kind in ("probes", "queues"):
+            if getattr(arguments, kind):
+                load(store, kind, getattr(arguments, kind))
+        yield store
+
+
+def load(store: Store, kind: str, path: str) -> None:
+    """Add a CSV file of probes or queues to a store."""
+    from ..telemetry.csv_import import CsvFile, open_text
+    from .import_ import add
+
+    with open_text(path) as file:
+        source = CsvFile(file, kind, path)
+        add(store, kind, source, source.scan(), "")

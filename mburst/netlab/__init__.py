@@ -1,0 +1,19 @@
+"""The rack in a box: senders, a top-of-rack switch, a cache server and an API host on one Linux machine.
+
+Real packets through a real queue: every host is a network namespace, the switch is a bridge, and its port to the
+cache server is a line-rate FIFO. The cache server asks all senders at once (scatter) and their answers collide at that
+port (gather): incast, with the truth of every round written beside it.
+
+It lives in the package and not in tests/, because `mburst demo` needs it where no tests are installed; the tests
+import this same code. It uses the standard library and iproute2 only, and touches nothing outside its namespaces.
+
+    with Rack(senders=40) as rack, rack.record_pcap(Path("cache.pcap")):
+        rounds = rack.run_rounds(20, truth=Path("truth.csv"))
+"""
+
+from .errors import RackUnavailable
+from .rack import Rack
+from .record import Recording, record_rack
+from .rounds import Round, read_truth
+
+__all__ = ["Rack", "RackUnavailable", "Recording", "Round", "read_truth", "record_rack"]

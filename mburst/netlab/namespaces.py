@@ -1,0 +1,168 @@
+"""Network namespaces: enter them, run iproute2 in them, find whose they are, and remove them with all that is inside.
+
+A rack's namespaces are called `mb-PID-START-SERIAL-HOST`. PID and START (the owner's start time in clock ticks since
+boot) name the owning process beyond doubt, so that what a killed owner left behind is told from a living rack even when
+its process id has been given away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .errors import RackUnavailable
+
+FOLDER = Path("/run/netns")
+NAME = re.compile(r"(mb-(\d+)-([0-9a-f]+)-\d+)-(?:tor|cache|api|s\d+)")
+
+_CLONE_NEWNET = 0x40000000
+_SIOCETHTOOL = 0x8946
+_SIOCGIFFLAGS = 0x8913
+_IFF_RUNNING = 0x40
+# ETHTOOL_STXCSUM, SSG, STSO, SGSO of linux/ethtool.h: checksums first, for the others build on them.
+_SEND_OFFLOADS = (0x17, 0x19, 0x1F, 0x24)
+_GRO = 0x2C
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _set_namespace(descriptor: int) -> None:
+    if _libc.setns(descriptor, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "setns")
+
+
+def enter(namespace: str) -> None:
+    """Move the calling thread into the network namespace for good."""
+    descriptor = os.open(FOLDER / namespace, os.O_RDONLY)
+    try:
+        _set_namespace(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """Move the calling thread into the network namespace and back. Sockets opened meanwhile stay there."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        enter(namespace)
+        try:
+            yield
+        finally:
+            _set_namespace(home)
+    finally:
+        os.close(home)
+
+
+def run_batch(tool: list[str], lines: Iterable[str], hint: str) -> None:
+    """Feed lines to `ip`, `tc` or `bridge` at once. Raises RackUnavailable with the tool's first words and the hint."""
+    argv = [*tool, "-batch", "-"]
+    done = subprocess.run(argv, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = next((line for line in done.stderr.splitlines() if line.strip()), f"exit code {done.returncode}")
+        raise RackUnavailable(f"cannot build the rack: {tool[0]}: {words}", hint)
+
+
+def set_sysctl(key: str, value: int) -> None:
+    """Set net.KEY of the namespace that the calling thread is in; a kernel without that key is left alone."""
+    path = Path("/proc/sys/net", key)
+    if path.exists():
+        path.write_text(str(value))
+
+
+def set_offloads(control: socket.socket, interface: str, *, send: bool, gro: bool) -> None:
+    """Turn an interface's checksum, scatter-gather and segmentation offloads, and GRO, on or off (linux/ethtool.h)."""
+    for command, on in [*((command, send) for command in _SEND_OFFLOADS), (_GRO, gro)]:
+        value = ctypes.create_string_buffer(struct.pack("=II", command, on), 8)
+        request = struct.pack("16sP", interface.encode(), ctypes.addressof(value))
+        try:
+            fcntl.ioctl(control, _SIOCETHTOOL, request.ljust(40, b"\0"))
+        except OSError as error:
+            raise RackUnavailable(f"cannot build the rack: offloads of {interface}: {error.strerror}") from None
+
+
+def is_running(control: socket.socket, interface: str) -> bool:
+    """Is the interface up with a carrier, as the namespace of the socket sees it?"""
+    reply = fcntl.ioctl(control, _SIOCGIFFLAGS, interface.encode().ljust(40, b"\0"))
+    return bool(struct.unpack_from("16sh", reply)[1] & _IFF_RUNNING)
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot (field 22 of proc(5) stat); None where there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def rack_name(serial: int) -> str:
+    """The name of this process's rack number `serial`."""
+    return f"mb-{os.getpid()}-{_start_ticks(os.getpid()):x}-{serial}"
+
+
+def namespaces_of(rack: str) -> list[str]:
+    """The namespaces of a rack that exist now."""
+    return [name for name, owner in _all() if owner == rack]
+
+
+def dead_racks() -> list[str]:
+    """Racks that are still here although their owner is gone."""
+    racks = {}
+    for name, rack in _all():
+        if match := NAME.fullmatch(name):
+            racks[rack] = _start_ticks(int(match[2])) == int(match[3], 16)
+    return sorted(rack for rack, alive in racks.items() if not alive)
+
+
+def _all() -> list[tuple[str, str]]:
+    names = sorted(os.listdir(FOLDER)) if FOLDER.is_dir() else []
+    return [(name, match[1]) for name in names if (match := NAME.fullmatch(name))]
+
+
+def processes_in(names: Iterable[str]) -> list[int]:
+    """The processes, other than this one, that live in any of the namespaces."""
+    nodes = set()
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            nodes.add(f"net:[{os.stat(FOLDER / name).st_ino}]")
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):  # processes end while we look
+            if entry.isdigit() and os.readlink(f"/proc/{entry}/ns/net") in nodes and int(entry) != os.getpid():
+                found.append(int(entry))
+    return found
+
+
+def _end_processes(names: list[str], patience_s: float = 2.0) -> None:
+    deadline = time.monotonic() + patience_s
+    asked = set()
+    while left := processes_in(names):
+        late = time.monotonic() > deadline
+        for pid in left:
+            if late or pid not in asked:
+                asked.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+        if time.monotonic() > deadline + patience_s:
+            return
+        time.sleep(0.01)
+
+
+def remove(rack: str) -> None:
+    """End what runs in a rack's namespaces, then remove them with their links and queues. Safe to repeat."""
+    names = namespaces_of(rack)
+    _end_processes(names)
+    if names:
+        lines = "".join(f"netns del {name}\n" for name in names)
+        subprocess.run(["ip", "-force", "-batch", "-"], input=lines, text=True, capture_output=True, check=False)

@@ -1,0 +1,48 @@
+"""A scatter/gather round: the messages of it, and its truth as the cache server saw it."""
+
+from __future__ import annotations
+
+import csv
+import struct
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+SENDER_PORT = 9000
+REQUEST = struct.Struct("!II")  # round, bytes wanted
+DATAGRAM = struct.Struct("!II")  # round, place of the datagram in the answer; the rest of it is filler
+DATAGRAM_BYTES = 1472  # the UDP payload that fills an Ethernet frame of 1514 bytes
+
+
+@dataclass(frozen=True)
+class Round:
+    """A row of truth.csv. Times are Unix ns by kernel stamps, bytes are payload; datagrams are 0 for TCP."""
+
+    round: int
+    proto: str
+    n_senders: int
+    bytes_per_sender: int
+    t_req_ns: int
+    t_first_ns: int
+    t_last_ns: int
+    bytes_expected: int
+    bytes_rx: int
+    senders_seen: int
+    senders_complete: int
+    dgrams_rx: int
+    dgrams_expected: int
+    timed_out: int
+
+    @property
+    def complete(self) -> bool:
+        """Did all that was asked for arrive?"""
+        return self.senders_complete == self.n_senders and self.bytes_rx == self.bytes_expected
+
+
+COLUMNS = [field.name for field in fields(Round)]
+
+
+def read_truth(path: Path) -> list[Round]:
+    """The rounds of a truth.csv."""
+    with open(path, newline="") as file:
+        return [Round(**{key: text if key == "proto" else int(text) for key, text in row.items()})  # type: ignore[arg-type]
+                for row in csv.DictReader(file)]

@@ -1,0 +1,112 @@
+"""Reads the depth of a switch port's queue by rtnetlink (RTM_GETQDISC), as a switch's own counters would tell it.
+
+Asking costs some 10 µs, so a window of a millisecond is possible, where `tc -j` forks 266 times a second at most. The
+largest depth of a window is that of the readings in it; a window is as long as it came out, not as long as planned.
+"""
+
+from __future__ import annotations
+
+import csv
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from . import role
+from .namespaces import enter
+
+COLUMNS = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "dropped_packets", "semantics"]
+
+_RTM_NEWQDISC, _RTM_GETQDISC, _NLMSG_ERROR = 36, 38, 2
+_NLM_F_REQUEST, _NLM_F_ECHO = 1, 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
+_TC_H_ROOT = 0xFFFFFFFF
+_TCA_STATS2, _TCA_STATS_QUEUE = 7, 3
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg
+_ATTRIBUTE = struct.Struct("=HH")  # struct rtattr
+_QUEUE = struct.Struct("=IIIII")  # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits
+
+
+def attribute(data: bytes, wanted: int) -> bytes:
+    """The content of a netlink attribute. Raises KeyError."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if kind & 0x3FFF == wanted:
+            return data[offset + _ATTRIBUTE.size:offset + length]
+        offset += max((length + 3) & ~3, _ATTRIBUTE.size)
+    raise KeyError(wanted)
+
+
+class QueueReader:
+    """The root queue of an interface of the namespace that the process is in."""
+
+    def __init__(self, interface: str) -> None:
+        self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        message = _TCMSG.pack(0, socket.if_nametoindex(interface), 0, _TC_H_ROOT, 0)
+        size = _HEADER.size + len(message)
+        self._question = _HEADER.pack(size, _RTM_GETQDISC, _NLM_F_REQUEST | _NLM_F_ECHO, 0, 0) + message
+
+    def read(self) -> tuple[int, int]:
+        """(bytes in the queue now, packets dropped since it was made)."""
+        self._sock.send(self._question)
+        reply = self._sock.recv(8192)
+        size, kind, *_ = _HEADER.unpack_from(reply)
+        if kind == _NLMSG_ERROR:
+            raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "RTM_GETQDISC")
+        if kind != _RTM_NEWQDISC:
+            raise OSError(0, f"RTM_GETQDISC answered with message type {kind}")
+        statistics = attribute(reply[_HEADER.size + _TCMSG.size:size], _TCA_STATS2)
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
+        return backlog, drops
+
+
+@dataclass
+class Window:
+    """Gathers readings into rows of one file, each at least `width_ns` long."""
+
+    file: TextIO
+    port: str
+    width_ns: int
+    start_ns: int
+    drops: int
+    max_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._writer = csv.writer(self.file, lineterminator="\n")
+        self._writer.writerow(COLUMNS)
+
+    def add(self, now_ns: int, backlog: int, drops: int) -> None:
+        """A reading; ends the window when it is long enough."""
+        self.max_bytes = max(self.max_bytes, backlog)
+        if now_ns - self.start_ns >= self.width_ns:
+            row: list[Any] = ["tor", self.port, 0, self.start_ns, now_ns, self.max_bytes, drops - self.drops]
+            self._writer.writerow([*row, "max-since-last"])
+            self.start_ns, self.drops, self.max_bytes = now_ns, drops, 0
+
+
+def main() -> None:
+    config = role.begin()
+    enter(config["namespace"])
+    reader = QueueReader(config["port"])
+    period_s = 0.001
+    with open(config["fine"], "w", newline="") as fine, open(config["coarse"], "w", newline="") as coarse:
+        _, drops = reader.read()
+        now_ns = time.time_ns()
+        windows = [Window(fine, config["port"], 0, now_ns, drops),
+                   Window(coarse, config["port"], 1_000_000_000, now_ns, drops)]
+        role.go_real_time()
+        role.ready()
+        due = time.monotonic()
+        while not role.told_to_stop():
+            due = max(due + period_s, time.monotonic() - period_s)  # after a stall, do not catch up
+            time.sleep(max(0.0, due - time.monotonic()))
+            backlog, drops = reader.read()
+            now_ns = time.time_ns()
+            for window in windows:
+                window.add(now_ns, backlog, drops)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Known bursts through a virtual cable, and what the capture saw of them: `mburst doctor` tests the instrument itself.
+
+`run()` starts this module as a process of its own in a new network namespace, which vanishes with it, however it ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from typing import Any
+
+from .errors import MburstError
+
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+BURSTS, FRAMES, FRAME_BYTES = 5, 1000, 1514
+PAUSE_S = 0.1
+BIN_NS = 1_000_000
+TIMEOUT_S = 60
+
+
+def run() -> dict[str, Any]:
+    """Send bursts and capture them. {sent, seen, bytes_sent, bytes_seen, bursts_sent, bursts_seen, dropped, clock}.
+
+    Raises MburstError when this host lets nobody make a network namespace, or the test breaks off."""
+    if not shutil.which("ip"):
+        raise MburstError("no self-test: it needs the command ip", "apt install iproute2")
+    try:
+        done = subprocess.run([sys.executable, "-m", "mburst.selftest"], capture_output=True, text=True, check=False,
+                              timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise MburstError(f"the self-test did not end within {TIMEOUT_S} s") from None
+    if done.returncode:
+        raise MburstError(f"no self-test: {(done.stderr.strip().splitlines() or ['it broke off'])[-1]}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def _enter_namespace() -> None:
+    """A network namespace of this process's own; as a user who may not, in a user namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) and libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
+        sys.exit(f"this host lets only root make a network namespace ({os.strerror(ctypes.get_errno())})")
+
+
+def _lay_cable() -> None:
+    for command in ("ip link add mburst-a type veth peer name mburst-b", "ip link set mburst-a addrgenmode none",
+                    "ip link set mburst-b addrgenmode none", "ip link set mburst-a up", "ip link set mburst-b up"):
+        done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{command}: {done.stderr.strip()}")
+
+
+def _send() -> None:
+    frame = bytes.fromhex("ffffffffffff02000000000188b5").ljust(FRAME_BYTES, b"\0")
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind(("mburst-a", 0))
+        for _ in range(BURSTS):
+            time.sleep(PAUSE_S)
+            for _ in range(FRAMES):
+                out.send(frame)
+        time.sleep(PAUSE_S)
+
+
+def _capture() -> dict[str, Any]:
+    import pyarrow as pa
+
+    from .capture import Capture
+    from .recorder import stamped_by
+
+    capture = Capture(["mburst-b"], bin_ns=BIN_NS, filter="ether proto 0x88b5", directions="in")
+    sender = threading.Thread(target=_send)
+    sender.start()
+    starts: list[int] = []
+    while (rows := capture.read()) is not None:
+        starts += pa.table(rows[0]).column("ts_ns").to_pylist()
+        if not sender.is_alive():
+            capture.stop()
+    sender.join()
+    [lane] = capture.lanes
+    gaps = sum(later - earlier > PAUSE_S * 1e9 / 2 for earlier, later in pairwise(starts))
+    return {
+        "sent": BURSTS * FRAMES,
+        "seen": lane["packets"],
+        "bytes_sent": BURSTS * FRAMES * FRAME_BYTES,
+        "bytes_seen": lane["bytes"],
+        "bursts_sent": BURSTS,
+        "bursts_seen": gaps + 1,
+        "dropped": capture.facts["dropped"],
+        "clock": stamped_by(lane["quality"], live=True),
+    }
+
+
+if __name__ == "__main__":
+    _enter_namespace()
+    _lay_cable()
+    try:
+        print(json.dumps(_capture()))
+    except MburstError as error:
+        sys.exit(str(error))

@@ -1,0 +1,108 @@
+"""What a recording from an interface does beside counting: it ends when asked, keeps the clock table, and refuses
+bins that the stamps cannot carry."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .errors import MburstError
+from .units import NS_PER_S, format_duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .capture import Capture, Lane
+    from .recorder import Recording
+    from .sql import Store
+    from .telemetry.clock import Reading
+
+FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
+COARSE_STAMPS = 4 | 8  # quality: ring, file-µs
+LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
+JUDGED_BINS = 100
+
+
+class Watch:
+    """Watches over one recording from an interface."""
+
+    def __init__(self, store: Store, recording: Recording) -> None:
+        from .capture import device
+        from .telemetry.clock import Clocks
+
+        self.recording = recording
+        self.interface = recording.interface or recording.targets[0]
+        found = device(recording.targets[0])
+        self.clocks = Clocks(found["phc_index"] if found else -1)
+        self.writer = store.writer("clock", host=recording.host, rack=recording.rack)
+        self.last: Reading | None = None
+        self.jumps: list[str] = []
+        self.ended_by = ""
+        self.begun = time.monotonic_ns()
+        self.bins = self.coarse = 0
+
+    @contextmanager
+    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
+        """SIGINT and SIGTERM end the recording in good order while this lasts."""
+
+        def end(number: int, _frame: Any) -> None:
+            self.ended_by = signal.Signals(number).name
+            stop()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def look(self, capture: Capture, lanes: list[Lane], bins: pa.RecordBatch | None) -> None:
+        """Called after every read: at least ten times a second."""
+        raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
+            self._read_clocks()
+        duration = self.recording.live.duration_ns
+        if duration is not None and time.monotonic_ns() - self.begun >= duration:
+            capture.stop()
+
+    def _read_clocks(self) -> None:
+        import pyarrow as pa
+
+        from .telemetry.clock import jump_ns
+
+        now = self.clocks.read()
+        names = {"host": self.recording.host, "rack": self.recording.rack, "interface": self.interface}
+        self.writer.append(pa.Table.from_pylist([{**names, **vars(now)}]))
+        if self.last and abs(jump := jump_ns(self.last, now)) > max(self.recording.bin_ns, LEAST_JUMP_NS):
+            way = "forward" if jump > 0 else "back"
+            self.jumps.append(f"system time was set {way} by {format_duration(abs(jump))}")
+        self.last = now
+
+    def judge(self, bins: pa.RecordBatch) -> None:
+        """Refuse fine bins on coarse stamps, before anything is stored. Raises MburstError."""
+        if self.recording.bin_ns >= FINE_NS or self.recording.live.force or self.bins >= JUDGED_BINS:
+            return
+        qualities = bins.column("quality").to_pylist()
+        self.bins += len(qualities)
+        self.coarse += sum(bool(quality & COARSE_STAMPS) for quality in qualities)
+        if self.coarse * 2 > self.bins:
+            raise MburstError(
+                f"{self.interface}: most frames are stamped late or in µs (ring, file-µs), too coarsely for bins of "
+                f"{format_duration(self.recording.bin_ns)}",
+                "use --bin 100us, or --force to record them all the same",
+            )
+
+    def notes(self) -> list[str]:
+        """What happened, one sentence each."""
+        return [*dict.fromkeys(self.jumps), *([f"ended by {self.ended_by}"] if self.ended_by else [])]
+
+    def close(self) -> None:
+        self.clocks.close()
+        self.writer.close()

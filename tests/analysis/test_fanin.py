@@ -1,0 +1,86 @@
+"""Groups of senders, what sets them off, and contention."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from storelib import write
+
+from mburst.analysis import fanin
+from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.fanout import slow_requests
+from mburst.sql import Store
+
+MS = 10**6
+T0 = 1_800_000_000 * 10**9
+FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
+
+
+def gather_rounds(store: Store, rounds: int, asked: int) -> None:
+    """Every 100 ms this host asks `asked` others; 2 ms later twelve answer for 10 ms. One backup stream at the end."""
+    write(store, "runs", *({"run": way, "direction": way} for way in ("in", "out")))
+    bins, sources = [], []
+    for k in range(rounds):
+        start = T0 + k * 100 * MS
+        sources.append({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": start, "flows": asked,
+                        "bytes": 100 * asked, "first_ns": start + 1000, "last_ns": start + 90_000})  # fmt: skip
+        senders = [f"10.0.1.{n}" for n in range(16, 28)] if k < rounds - 1 else ["10.0.7.7"]
+        for ms in range(2, 12):
+            at = start + ms * MS
+            bins.append({"run": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
+            sources += [{"run": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
+                         "first_ns": at + 500, "last_ns": at + MS - 1} for name in senders]  # fmt: skip
+    write(store, "bins", *bins)
+    write(store, "sources", *sources)
+
+
+def found(store: Store) -> list[fanin.Group]:
+    con = store.connect()
+    bursts = find_bursts(con, BurstDefinition(), direction="in")
+    return fanin.groups(con, [{"burst": k, **burst} for k, burst in enumerate(bursts, 1)])
+
+
+def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    gather_rounds(store, 20, asked=12)
+    answers, backup = found(store)
+    assert answers.name == "10.0.1.16/28 (12 senders)" and len(answers.bursts) == 19 and answers.fan_in == 12
+    assert answers.members[0] == "10.0.1.16" and answers.member_share == pytest.approx(1, abs=0.05)
+    assert answers.trigger is not None and answers.trigger.flows == 12 and answers.trigger.share == 1
+    assert 1 * MS < answers.trigger.lead_ns < 4 * MS
+    assert backup.name == "10.0.7.7" and backup.fan_in == 1
+    assert answers.share_of_bytes == pytest.approx(0.95, abs=0.01)
+
+
+def test_a_host_that_asks_nobody_sets_nothing_off(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    gather_rounds(store, 6, asked=1)
+    assert found(store)[0].trigger is None
+
+
+def test_names_of_groups() -> None:
+    assert fanin.common_name(["10.0.0.1"]) == "10.0.0.1"
+    assert fanin.common_name(["10.0.0.4", "10.0.0.5", "10.0.0.7"]) == "10.0.0.4/30 (3 senders)"
+    assert fanin.common_name(["2001:db8::1", "2001:db8::2"]) == "2001:db8::/126 (2 senders)"
+    assert fanin.common_name(["02:00:00:00:00:01", "10.0.0.1"]) == "02:00:00:00:00:01 and 1 more"
+
+
+def test_contention_counts_other_hosts_of_the_rack() -> None:
+    def burst(number: int, host: str, rack: str, start: int, end: int) -> dict[str, object]:
+        return {"burst": number, "host": host, "rack": rack, "direction": "in", "start_ns": start, "end_ns": end}
+
+    bursts = [
+        burst(1, "a", "r1", 0, 10),
+        burst(2, "b", "r1", 5, 15),
+        burst(3, "c", "r2", 6, 9),
+        burst(4, "a", "r1", 50, 60),
+    ]
+    seen = fanin.contention(bursts)
+    assert seen is not None and (seen.hosts, seen.share, seen.most) == (3, 0.5, 2)
+    assert fanin.contention(bursts[:1]) is None
+
+
+def test_fan_out_multiplies_the_tail() -> None:
+    assert {slow.width: slow.share for slow in slow_requests(0.01)}[10] == pytest.approx(0.0956, abs=1e-4)
+    assert slow_requests(1.0)[0].share == 1 and slow_requests(0.0)[-1].share == 0

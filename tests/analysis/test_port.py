@@ -1,0 +1,114 @@
+"""A recorded port: positions, counts, and the physics of waiting, against packets through a real queue."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.analysis.port import Port, Wait, port_from_bins
+
+NAME = ("h", "eth0", "in")
+BIN = 100_000
+
+
+def port_of(bytes_: list[int], start: float = 0.0, link: float = 1e9, lossy: list[int] | None = None) -> Port:
+    starts = start + np.arange(len(bytes_)) * float(BIN)
+    amounts = np.array(bytes_, dtype=np.int64)
+    bad = None if lossy is None else starts[lossy]
+    return port_from_bins(
+        NAME, link, BIN, [(starts[amounts > 0], amounts[amounts > 0])], [(start, start + len(bytes_) * BIN)], bad
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 20_000), min_size=1, max_size=40), st.integers(0, 5), st.data())
+def test_counts_between_positions(bytes_: list[int], offset: int, data: st.DataObject) -> None:
+    port = port_of(bytes_, offset * float(BIN))
+    a = data.draw(st.floats(0, len(bytes_)))
+    whole, part = int(a), a - int(a)
+    expected = sum(bytes_[:whole]) + (part * bytes_[whole] if whole < len(bytes_) else 0)
+    assert port.carried_before(np.array([a]))[0] == pytest.approx(expected)
+    time = np.array([offset * BIN + a * BIN])
+    assert port.position(time)[0] == pytest.approx(a)
+    assert port.time(np.array([a]))[0] == pytest.approx(time[0])
+
+
+def test_stretches_are_one_axis_and_gaps_are_unknown() -> None:
+    at = np.array([0.0, BIN, 10 * BIN, 11 * BIN])
+    port = port_from_bins(NAME, 1e9, BIN, [(at, np.array([1, 2, 3, 4]))], [(0.0, 2.0 * BIN), (10.0 * BIN, 12.0 * BIN)])
+    assert port.bins == 4
+    assert port.position(np.array([0.5 * BIN, 5.0 * BIN, 10.5 * BIN, -1.0])).tolist()[::2] == [0.5, 2.5]
+    assert np.isnan(port.position(np.array([5.0 * BIN, -1.0, 13.0 * BIN]))).all()
+    assert port.waits(np.array([1.0 * BIN]), np.array([10.5 * BIN]))[0] == Wait.UNRECORDED
+
+
+def drop_free_queue(arrivals: list[float], link: float, size: int = 1538) -> list[tuple[float, float]]:
+    """Arrival and departure of each packet through a FIFO port, one packet after the other."""
+    served, free = [], 0.0
+    heap = list(arrivals)
+    heapq.heapify(heap)
+    while heap:
+        at = heapq.heappop(heap)
+        free = max(free, at) + size * 8e9 / link
+        served.append((at, free))
+    return served
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10**6), st.sampled_from([1e9, 1e10, 1e8]))
+def test_waiting_implies_busy(seed: int, link: float) -> None:
+    """Whoever waited long enough for the bins to tell, waited while the link was full: never idle."""
+    rng = np.random.default_rng(seed)
+    frame = 1538 * 8e9 / link
+    arrivals = [float(t) for t in rng.uniform(0, 400 * frame, 40)]
+    for start in rng.uniform(0, 300 * frame, 3):
+        arrivals += [float(start + k * frame / rng.uniform(2, 8)) for k in range(int(rng.integers(100, 600)))]
+    served = drop_free_queue(arrivals, link)
+    end = served[-1][1]
+    width = max(BIN, int(20 * frame))
+    departures = np.array([out for _, out in served])
+    counts = np.bincount((departures / width).astype(int), minlength=int(end / width) + 1) * 1538
+    port = port_from_bins(
+        NAME, link, width, [(np.arange(len(counts)) * float(width), counts)], [(0.0, len(counts) * float(width))]
+    )
+    waits = np.array([(at, out - frame) for at, out in served if out - frame - at > 3 * width])
+    if len(waits):
+        answers = port.waits(waits[:, 0], waits[:, 1])
+        assert set(answers.tolist()) <= {Wait.BUSY}
+        assert (port.busy_after(waits[:, 0]) >= (waits[:, 1] - waits[:, 0]) * 0.9 - 2 * width).all()
+
+
+def test_a_wait_beside_an_idle_link_was_elsewhere() -> None:
+    port = port_of([12_500] * 20 + [100] * 20)
+    spans = np.array([[2.0, 18.0], [22.0, 38.0], [10.0, 30.0], [15.0, 15.4], [25.0, 25.4], [19.2, 20.8]]) * BIN
+    expected = [Wait.BUSY, Wait.IDLE, Wait.IDLE, Wait.BUSY, Wait.IDLE, Wait.IDLE]
+    assert port.waits(spans[:, 0], spans[:, 1]).tolist() == expected
+    half = port_of([6_000] * 40)
+    assert half.waits(np.array([10.2 * BIN]), np.array([10.7 * BIN]))[0] == Wait.COARSE
+    assert half.waits(np.array([10.0 * BIN]), np.array([20.0 * BIN]))[0] == Wait.IDLE
+
+
+def test_lost_packets_make_an_idle_link_doubtful() -> None:
+    bytes_ = [12_500] * 10 + [7_000] * 10
+    assert port_of(bytes_).waits(np.array([12.0 * BIN]), np.array([18.0 * BIN]))[0] == Wait.IDLE
+    assert port_of(bytes_, lossy=[14]).waits(np.array([12.0 * BIN]), np.array([18.0 * BIN]))[0] == Wait.LOSING
+    assert port_of(bytes_, lossy=[14]).waits(np.array([2.0 * BIN]), np.array([8.0 * BIN]))[0] == Wait.BUSY
+
+
+def test_filling_moves_around_the_circle() -> None:
+    port = port_of([12_500] * 10 + [0] * 90)
+    a, d = np.array([2.0]), np.array([6.0])
+    assert port.filling(a, d)[0] == pytest.approx(1)
+    shifts = np.array([[0.0], [50.0], [100.0], [6.0]])
+    assert port.filling(a, d, shifts)[:, 0] == pytest.approx([1, 0, 1, 0.5])
+
+
+def test_utilization_of_wider_bins() -> None:
+    port = port_of([12_500, 0] * 50)
+    assert port.utilization(np.array([0.0, 1.5 * BIN]), BIN) == pytest.approx([1, 0])
+    assert port.utilization(np.array([0.0, 1.5 * BIN]), 10 * BIN) == pytest.approx([0.5, 0.5])
+    assert np.isnan(port.utilization(np.array([-1.0]), BIN))[0]

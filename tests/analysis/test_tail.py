@@ -1,0 +1,101 @@
+"""Where a probe's time went, and whether there is a tail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.analysis.tail import MS, Probes, Rule, clock_offset, episodes, established, judge_tail, latency
+
+NONE = np.full(1, np.nan)
+
+
+def probes(
+    n: int, rng: np.random.Generator, offset: np.ndarray | float = 0.0, wait: np.ndarray | float = 0.0
+) -> Probes:
+    """n exchanges over 20 s with all stamps; the reflector's clock is ahead by `offset`, `wait` is spent on the way
+    out."""
+    tx = np.sort(rng.uniform(0, 2e10, n))
+    there = tx + 10e3 + rng.exponential(2e3, n) + wait
+    away = there + 5e3
+    rx = away + 10e3 + rng.exponential(2e3, n)
+    none = np.full(n, np.nan)
+    return Probes(
+        "a", "b", "udp", tx - 1e3, tx, there + offset, away + offset, rx, rx + 4e3, none, np.zeros(n, dtype=bool)
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(-1e12, 1e12), st.floats(-5e-5, 5e-5), st.integers(0, 10**6))
+def test_the_offset_of_two_clocks_is_taken_out(offset: float, drift: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    true = probes(4000, np.random.default_rng(seed))
+    apart = offset + drift * true.tx
+    wait = np.where(rng.random(4000) < 0.1, 20 * MS, 0.0)
+    exchange = probes(4000, np.random.default_rng(seed), apart, wait)
+    assert (
+        np.abs(clock_offset(exchange) - apart).max() < 0.06 * MS
+    )  # half of what a crystal drifts in a second, and jitter
+    stages = latency(exchange).stages
+    assert np.abs(stages["forward"] - (12e3 + wait)).max() < 0.1 * MS
+    assert np.nanmax(stages["back"]) < 0.1 * MS
+
+
+def test_one_way_stamps_alone_show_what_varies() -> None:
+    rng = np.random.default_rng(3)
+    wait = np.where(np.arange(4000) % 40 == 0, 7 * MS, 0.0)
+    exchange = probes(4000, rng, 3e9 + 2e-5 * np.linspace(0, 2e10, 4000), wait)
+    none = np.full(4000, np.nan)
+    one_way = Probes("a", "b", "udp", none, exchange.tx, exchange.remote_rx, none, none, none, none, exchange.lost)
+    delays = latency(one_way)
+    assert delays.judged == "one way"
+    assert np.abs(delays.total - wait - 12e3).max() < 0.15 * MS
+
+
+def test_what_the_tail_is_judged_on() -> None:
+    exchange = probes(100, np.random.default_rng(1))
+    assert latency(exchange).judged == "application"
+    none = np.full(100, np.nan)
+    bare = Probes("a", "b", "", none, exchange.tx, none, none, none, none, np.full(100, 5e4), exchange.lost)
+    assert latency(bare).judged == "round trip"
+    assert latency(bare).stages["round_trip"] == pytest.approx(5e4)
+
+
+def test_a_tail_is_established_ruled_out_or_open() -> None:
+    assert established(200, 10_000, (0.99, 0.999)) == 0.99
+    assert established(50, 10_000, (0.99, 0.999)) == 0.999
+    assert established(11, 10_000, (0.99, 0.999)) is None
+    assert established(3, 100, (0.99, 0.999)) is None
+    for n, late, present in ((10_000, 11, False), (10_000, 150, True), (200, 0, None), (2000, 0, False)):
+        exchange = probes(n, np.random.default_rng(2), wait=np.where(np.arange(n) < late, 9 * MS, 0.0))
+        assert judge_tail(exchange, latency(exchange), Rule(), np.zeros(n, dtype=bool)).present is present
+
+
+def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
+    rng = np.random.default_rng(4)
+    exchange = probes(10_000, rng)
+    exposed = np.arange(10_000) % 10 == 0
+    anywhere = rng.random(10_000) < 0.02
+    exchange.lost[:] = anywhere
+    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    assert tail.lost == anywhere.sum() and not tail.late_losses.any() and tail.present is False
+    exchange.lost[:] = exposed & (rng.random(10_000) < 0.3)
+    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    assert tail.present and tail.late_losses.sum() == exchange.lost.sum()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from("LO-"), max_size=40))
+def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
+    late = np.array([kind == "L" for kind in kinds], dtype=bool)
+    judged = np.array([kind != "-" for kind in kinds], dtype=bool)
+    expected, number, calm = [], -1, 2
+    for kind in kinds:
+        if kind == "L":
+            number += calm >= 2
+            calm = 0
+        calm += kind == "O"
+        expected.append(number if kind == "L" else -1)
+    assert episodes(late, judged).tolist() == expected

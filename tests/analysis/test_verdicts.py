@@ -1,0 +1,164 @@
+"""Verdicts on simulated cases whose truth is known. bench/bench_verdicts.py runs many more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import latency_cases as cases
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import Case, Setting
+
+from mburst.analysis.cause import Evidence, Scene, gather
+from mburst.analysis.ledger import Crossing
+from mburst.analysis.port import port_from_bins
+from mburst.analysis.stats import runs
+from mburst.analysis.tail import Probes
+from mburst.analysis.verdict import Verdict, decide
+
+KINDS = cases.KINDS["bursts"] + cases.KINDS["negative"]
+BASE = Setting(seconds=12)
+SIDES = ("in", "out", "mirror")
+STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv")
+
+
+def judge(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
+    evidence = gather(scene, np.random.default_rng(seed))
+    return evidence, decide(evidence)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cause_is_told(kind: str, seed: int) -> None:
+    case = cases.build(kind, seed, BASE)
+    evidence, verdict = judge(case.scene)
+    assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.p_value)
+    assert sum(share.value for share in evidence.shares.values()) == pytest.approx(1) or not evidence.ledger.late.size
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting(seconds=12, link_bps=100e9, bin_ns=20_000, drain_ns=4e6, period_ns=60e6),
+        Setting(seconds=12, link_bps=100e6, bin_ns=1_000_000),
+        Setting(seconds=12, stamps="rtt"),
+        Setting(seconds=12, stamps="one-way", skew_ns=-3e9, drift=-5e-5),
+        Setting(seconds=12, stamps="no-app", end="src", skew_ns=5e9),
+        Setting(seconds=20, periodic=True, period_ns=100e6),
+        Setting(seconds=12, loss=0.01, load=0.4),
+        Setting(seconds=60, rate=20),
+    ],
+)
+@pytest.mark.parametrize("kind", ["incast", "hop", "host", "retries", "periodic-near"])
+def test_links_stamps_clocks_and_rates(kind: str, setting: Setting) -> None:
+    case = cases.build(kind, 3, setting)
+    _, verdict = judge(case.scene)
+    assert case.accepts(verdict.cause), (case.truth, verdict)
+
+
+def changed_port(case: Case, **fields: object) -> Scene:
+    port = replace(case.scene.crossings[0].port, _busy=[], **fields)  # type: ignore[arg-type]
+    return replace(case.scene, crossings=[Crossing(port, case.setting.end, False)])
+
+
+def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
+    case = cases.build("incast", 0, BASE)
+    bytes_ = np.diff(case.scene.crossings[0].port.carried)
+    bad = (bytes_ > 10_000) & (np.arange(len(bytes_)) // 50 % 3 == 0)
+    bytes_[bad] //= 2
+    scene = changed_port(
+        case,
+        carried=np.concatenate(([0], np.cumsum(bytes_))),
+        lossy=np.concatenate(([0], np.cumsum(bad))).astype(np.int32),
+    )
+    _, verdict = judge(scene)
+    assert verdict.cause == "undetermined"
+    assert any("drops" in item for item in verdict.missing)
+
+
+def test_a_link_that_was_said_to_be_faster_than_it_is() -> None:
+    case = cases.build("incast", 0, BASE)
+    _, verdict = judge(changed_port(case, link_bps=1e10))
+    assert verdict.cause == "undetermined"
+    assert any("--link" in item for item in verdict.missing)
+
+
+def test_clocks_apart_without_stamps_that_tell() -> None:
+    case = cases.build("incast", 0, replace(BASE, stamps="rtt"))
+    probes = case.scene.probes
+    _, verdict = judge(replace(case.scene, probes=replace(probes, tx=probes.tx + 4e6)))
+    assert verdict.cause == "undetermined"
+    assert any("clocks" in item for item in verdict.missing)
+
+
+def test_the_lag_of_a_consequence_is_found() -> None:
+    case = next(
+        c for c in (cases.build("retries", seed, BASE) for seed in range(20)) if c.scene.bursts[0][0][0] > 2.2e8
+    )
+    evidence, verdict = judge(case.scene)
+    assert verdict.cause == "elsewhere"
+    assert evidence.lag_ns is None or evidence.lag_ns < -100e6  # latency comes an RTO before its bursts
+
+
+def test_bursts_that_drop_what_they_would_delay() -> None:
+    """A buffer too shallow for a millisecond of delay: those who survive are on time, the tail is who was lost."""
+    case = cases.build("incast", 0, replace(BASE, buffer_ns=4e5, overload=4.0))
+    evidence, verdict = judge(case.scene)
+    assert evidence.tail.late_losses.sum() > 50
+    assert verdict.cause == "bursts"
+
+
+def test_an_effect_on_a_path_that_does_not_cross_the_port_speaks_against_it() -> None:
+    case = cases.build("incast", 0, BASE)
+    unharmed = cases.build("harmless", 0, BASE).scene.probes
+    clean = replace(case.scene, others=[replace(unharmed, dst="other")])
+    evidence, verdict = judge(clean)
+    assert verdict.cause == "bursts" and any(c.name.startswith("path") for c in evidence.controls)
+    shared = replace(case.scene, others=[replace(case.scene.probes, dst="other")])
+    _, verdict = judge(shared)
+    assert verdict.cause == "undetermined" and "cannot act" in verdict.reasons[0]
+
+
+def test_coarse_bins_are_said_to_be_coarse() -> None:
+    case = cases.build("incast", 1, replace(BASE, bin_ns=50_000_000, drain_ns=8e6, period_ns=400e6, seconds=40))
+    _, verdict = judge(case.scene)
+    assert verdict.cause == "undetermined"
+
+
+def test_the_same_seed_gives_the_same_evidence() -> None:
+    case = cases.build("incast", 2, BASE)
+    first, second = judge(case.scene, 5)[0], judge(case.scene, 5)[0]
+    assert first.p_value == second.p_value and first.shares == second.shares
+    assert first.relative_risk == second.relative_risk
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 40),
+    st.integers(0, 10**6),
+    st.sets(st.sampled_from(STAMPS)),
+    st.sampled_from(SIDES),
+)
+def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction: str) -> None:
+    """Few probes, holes in every stamp, probes beyond the recording: an answer, and every nanosecond accounted for."""
+    rng = np.random.default_rng(seed)
+    steps = rng.exponential(1e6, (6, n)) * rng.choice([0.01, 1, 10], (6, n))
+    tx = np.sort(rng.uniform(-1e7, 5e7, n))
+    times = dict(zip(STAMPS, tx - steps[0] + np.cumsum(steps, axis=0), strict=True))
+    times["rtt"] = steps.sum(axis=0)
+    for name in sorted(set(times) - {"tx"}):
+        times[name][(rng.random(n) < 0.2) | (name in gone)] = np.nan
+    times["tx"], lost = tx, rng.random(n) < 0.2
+    probes = Probes("p", "h", str(rng.choice(["udp", "tcp"])), **times, lost=lost)
+    bins = rng.choice([0, 100, 12_500], 400)
+    port = port_from_bins(("h", "e", direction), 1e9, 100_000, [(np.arange(400) * 1e5, bins)], [(0.0, 4e7)])
+    first, last = runs(bins > 6000)
+    ends = [Crossing(port, end, True) for end in ("dst", "src")]
+    scene = Scene(probes, ends, [(first * 1e5, last * 1e5)] * 2, [None, None], [probes])
+    evidence, verdict = judge(scene)
+    assert verdict.cause in ("bursts", "host", "elsewhere", "none", "undetermined")
+    ledger = evidence.ledger
+    assert ledger.accounts.sum(axis=1) == pytest.approx(ledger.excess, rel=1e-6)
+    assert (ledger.accounts >= 0).all()

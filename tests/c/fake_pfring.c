@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stand-in for libpfring that plays capture files, for tests alone. Two kinds of device:
+ *   pcap:FILE  as libpfring's module of that name: microseconds, no timestamp_ns, and -7 for
+ *              direction, cluster and statistics
+ *   card:FILE  as a capture card: hardware stamps (odd packets none but a software stamp in
+ *              ns), directions (every third packet was sent), statistics (a drop each 10
+ *              packets), clusters; after the file it says nothing more, as a quiet line
+ * Calls out of order, wrong arguments and a header that is too short end in abort().
+ */
+#include <pcap/pcap.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define HEADER_SIZE 400 /* what releases from 7.3 to 8.9 write is shorter than 512 */
+
+struct header {
+	struct timeval ts;
+	uint32_t caplen, len;
+	uint64_t timestamp_ns;
+	uint32_t flags;
+	uint8_t rx_direction;
+	uint8_t rest[HEADER_SIZE - 37];
+} __attribute__((packed));
+
+struct ring {
+	pcap_t *file;
+	int card, named, mode, enabled;
+	int direction; /* 0 both, 1 received, 2 sent */
+	uint64_t packets;
+};
+
+static void require(int condition, const char *what)
+{
+	if (condition)
+		return;
+	fprintf(stderr, "fake_pfring: %s\n", what);
+	abort();
+}
+
+EXPORT struct ring *pfring_open(const char *device, uint32_t caplen, uint32_t flags)
+{
+	char reason[PCAP_ERRBUF_SIZE];
+	struct ring *ring;
+	const int card = !strncmp(device, "card:", 5);
+	pcap_t *file;
+
+	require(caplen > 0, "caplen 0");
+	require(flags & 1 << 2, "the header's stamps need PF_RING_LONG_HEADER");
+	require(!(flags & ~0x23cu), "unknown flags");
+	if (!card && strncmp(device, "pcap:", 5))
+		return NULL;
+	file = pcap_open_offline_with_tstamp_precision(device + 5, card ? PCAP_TSTAMP_PRECISION_NANO :
+						       PCAP_TSTAMP_PRECISION_MICRO, reason);
+	if (!file)
+		return NULL;
+	ring = calloc(1, sizeof(*ring));
+	ring->file = file;
+	ring->card = card;
+	return ring;
+}
+
+EXPORT int pfring_set_application_name(struct ring *ring, char *name)
+{
+	ring->named = !strcmp(name, "mburst");
+	return ring->card ? 0 : -7;
+}
+
+EXPORT int pfring_set_direction(struct ring *ring, int direction)
+{
+	require(direction >= 0 && direction <= 2, "direction");
+	ring->direction = direction;
+	return ring->card ? 0 : -7;
+}
+
+EXPORT int pfring_set_socket_mode(struct ring *ring, int mode)
+{
+	ring->mode = mode;
+	return mode == 2 ? 0 : -1;
+}
+
+EXPORT int pfring_set_cluster(struct ring *ring, unsigned int id, int type)
+{
+	require(!ring->enabled && id && type == 2, "cluster");
+	return ring->card ? 0 : -7;
+}
+
+EXPORT int pfring_set_bpf_filter(struct ring *ring, char *filter)
+{
+	struct bpf_program program;
+
+	if (pcap_compile(ring->file, &program, filter, 1, PCAP_NETMASK_UNKNOWN))
+		return -1;
+	pcap_setfilter(ring->file, &program);
+	pcap_freecode(&program);
+	return 0;
+}
+
+EXPORT int pfring_enable_ring(struct ring *ring)
+{
+	require(ring->named && ring->mode == 2 && !ring->enabled, "calls out of order");
+	ring->enabled = 1;
+	return 0;
+}
+
+static void stamp(struct ring *ring, struct header *header, const struct pcap_pkthdr *packet)
+{
+	int64_t ns = packet->ts.tv_sec * 1000000000ll + packet->ts.tv_usec; /* read with ns precision */
+
+	header->ts.tv_usec = packet->ts.tv_usec / 1000;
+	header->timestamp_ns = (uint64_t)(ring->packets % 2 ? ns : ns + 5000);
+	header->rx_direction = ring->packets % 3 != 2;
+}
+
+EXPORT int pfring_recv(struct ring *ring, uint8_t **buffer, unsigned int buffer_len, struct header *header,
+		       uint8_t wait)
+{
+	struct pcap_pkthdr *packet;
+	const u_char *data;
+	int status;
+
+	require(ring->enabled && buffer_len == 0 && (wait == 0 || wait == 1), "recv");
+	status = pcap_next_ex(ring->file, &packet, &data);
+	if (status != 1)
+		return ring->card && status == -2 ? 0 : status;
+	*buffer = (uint8_t *)data;
+	if (ring->card)
+		memset(header, 0xa5, sizeof(*header)); /* to the last byte that it has */
+	memcpy(header, packet, sizeof(*packet));
+	if (ring->card)
+		stamp(ring, header, packet);
+	ring->packets++;
+	if (ring->card && ring->direction && (ring->direction == 1) != header->rx_direction)
+		return pfring_recv(ring, buffer, buffer_len, header, wait);
+	return 1;
+}
+
+EXPORT int pfring_stats(struct ring *ring, uint64_t stats[3])
+{
+	if (!ring->card)
+		return -7;
+	stats[0] = ring->packets;
+	stats[1] = ring->packets / 10;
+	stats[2] = 0;
+	return 0;
+}
+
+EXPORT void pfring_close(struct ring *ring)
+{
+	pcap_close(ring->file);
+	free(ring);
+}

@@ -1,0 +1,390 @@
+"""The packet socket source, on veth pairs: nothing lost unsaid, nothing altered, everything undone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import livelab
+import pytest
+
+OUTGOING, INCOMING = 2, 1
+
+
+def capture(lab, driver, *arguments, action=None):
+    command = ["ip", "netns", "exec", lab.far, str(driver), *arguments, f"target={lab.b}", "idle_ms=300"]
+    return livelab.run_driver(command, action)
+
+
+def sending(lab, sender, count, rate=0, size=64):
+    """An action that sends from the near end."""
+
+    def send(_process):
+        told = lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
+        assert json.loads(told)["sent"] == count
+
+    return send
+
+
+def inject(lab, namespace, interface, frames):
+    """Send raw frames, each a bytes."""
+    with lab.inside(namespace):
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        raw.bind((interface, 0))
+    with raw:
+        for frame in frames:
+            raw.send(frame)
+
+
+def numbered(i, ethertype=b"\x88\xb5", tag=b""):
+    return b"\xff" * 6 + b"\x02\0\0\0\0\x01" + tag + ethertype + f"frame {i:04}".encode().ljust(46, b"\0")
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+@pytest.mark.parametrize("size", [60, 64, 1514])
+def test_every_frame_arrives_once(lab, live_driver, sender, backend, size):
+    got = capture(lab, live_driver, f"backend={backend}", action=sending(lab, sender, 20_000, size=size))
+    assert got.ready["ready"] == backend and got.ready["linktype"] == 1
+    assert got.total["distinct"] == got.total["frames"] == 20_000
+    assert got.total["bytes"] == 20_000 * size
+    assert got.total["captured"] == 20_000 * min(size, 128)
+    assert got.total["sw"] == 20_000
+    assert got.total["dropped"] == 0 and not got.losses
+
+
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_a_million_a_second_without_loss(lab, fast_driver, sender, arguments, record_property):
+    count = 2_000_000
+    sent = {}
+
+    def send(_process):
+        sent.update(json.loads(lab.tell(lab.near, f"{sender} {lab.a} {count} 1000000 64")))
+
+    got = capture(lab, fast_driver, *arguments, action=send)
+    record_property("rate", count / sent["seconds"])
+    print(f"{' '.join(arguments)}: {count / sent['seconds']:,.0f} frames/s")
+    assert got.total["distinct"] == got.total["frames"] == count
+    assert got.total["lowest"] == 0 and got.total["highest"] == count - 1
+    assert got.total["dropped"] == 0
+
+
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_drops_are_told_to_the_packet(lab, live_driver, sender, arguments):
+    count = 50_000
+    got = capture(lab, live_driver, *arguments, "ring_bytes=131072", "pause_ms=2000",
+                  action=sending(lab, sender, count))
+    total = got.total
+    assert 0 < total["frames"] < count
+    assert total["distinct"] == total["frames"]
+    assert total["frames"] + total["dropped"] == count
+    assert sum(loss["packets"] for loss in got.losses) == total["dropped"]
+    for loss in got.losses:
+        assert loss["first_ns"] <= loss["last_ns"]
+
+
+def test_a_loss_begins_where_the_ring_ran_full(lab, live_driver, sender):
+    got = capture(lab, live_driver, "ring_bytes=131072", "pause_ms=2000", action=sending(lab, sender, 50_000))
+    # All that found room was stamped before the first drop.
+    assert got.losses[0]["first_ns"] >= got.total["first_ns"]
+    assert got.losses[0]["first_ns"] == got.total["last_ns"]
+
+
+def test_the_same_frames_by_each_source_and_tcpdump(lab, live_driver, sender, tmp_path):
+    """Three captures at once of the same frames; stamps agree, as all are taken on receipt."""
+    pcapng = tmp_path / "tcpdump.pcap"
+    dumper = subprocess.Popen(
+        ["ip", "netns", "exec", lab.far, "tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root",
+         "-Q", "in", "-w", str(pcapng)], stderr=subprocess.PIPE, text=True)
+    assert dumper.stderr
+    try:
+        while "listening on" not in dumper.stderr.readline():
+            assert dumper.poll() is None
+        captured = {}
+
+        def inner(_process):
+            frames = [numbered(i) for i in range(300)]
+            frames += [numbered(300 + i, tag=struct.pack("!HH", 0x8100, 0x2000 | 5)) for i in range(50)]
+            captured["libpcap"] = capture(lab, live_driver, "backend=libpcap", "mode=dump", "direction=in",
+                                          action=lambda _: inject(lab, lab.near, lab.a, frames))
+
+        captured["afpacket"] = capture(lab, live_driver, "backend=afpacket", "mode=dump", "direction=in",
+                                       "seconds=3", action=inner)
+        time.sleep(1.5)  # tcpdump reads once a second
+    finally:
+        dumper.send_signal(signal.SIGINT)
+        dumper.wait()
+    afpacket, libpcap = ([(frame["len"], frame["data"]) for frame in captured[name].frames]
+                         for name in ("afpacket", "libpcap"))
+    written = read_pcap(pcapng)
+    assert len(afpacket) == 350
+    assert afpacket == libpcap == [(length, data[:128].hex()) for _, length, data in written]
+    assert ([frame["ts_ns"] for frame in captured["afpacket"].frames]
+            == [frame["ts_ns"] for frame in captured["libpcap"].frames])
+
+
+def read_pcap(path: Path) -> list[tuple[int, int, bytes]]:
+    """Stamp, length and bytes of the packets of a nanosecond pcap file of this machine's byte order."""
+    data = path.read_bytes()
+    assert data[:4] == struct.pack("=I", 0xA1B23C4D)
+    packets, at = [], 24
+    while at < len(data):
+        seconds, ns, captured, length = struct.unpack_from("=IIII", data, at)
+        packets.append((seconds * 10**9 + ns, length, data[at + 16 : at + 16 + captured]))
+        at += 16 + captured
+    return packets
+
+
+def test_a_vlan_tag_is_put_back(lab, live_driver):
+    frames = [numbered(i, tag=struct.pack("!HH", kind, tci))
+              for i, (kind, tci) in enumerate([(0x8100, 0x6000 | 100), (0x88A8, 7), (0x8100, 0)])]
+    got = capture(lab, live_driver, "mode=dump", action=lambda _: inject(lab, lab.near, lab.a, frames))
+    assert [bytes.fromhex(frame["data"]) for frame in got.frames] == frames
+    assert [frame["len"] for frame in got.frames] == [len(frame) for frame in frames]
+
+
+def test_a_vlan_tag_at_the_edge_of_the_snap_length(lab, live_driver):
+    frame = numbered(0, tag=struct.pack("!HH", 0x8100, 5))
+    for snaplen in (4, 12, 14, 64):
+        got = capture(lab, live_driver, "mode=dump", f"snaplen={snaplen}",
+                      action=lambda _: inject(lab, lab.near, lab.a, [frame]))
+        [seen] = got.frames
+        data = bytes.fromhex(seen["data"])
+        assert seen["len"] == len(frame)
+        assert frame.startswith(data) and len(data) in (snaplen, snaplen + 4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("direction", "seen"), [("in", {INCOMING: 30}), ("out", {OUTGOING: 20}),
+                                                 ("both", {INCOMING: 30, OUTGOING: 20})])
+def test_directions(lab, live_driver, direction, seen, threads):
+    def both_ways(_process):
+        inject(lab, lab.near, lab.a, [numbered(i) for i in range(30)])
+        inject(lab, lab.far, lab.b, [numbered(100 + i) for i in range(20)])
+
+    got = capture(lab, live_driver, "mode=dump", f"direction={direction}", f"threads={threads}", action=both_ways)
+    counted = {side: sum(frame["direction"] == side for frame in got.frames) for side in (INCOMING, OUTGOING)}
+    assert {side: n for side, n in counted.items() if n} == seen
+
+
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_a_filter(lab, live_driver, arguments):
+    frames = [numbered(i, ethertype=b"\x88\xb5" if i % 3 else b"\x88\xb6") for i in range(90)]
+    got = capture(lab, live_driver, *arguments, "filter=ether proto 0x88b6", "snaplen=40",
+                  action=lambda _: inject(lab, lab.near, lab.a, frames))
+    assert got.total["frames"] == 30
+    assert got.total["captured"] == 30 * 40 and got.total["bytes"] == 30 * 60
+
+
+@pytest.mark.parametrize("arguments", [[], ["direction=in"], ["direction=in", "threads=2"]])
+def test_a_filter_on_the_vlan_tag_that_the_kernel_took_out(lab, live_driver, arguments):
+    frames = [numbered(i, tag=struct.pack("!HH", 0x8100, 5) if i % 4 == 0 else b"") for i in range(40)]
+    got = capture(lab, live_driver, "filter=vlan 5", *arguments,
+                  action=lambda _: inject(lab, lab.near, lab.a, frames))
+    assert got.total["frames"] == 10
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_a_bad_filter_is_one_line(lab, live_driver, backend):
+    got = capture(lab, live_driver, f"backend={backend}", "filter=tcp prot 80")
+    assert got.total["status"] < 0
+    assert got.total["error"].startswith("filter 'tcp prot 80': ")
+
+
+def test_a_filter_too_long_for_the_kernel(lab, live_driver):
+    hosts = " or ".join(f"ether host 02:00:00:00:{i // 256:02x}:{i % 256:02x}" for i in range(1500))
+    got = capture(lab, live_driver, f"filter={hosts}")
+    assert got.total["status"] < 0 and "shorten it" in got.total["error"]
+
+
+def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
+    """Flows of many ports land in both rings, and come out in the order of their stamps."""
+    def send(_process):
+        with lab.inside(lab.near):
+            sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(32)]
+        for i in range(6400):
+            sockets[i % 32].sendto(b"x" * 100, ("10.9.0.2", 9))
+        for each in sockets:
+            each.close()
+
+    got = capture(lab, live_driver, "threads=4", "filter=udp port 9", "direction=in", action=send)
+    assert got.total["frames"] == 6400
+    assert got.total["backwards_ns"] < 2_000_000
+
+
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+@pytest.mark.parametrize(("end", "reason"), [("link del", "has vanished"), ("link set down", "was set down")])
+def test_the_interface_goes_away(lab, live_driver, arguments, end, reason):
+    """What had arrived is kept; then the reason."""
+    def send_and_end(_process):
+        inject(lab, lab.near, lab.a, [numbered(i) for i in range(100)])
+        livelab.sh(f"ip -n {lab.far} {end} {lab.b}" if end == "link del" else f"ip -n {lab.far} link set {lab.b} down")
+
+    got = capture(lab, live_driver, *arguments, "idle_ms=0", "seconds=20", "direction=in", action=send_and_end)
+    assert got.total["frames"] == 100
+    assert got.total["status"] < 0
+    assert reason in got.total["error"] and lab.b in got.total["error"]
+
+
+def test_the_carrier_goes_away_and_returns(lab, live_driver):
+    def unplug(_process):
+        inject(lab, lab.near, lab.a, [numbered(0)])
+        livelab.sh(f"ip -n {lab.near} link set {lab.a} down")
+        livelab.sh(f"ip -n {lab.near} link set {lab.a} up")
+        time.sleep(0.2)
+        inject(lab, lab.near, lab.a, [numbered(1)])
+
+    got = capture(lab, live_driver, "filter=ether proto 0x88b5", "idle_ms=0", "frames=2", action=unplug)
+    assert got.total["frames"] == 2 and got.total["status"] == 0
+    assert "the link went away during the capture, 1 times" in got.total["notice"]
+
+
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_stop(lab, live_driver, arguments):
+    got = capture(lab, live_driver, *arguments, "idle_ms=0", action=lambda process: livelab.sh(f"kill {process.pid}"))
+    assert got.total["status"] == 0
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface"),
+    (["target=nosuch0"], "nosuch0: no such file or interface"),
+    (["snaplen=300000"], "at most 262144"),
+    (["threads=65"], "at most 64"),
+    (["backend=libpcap", "threads=2"], "--threads is for afpacket"),
+    (["stamps=hw"], "has no hardware stamps"),
+    (["stamps=hw", "backend=libpcap"], "has no hardware stamps"),
+    (["backend=quantum"], "no such backend"),
+])
+def test_refusals(lab, live_driver, arguments, reason):
+    command = ["ip", "netns", "exec", lab.far, str(live_driver), *arguments, f"target={lab.b}"]
+    assert reason in livelab.run_driver(command).total["error"]
+
+
+def test_an_interface_that_is_down(lab, live_driver):
+    livelab.sh(f"ip -n {lab.far} link set {lab.b} down")
+    assert f"ip link set {lab.b} up" in capture(lab, live_driver).total["error"]
+
+
+def test_the_loopback_is_taken_once(lab, live_driver):
+    def send(_process):
+        with lab.inside(lab.far), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            for _ in range(25):
+                udp.sendto(b"x", ("127.0.0.1", 9))
+
+    got = capture(lab, live_driver, "target=lo", "filter=udp", action=send)
+    assert got.total["frames"] == got.total["in"] == 25
+    assert "loopback" in got.total["notice"]
+
+
+def test_raw_ip_of_a_tunnel(lab, live_driver):
+    TUNSETIFF, IFF_TUN_NO_PI = 0x400454CA, 0x1001
+    with lab.inside(lab.far):
+        tunnel = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(tunnel, TUNSETIFF, struct.pack("16sH22x", b"tun7", IFF_TUN_NO_PI))
+    livelab.sh(f"ip -n {lab.far} link set tun7 up")
+    packet = bytes.fromhex("4500001c000000004011 0000 0a4d0002 0a4d0001 0009 0009 0008 0000".replace(" ", ""))
+    try:
+        got = capture(lab, live_driver, "target=tun7", "filter=udp port 9", "mode=dump",
+                      action=lambda _: [os.write(tunnel, packet) for _ in range(5)])
+    finally:
+        os.close(tunnel)
+    assert got.ready["ready"] == "afpacket" and got.ready["linktype"] == 101
+    assert [frame["data"] for frame in got.frames] == [packet.hex()] * 5
+    assert {frame["direction"] for frame in got.frames} == {INCOMING}
+
+
+def test_the_pseudo_device_any(lab, live_driver):
+    got = capture(lab, live_driver, "target=any", "filter=ether proto 0x88b5", "mode=dump",
+                  action=lambda _: inject(lab, lab.near, lab.a, [numbered(i) for i in range(10)]))
+    assert got.ready["ready"] == "libpcap" and got.ready["linktype"] == 276
+    assert len(got.frames) == 10
+
+
+def test_net_raw_alone_is_enough(lab, live_driver, sender):
+    command = ["ip", "netns", "exec", lab.far, "setpriv", "--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw",
+               str(live_driver), f"target={lab.b}", "idle_ms=300", "filter=ether proto 0x88b5"]
+    for arguments in (["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]):
+        got = livelab.run_driver([*command, *arguments], sending(lab, sender, 100))
+        assert got.total["frames"] == 100, got.total
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_without_privilege_the_error_says_how_to_get_it(lab, live_driver, backend):
+    command = ["ip", "netns", "exec", lab.far, "setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw",
+               str(live_driver), f"target={lab.b}", f"backend={backend}"]
+    told = livelab.run_driver(command).total
+    assert "CAP_NET_RAW" in told["error"] and "setcap cap_net_raw+ep" in told["error"]
+    checked = livelab.run_driver([*command, "mode=check"]).total
+    assert checked["status"] == told["status"] < 0
+
+
+def test_promiscuous_mode_is_left_behind(lab, live_driver):
+    def look(_process):
+        assert "promiscuity 1" in sh_details(lab)
+
+    assert "promiscuity 0" in sh_details(lab)
+    capture(lab, live_driver, "idle_ms=0", "seconds=1", action=look)
+    assert "promiscuity 0" in sh_details(lab)
+    capture(lab, live_driver, "idle_ms=0", "seconds=1", "own_traffic=1",
+            action=lambda _: pytest.fail("promiscuous") if "promiscuity 1" in sh_details(lab) else None)
+
+
+def sh_details(lab):
+    return livelab.sh(f"ip -n {lab.far} -d link show {lab.b}")
+
+
+def transfer(lab, count):
+    """Send COUNT bytes by TCP from near to far; returns the segments that the sender counted with payload."""
+    with lab.inside(lab.far):
+        listener = socket.create_server(("10.9.0.2", 5201))
+    with lab.inside(lab.near):
+        out = socket.create_connection(("10.9.0.2", 5201))
+    incoming, _ = listener.accept()
+    with listener, out, incoming:
+        left, block = count, b"z" * 65536
+        received = 0
+        while received < count:
+            if left:
+                out.send(block[:min(left, len(block))])
+                left -= min(left, len(block))
+            received += len(incoming.recv(1 << 20))
+        info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
+        return struct.unpack_from("=I", info, 136)[0]  # tcpi_segs_out
+
+
+def segments_and_bytes(frame):
+    """Ethernet frames of a merged TCP/IPv4 one, and what they take on the wire."""
+    data = bytes.fromhex(frame["data"])
+    headers = 14 + (data[14] & 15) * 4 + (data[14 + (data[14] & 15) * 4 + 12] >> 4) * 4
+    payload = frame["len"] - headers
+    size = frame["gso_size"] or payload
+    segments = max(1, -(-payload // size) if size else 1)
+    if segments == 1:
+        return 1, max(frame["len"], 60) + 24
+    return segments, payload + segments * (headers + 24)
+
+
+@pytest.mark.parametrize("state", ["on", "off"])
+def test_merged_frames_are_reckoned_to_what_the_wire_carried(lab, live_driver, state):
+    lab.offloads(state)
+    count, truth = 20_000_000, {}
+    got = capture(lab, live_driver, "mode=dump", "direction=in", "filter=tcp dst port 5201",
+                  action=lambda _: truth.update(segments=transfer(lab, count)))
+    counted = [segments_and_bytes(frame) for frame in got.frames]
+    segments, wire = (sum(column) for column in zip(*counted, strict=True))
+    expected = count + truth["segments"] * (14 + 20 + 32 + 24)
+    assert (len(got.frames) < segments / 2) == (state == "on")
+    assert any(frame["gso_size"] for frame in got.frames) == (state == "on")
+    assert wire == pytest.approx(expected, rel=0.005)
+    assert segments == pytest.approx(truth["segments"], rel=0.02)

@@ -1,0 +1,83 @@
+"""The engine on a live source: clocks that are set, losses told ahead, bins that close in silence. In a played time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import livelab
+import pytest
+
+MS = 1_000_000
+LOSING, STEPPED = 32, 256
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory):
+    driver = livelab.compile_c(tmp_path_factory.mktemp("step") / "driver",
+                               [livelab.C / "step_driver.c", *livelab.engine_sources()],
+                               *livelab.SANITIZE, "-fno-builtin", "-Wl,--wrap=clock_gettime")
+
+    def run(*arguments):
+        done = subprocess.run([driver, *map(str, arguments)], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def test_no_step(play):
+    rows = play(50, 0, 0)
+    assert [row["ts_ns"] for row in rows] == [n * MS for n in range(50)]
+    assert {(row["epoch"], row["packets"], row["quality"]) for row in rows} == {(0, 10, 2)}
+
+
+@pytest.mark.parametrize("step", [3_600_000 * MS, 5 * MS, 2 * MS, -5 * MS, -3_600_000 * MS, -(2 * MS + 500)])
+def test_a_clock_that_is_set_begins_an_epoch(play, step):
+    rows = play(60, 30, step)
+    before, after = ([row for row in rows if row["epoch"] == epoch] for epoch in (0, 1))
+    assert len(before) + len(after) == len(rows)
+    assert sum(row["packets"] for row in before) == sum(row["packets"] for row in after) == 300
+    assert {row["ts_ns"] // MS for row in before} == set(range(30))
+    assert all(30 * MS + step - MS < row["ts_ns"] < 60 * MS + step for row in after)
+    assert before[-1]["quality"] & STEPPED and after[0]["quality"] & STEPPED
+    assert sum(bool(row["quality"] & STEPPED) for row in rows) == 2
+
+
+@pytest.mark.parametrize("step", [500_000, -500_000, 20_000])
+def test_what_may_be_slewing_is_no_step(play, step):
+    rows = play(60, 30, step)
+    assert {row["epoch"] for row in rows} == {0}
+    assert sum(row["packets"] for row in rows) == 600
+
+
+def test_losses_mark_the_bins_of_their_time(play):
+    rows = play(50, 0, 0, 20, 18 * MS + 900_000, 25 * MS + 100_000)
+    assert {row["ts_ns"] // MS for row in rows if row["quality"] & LOSING} == set(range(18, 26))
+    assert all(row["packets"] == 10 for row in rows)
+
+
+def test_bins_whose_packets_were_all_lost_are_rows(play):
+    """Reads 20 to 29 yield nothing, and a loss says why: else that time would look like silence."""
+    rows = play(50, 0, 0, 29, 20 * MS, 30 * MS - 1, 20, 30)
+    assert [row["ts_ns"] // MS for row in rows] == list(range(50))
+    for row in rows:
+        lost = 20 <= row["ts_ns"] // MS < 30
+        assert (row["packets"], bool(row["quality"] & LOSING)) == ((0, True) if lost else (10, False))
+
+
+def test_silence_has_no_rows(play):
+    rows = play(50, 0, 0, 0, 0, 0, 20, 30)
+    assert [row["ts_ns"] // MS for row in rows] == [*range(20), *range(30, 50)]
+
+
+def test_losses_up_to_the_end(play):
+    rows = play(20, 0, 0, 19, 18 * MS, 24 * MS)
+    assert [row["ts_ns"] // MS for row in rows] == list(range(25))
+    assert [row["packets"] for row in rows[-5:]] == [0] * 5
+    assert all(row["quality"] & LOSING for row in rows[18:])
+
+
+def test_bins_close_as_time_passes_without_a_frame(play):
+    rows = play(400, 0, 0, 0, 0, 0, 50, 400)
+    assert len(rows) == 50 and sum(row["packets"] for row in rows) == 500
+    assert max(row["read"] for row in rows) < 250

@@ -1,0 +1,98 @@
+"""The PF_RING source against a library of the tests' own making (tests/c/fake_pfring.c)."""
+
+from __future__ import annotations
+
+import struct
+
+import livelab
+import pytest
+
+STAMP_NS = 1_700_000_000_123_456_789
+COUNT = 60
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return livelab.compile_c(tmp_path_factory.mktemp("pfring") / "libfake.so", [livelab.C / "fake_pfring.c"],
+                             "-shared", "-fPIC", "-O1")
+
+
+@pytest.fixture
+def packets(tmp_path):
+    path = tmp_path / "packets.pcap"
+    path.write_bytes(pcap(1))
+    return path
+
+
+def frame(i):
+    return (b"\xff" * 6 + b"\x02\0\0\0\0\x01" + (b"\x88\xb5" if i % 2 else b"\x88\xb6")).ljust(60 + 5 * i, b"\1")
+
+
+def pcap(linktype):
+    written = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, linktype)
+    for i in range(COUNT):
+        at = STAMP_NS + i * 1_000_001
+        written += struct.pack("=IIII", at // 10**9, at % 10**9, len(frame(i)), len(frame(i)) + 7) + frame(i)
+    return written
+
+
+def capture(driver, library, target, *arguments):
+    command = [str(driver), "backend=pfring", f"target={target}", "mode=dump", "idle_ms=100", *arguments]
+    return livelab.run_driver(command, environment={"MBURST_PFRING_LIB": str(library)})
+
+
+def test_a_file_device(live_driver, library, packets):
+    got = capture(live_driver, library, f"pcap:{packets}", "snaplen=96")
+    assert got.total["status"] == 0 and not got.total["notice"]
+    assert [bytes.fromhex(each["data"]) for each in got.frames] == [frame(i)[:96] for i in range(COUNT)]
+    assert [each["len"] for each in got.frames] == [len(frame(i)) + 7 for i in range(COUNT)]
+    assert [each["ts_ns"] for each in got.frames] == [(STAMP_NS + i * 1_000_001) // 1000 * 1000 for i in range(COUNT)]
+    assert {each["quality"] for each in got.frames} == {8}  # µs, and nobody says what stamped them
+    assert {each["direction"] for each in got.frames} == {0}
+
+
+def test_a_card(live_driver, library, packets):
+    """Hardware stamps where there are any, software ones with their nanoseconds elsewhere; directions; drops."""
+    got = capture(live_driver, library, f"card:{packets}", "cluster=9")
+    stamps = [STAMP_NS + i * 1_000_001 for i in range(COUNT)]
+    assert [each["ts_ns"] for each in got.frames] == [ns if i % 2 else ns + 5000 for i, ns in enumerate(stamps)]
+    assert [each["quality"] for each in got.frames] == [2 if i % 2 else 1 for i in range(COUNT)]
+    assert [each["direction"] for each in got.frames] == [2 if i % 3 == 2 else 1 for i in range(COUNT)]
+    assert got.total["dropped"] == sum(loss["packets"] for loss in got.losses) == COUNT // 10
+
+
+@pytest.mark.parametrize(("direction", "kept"), [("in", COUNT * 2 // 3), ("out", COUNT // 3)])
+def test_a_direction(live_driver, library, packets, direction, kept):
+    assert capture(live_driver, library, f"card:{packets}", f"direction={direction}").total["frames"] == kept
+
+
+def test_a_filter(live_driver, library, packets):
+    assert capture(live_driver, library, f"pcap:{packets}", "filter=ether proto 0x88b5").total["frames"] == COUNT // 2
+    refused = capture(live_driver, library, f"pcap:{packets}", "filter=nonsense here").total
+    assert refused["error"].startswith("filter 'nonsense here'")
+
+
+def test_a_cluster_that_the_device_does_not_know(live_driver, library, packets):
+    got = capture(live_driver, library, f"pcap:{packets}", "cluster=3")
+    assert got.total["frames"] == COUNT and "takes no cluster" in got.total["notice"]
+
+
+def test_a_file_of_another_link_type(live_driver, library, tmp_path):
+    path = tmp_path / "raw.pcap"
+    path.write_bytes(pcap(101))
+    assert capture(live_driver, library, f"pcap:{path}").ready["linktype"] == 101
+
+
+def test_no_such_device(live_driver, library, tmp_path):
+    for target in ("eth0", f"pcap:{tmp_path}/none.pcap"):
+        got = capture(live_driver, library, target).total
+        assert got["status"] < 0 and got["error"].startswith(f"{target}: PF_RING cannot open it")
+
+
+@pytest.mark.parametrize(("name", "reason"), [("/nonexistent/libpfring.so", "not installed"),
+                                              ("libpcap.so.0.8", "has no pfring_open")])
+def test_no_such_library(live_driver, packets, name, reason):
+    for arguments in ([], ["mode=check"]):
+        got = capture(live_driver, name, f"pcap:{packets}", *arguments).total if not arguments else livelab.run_driver(
+            [str(live_driver), "backend=pfring", "mode=check"], environment={"MBURST_PFRING_LIB": name}).total
+        assert got["status"] < 0 and reason in got["error"]

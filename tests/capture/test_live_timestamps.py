@@ -1,0 +1,124 @@
+"""What stamps the frames: decided, explained and undone. No NIC here stamps in hardware, so the test plays one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+
+import livelab
+import pytest
+from places import ROOT
+
+NONE, ALL, SOME, PTP = 0, 1, 2, 12
+RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE = 1 << 2, 1 << 3, 1 << 4, 1 << 6
+WRAPPED = ["ioctl", "open", "clock_gettime", "adjtimex", "setsockopt"]
+FEATURES = {"full": 2, "ptp": 1, "none": 0}
+
+
+@pytest.fixture(scope="module")
+def decide(tmp_path_factory):
+    driver = livelab.compile_c(
+        tmp_path_factory.mktemp("timestamp") / "driver",
+        [livelab.C / "timestamp_driver.c", ROOT / "capture" / "timestamp.c", ROOT / "capture" / "error.c"],
+        *livelab.SANITIZE, "-fno-builtin", *(f"-Wl,--wrap={name}" for name in WRAPPED))
+
+    def run(wanted, **settings):
+        if "features" in settings:
+            settings["features"] = FEATURES[settings["features"]]
+        done = subprocess.run([driver, wanted, *(f"{key}={value}" for key, value in settings.items())],
+                              capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_hardware_where_it_can_and_its_clock_keeps_system_time(decide):
+    got = decide("auto")
+    assert got["status"] == 0 and got["hardware"] and got["own_clock"] and not got["notice"]
+    assert got["during"] == ALL
+    assert got["asked"] == RX_HARDWARE | RAW_HARDWARE | RX_SOFTWARE | SOFTWARE
+    assert got["reported"] == RAW_HARDWARE | SOFTWARE
+
+
+@pytest.mark.parametrize("before", [NONE, PTP])
+def test_what_was_set_is_undone_and_the_transmit_side_left_alone(decide, before):
+    for wanted in ("auto", "hw"):
+        got = decide(wanted, before=before)
+        assert got["during"] == ALL and got["after"] == before
+        assert got["tx"] == 1
+
+
+def test_what_was_set_already_is_left_as_it_is(decide):
+    got = decide("hw", before=ALL)
+    assert got["hardware"] and got["sets"] == 0 and got["after"] == ALL
+
+
+def test_what_someone_else_set_meanwhile_is_not_undone(decide):
+    assert decide("hw", meddle=1)["after"] == PTP
+
+
+def test_software_is_asked_for_on_the_socket_itself(decide):
+    for got in (decide("sw"), decide("auto", features="none"), decide("auto", features="ptp")):
+        assert not got["hardware"] and got["sets"] == 0
+        assert got["asked"] == RX_SOFTWARE | SOFTWARE and got["reported"] == SOFTWARE
+
+
+@pytest.mark.parametrize(("ahead_ns", "serves"), [(0, True), (500_000, True), (-500_000, True), (37_000_000_000, False),
+                                                  (-2_000_000_000, False), (5_000_000, False)])
+def test_a_clock_that_is_elsewhere(decide, ahead_ns, serves):
+    got = decide("auto", ahead_ns=ahead_ns)
+    assert got["hardware"] == serves
+    assert ("ahead of system time" in got["notice"]) == (not serves)
+    forced = decide("hw", ahead_ns=ahead_ns)
+    assert forced["hardware"] and forced["synchronized"] == serves
+
+
+@pytest.mark.parametrize("settings", [{"phc": -1}, {"phc_open": 0}])
+def test_a_clock_that_cannot_be_read(decide, settings):
+    assert not decide("auto", **settings)["hardware"]
+    assert "cannot be read" in decide("auto", **settings)["notice"]
+    forced = decide("hw", **settings)
+    assert forced["hardware"] and not forced["synchronized"] and not forced["own_clock"]
+
+
+@pytest.mark.parametrize(("code", "reason"), [
+    (errno.EOPNOTSUPP, "eth7 has no hardware stamps"),
+    (errno.EINVAL, "eth7 has no hardware stamps"),
+    (errno.ERANGE, "eth7 stamps only frames of PTP in hardware"),
+    (errno.EPERM, "needs CAP_NET_ADMIN"),
+    (errno.EBUSY, "in use by another program"),
+    (errno.EIO, "Input/output error"),
+])
+def test_a_refusal_is_explained(decide, code, reason):
+    got = decide("hw", set_errno=code)
+    assert got["status"] == -code and reason in got["error"]
+    fallen_back = decide("auto", set_errno=code)
+    assert fallen_back["status"] == 0 and not fallen_back["hardware"] and reason in fallen_back["notice"]
+
+
+@pytest.mark.parametrize("given", [NONE, SOME, PTP])
+def test_a_driver_that_stamps_less_than_it_was_asked_for(decide, given):
+    got = decide("hw", set_gives=given, before=NONE)
+    assert got["status"] < 0 and got["after"] == NONE
+
+
+def test_a_driver_that_cannot_say_how_it_is_set(decide):
+    got = decide("hw", get_errno=errno.EOPNOTSUPP, before=NONE)
+    assert got["hardware"] and got["after"] == NONE
+
+
+def test_a_socket_that_refuses_leaves_the_interface_as_it_was(decide):
+    got = decide("hw", fail_socket=1)
+    assert got["applied"] == -errno.EPERM and got["after"] == NONE
+
+
+def test_an_unsynchronized_clock(decide):
+    assert decide("sw", synced=1)["synchronized"]
+    assert not decide("sw", synced=0)["synchronized"]
+    assert not decide("auto", synced=0)["synchronized"]
+
+
+def test_what_each_frame_had(decide):
+    got = decide("sw")
+    assert (got["hw"], got["sw"], got["neither"], got["both"]) == (1, 2, 4, 1)

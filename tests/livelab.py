@@ -1,0 +1,176 @@
+"""Two network namespaces joined by veth, and the programs that send and capture there. For tests as root."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+C = ROOT / "tests" / "c"
+CLONE_NEWNET = 0x40000000
+SANITIZE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+LIBRARIES = ["-lpcap", "-lz", "-lzstd", "-llzma", "-lpthread"]
+
+_numbers = count()
+
+
+def compile_c(output: Path, sources: list[Path | str], *flags: str) -> Path:
+    """Compile C sources (of the tests or the engine) with the engine's headers at hand."""
+    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'capture'}",
+               "-DMB_HAVE_ZLIB", "-DMB_HAVE_ZSTD", "-DMB_HAVE_LZMA",
+               *map(str, sources), "-o", str(output), *flags, *LIBRARIES]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return output
+
+
+def engine_sources() -> list[Path]:
+    """Every C file of the engine but the binding to Python."""
+    return [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
+
+
+def sh(command: str) -> str:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout
+
+
+@dataclass
+class Lab:
+    """Namespace `near`, which sends from interface `a` (10.9.0.1), and `far`, which captures at `b` (10.9.0.2)."""
+
+    near: str
+    far: str
+    a: str = "veth-a"
+    b: str = "veth-b"
+
+    def tell(self, namespace: str, command: str) -> str:
+        return sh(f"ip netns exec {namespace} {command}")
+
+    def offloads(self, state: str) -> None:
+        for namespace, name in ((self.near, self.a), (self.far, self.b)):
+            self.tell(namespace, f"ethtool -K {name} tso {state} gso {state} gro {state} tx {state}")
+
+    def mac(self, namespace: str, interface: str) -> str:
+        [link] = json.loads(sh(f"ip -n {namespace} -j link show {interface}"))
+        return str(link["address"])
+
+    @contextmanager
+    def inside(self, namespace: str) -> Iterator[None]:
+        """The calling thread, in that namespace."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
+            assert not libc.setns(there.fileno(), CLONE_NEWNET), os.strerror(ctypes.get_errno())
+            try:
+                yield
+            finally:
+                assert not libc.setns(home.fileno(), CLONE_NEWNET)
+
+
+@contextmanager
+def make_lab() -> Iterator[Lab]:
+    """A lab of its own, removed whatever happens. No IPv6, so that nothing speaks on its own."""
+    tag = f"mblive-{os.getpid()}-{next(_numbers)}"
+    made = Lab(f"{tag}-near", f"{tag}-far")
+    try:
+        for namespace in (made.near, made.far):
+            sh(f"ip netns add {namespace}")
+            sh(f"ip netns exec {namespace} sysctl -qw net.ipv6.conf.all.disable_ipv6=1 "
+               "net.ipv6.conf.default.disable_ipv6=1")
+            sh(f"ip -n {namespace} link set lo up")
+        sh(f"ip link add {made.a} netns {made.near} type veth peer name {made.b} netns {made.far}")
+        for namespace, name, host in ((made.near, made.a, 1), (made.far, made.b, 2)):
+            sh(f"ip -n {namespace} addr add 10.9.0.{host}/24 dev {name}")
+            sh(f"ip -n {namespace} link set {name} up")
+        yield made
+    finally:
+        for namespace in (made.near, made.far):
+            subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
+
+
+@dataclass
+class Captured:
+    """What the driver printed."""
+
+    ready: dict[str, Any]
+    total: dict[str, Any]
+    frames: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[dict[str, int]] = field(default_factory=list)
+
+
+def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], None] | None = None,
+               environment: dict[str, str] | None = None) -> Captured:
+    """Run the driver; `action` runs once it captures. It ends by itself, or is told to after the action."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, **(environment or {})})
+    assert process.stdout and process.stderr
+    first = process.stdout.readline()
+    texts = {"out": first, "err": ""}
+
+    def read(name: str, stream: Any) -> None:
+        texts[name] += stream.read()
+
+    readers = [threading.Thread(target=read, args=pair) for pair in
+               (("out", process.stdout), ("err", process.stderr))]
+    try:
+        for reader in readers:
+            reader.start()
+        if action and '"ready"' in first:
+            action(process)
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+        for reader in readers:
+            reader.join()
+        process.stdout.close()
+        process.stderr.close()
+    assert process.returncode in (0, 1), (process.returncode, texts)
+    assert not texts["err"], texts["err"]
+    lines = [json.loads(line) for line in texts["out"].splitlines()]
+    ready = lines[0] if "ready" in lines[0] else {}
+    return Captured(ready, lines[-1], [line for line in lines if "data" in line],
+                    [line["loss"] for line in lines if "loss" in line])
+
+
+@pytest.fixture(scope="session")
+def live_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/c/live_driver.c with the engine, under AddressSanitizer and UBSan."""
+    output = tmp_path_factory.mktemp("live") / "live_driver"
+    return compile_c(output, [C / "live_driver.c", *engine_sources()], *SANITIZE)
+
+
+@pytest.fixture(scope="session")
+def fast_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as users have it."""
+    return compile_c(tmp_path_factory.mktemp("live") / "driver", [C / "live_driver.c", *engine_sources()], "-O3")
+
+
+@pytest.fixture(scope="session")
+def sender(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/c/send.c."""
+    return compile_c(tmp_path_factory.mktemp("live") / "send", [C / "send.c"], "-O2")
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """A lab of the test's own; skips where there can be none."""
+    if os.geteuid() != 0:
+        pytest.skip("live capture is tested in network namespaces of its own, which only root can make")
+    for tool in ("ip", "ethtool", "tcpdump", "setpriv"):
+        if not shutil.which(tool):
+            pytest.skip(f"live capture is tested with {tool}, which is not installed")
+    with make_lab() as made:
+        yield made

@@ -1,0 +1,258 @@
+"""The rack in a box: it stands, it says what is missing, and it leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rackdata import read_columns
+
+from mburst.errors import UsageError
+from mburst.netlab import Rack, RackUnavailable, namespaces, read_truth, timers
+from mburst.netlab.errors import RackFailed
+from mburst.netlab.plan import Plan, mac
+from mburst.netlab.rack import _cpu_mask
+from mburst.netlab.respond import Answer, Senders, Sent
+from mburst.netlab.role import Role
+from mburst.netlab.rounds import COLUMNS, DATAGRAM_BYTES
+from mburst.netlab.watermark import attribute
+
+OWNER = """
+import sys, time
+from mburst.netlab import Rack
+rack = Rack(8).__enter__()
+rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
+print(rack.plan.name, rack._janitor.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def host_links() -> set[str]:
+    """Links of the host that are called as a rack calls its own: other tests may make others meanwhile."""
+    return {name for name in os.listdir("/sys/class/net") if name == "br0" or name.startswith("p-")}
+
+
+def children() -> set[str]:
+    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+def runs(pid: int) -> bool:
+    """Is the process there, and not merely waiting for its parent to hear of its end?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_gone(rack: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while namespaces.namespaces_of(rack):
+        assert time.monotonic() < deadline, f"{rack} is still here"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def owner(can_build: None):
+    """Starts processes that own a rack: (process, name of the rack, process id of its janitor)."""
+    started = []
+
+    def start() -> tuple[subprocess.Popen[str], str, int]:
+        process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True,
+                                   stderr=subprocess.DEVNULL)
+        started.append(process)
+        name, janitor = process.stdout.readline().split()
+        return process, name, int(janitor)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_nothing_is_left(can_build, tmp_path):
+    links, processes = host_links(), children()
+    hosts_way = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle").read_text()
+    with Rack(8, second_nic=True) as rack:
+        inside = namespaces.namespaces_of(rack.plan.name)
+        assert sorted(inside) == sorted(rack.plan.namespaces) and len(inside) == 11
+        rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
+        with rack.watch_queue(tmp_path / "1ms.csv", tmp_path / "1s.csv"), rack.probe(tmp_path / "probes.csv"):
+            assert all(done.complete for done in rack.run_rounds(2))
+    assert not namespaces.namespaces_of(rack.plan.name)
+    assert host_links() == links and children() == processes
+    assert Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle").read_text() == hosts_way
+    rack.close()  # safe to repeat
+
+
+def test_an_exception_tears_down(can_build):
+    with pytest.raises(ZeroDivisionError), Rack(8) as rack:
+        rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
+        raise ZeroDivisionError
+    assert not namespaces.namespaces_of(rack.plan.name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_the_owner_tears_down(owner, number):
+    process, name, _ = owner()
+    inside = namespaces.processes_in(namespaces.namespaces_of(name))
+    assert inside  # the sleep that it started there
+    process.send_signal(number)
+    wait_gone(name)
+    assert not any(runs(pid) for pid in inside)
+
+
+def test_the_next_rack_removes_what_a_killed_one_left_and_spares_the_living(owner):
+    process, dead, janitor = owner()
+    _, living, _ = owner()
+    os.kill(janitor, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    inside = namespaces.processes_in(namespaces.namespaces_of(dead))
+    assert namespaces.namespaces_of(dead) and inside
+    with Rack(8):
+        assert not namespaces.namespaces_of(dead)
+        assert len(namespaces.namespaces_of(living)) == 11
+    assert not any(runs(pid) for pid in inside)
+
+
+def test_the_time_limit_removes_a_rack_whose_owner_hangs(can_build):
+    with Rack(8, limit_s=2) as rack:
+        wait_gone(rack.plan.name)
+
+
+def test_a_given_away_process_id_does_not_save_a_dead_rack(tmp_path, monkeypatch):
+    monkeypatch.setattr(namespaces, "FOLDER", tmp_path)
+    mine = namespaces.rack_name(0)
+    reused = f"mb-{os.getpid()}-1-0"
+    for name in (f"{mine}-tor", f"{reused}-tor", f"{reused}-s07", "mb-4194304-1f-0-cache", "mb-home", "lv1"):
+        (tmp_path / name).touch()
+    assert namespaces.dead_racks() == sorted([reused, "mb-4194304-1f-0"])
+
+
+def test_without_root_it_says_so(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(RackUnavailable, match="needs root"):
+        Rack(8)
+
+
+def test_without_iproute2_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda tool: None if tool == "tc" else f"/sbin/{tool}")
+    with pytest.raises(RackUnavailable, match="needs tc") as failure:
+        Rack(8)
+    assert failure.value.hint == "apt install iproute2"
+
+
+def test_what_the_kernel_lacks_is_one_line(can_build):
+    with pytest.raises(RackUnavailable, match=r"cannot build the rack: ip: .*Unknown device type") as failure:
+        namespaces.run_batch(["ip"], ["link add x type nosuchkind"], "modprobe it")
+    assert "\n" not in str(failure.value) and failure.value.hint == "modprobe it"
+
+
+@pytest.mark.parametrize("options", [{"senders": 7}, {"senders": 121}, {"link": "fast"}, {"train": 6}])
+def test_nonsense_is_refused(options, can_build):
+    with pytest.raises(UsageError):
+        Rack(**options)
+
+
+def test_a_second_nic_must_be_there_to_be_probed(can_build, tmp_path):
+    with Rack(8) as rack, pytest.raises(UsageError, match="no second NIC"), rack.probe(tmp_path / "p", "cache-nic2"):
+        pass
+
+
+def test_addresses_are_unique():
+    nics = Plan("mb-1-1-0", 120, 10**9, 4_000_000, True, 1).nics
+    assert len({nic.address for nic in nics}) == len({mac(nic.address) for nic in nics}) == len(nics) == 123
+    assert max(len(nic.port) for nic in nics) <= 15  # IFNAMSIZ
+
+
+def test_netlink_attributes():
+    data = b"\x05\x00\x01\x00a\0\0\0" + b"\x08\x00\x07\x80wxyz"  # padded to four; a nested flag that is no type
+    assert attribute(data, 1) == b"a" and attribute(data, 7) == b"wxyz"
+    with pytest.raises(KeyError):
+        attribute(data, 3)
+
+
+def test_a_processor_in_the_kernels_format():
+    masks = {0: "1", 1: "2", 31: "80000000", 32: "1,00000000", 69: "20,00000000,00000000"}
+    assert {cpu: _cpu_mask(cpu) for cpu in masks} == masks
+
+
+@pytest.mark.parametrize(("cost_us", "link_bps", "train"), [(1, 10**9, 1), (13, 10**9, 5), (13, 10**8, 1)])
+def test_trains_leave_only_where_timers_are_slow(monkeypatch, cost_us, link_bps, train):
+    monkeypatch.setattr(timers, "timer_cost_s", lambda: cost_us / 1e6)
+    assert timers.train_for(link_bps) == train
+
+
+def test_setting_a_timer_costs_something():
+    assert 1e-8 < timers.timer_cost_s(20) < 1e-2
+
+
+class OldKernelSocket:
+    """A UDP socket that refuses segmentation, as before Linux 6.11 without checksum offload."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def sendto(self, data: memoryview, peer: tuple[str, int]) -> int:
+        if len(data) > DATAGRAM_BYTES:
+            raise OSError(errno.EIO, "Input/output error")
+        self.sizes.append(len(data))
+        return len(data)
+
+
+def test_a_kernel_that_cannot_segment_is_sent_single_datagrams():
+    sock = OldKernelSocket()
+    senders = Senders({}, {}, chunk_bytes=16 * DATAGRAM_BYTES, sent={"s01": Sent()})
+    senders.under_way.append(Answer("s01", sock, ("198.18.0.1", 1), senders.payload(1, 2 * DATAGRAM_BYTES + 100)))
+    while senders.under_way:
+        senders.send_chunk()
+    assert sock.sizes == [DATAGRAM_BYTES, DATAGRAM_BYTES, 100]
+    assert senders.sent["s01"] == Sent(units=3, payload=2 * DATAGRAM_BYTES + 100)
+
+
+def test_a_program_that_fails_is_one_line():
+    role = Role("watermark", 5, namespace="mb-no-such", port="p", fine="/dev/null", coarse="/dev/null")
+    with contextlib.closing(role), pytest.raises(RackFailed, match=r"rack: watermark failed: .*mb-no-such") as failure:
+        role.wait_ready()
+    assert "\n" not in str(failure.value)
+
+
+def test_a_program_ends_at_its_time_limit(can_build):
+    with Rack(8) as rack:
+        role = Role("reflect", 0.5, namespace=rack.plan.namespace("cache"), address="198.18.0.1")
+        with contextlib.closing(role), pytest.raises(RackFailed, match="reflect did not finish in time"):
+            role.wait_ready()
+            list(role.results())
+
+
+def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path, captures):
+    truth = tmp_path / "truth.csv"
+    with Rack(120) as rack:
+        rounds = rack.run_rounds(2, truth=truth)
+    assert [done.senders_complete for done in rounds] == [120, 120]
+    assert read_truth(truth) == rounds
+    recorded = captures / "cache-server" / "truth.csv"
+    assert truth.read_text().splitlines()[0] == recorded.read_text().splitlines()[0] == ",".join(COLUMNS)
+    assert all(done.complete for done in read_truth(recorded))
+
+
+def test_what_a_full_queue_drops_is_counted_to_the_packet(can_build, tmp_path):
+    fine = tmp_path / "1ms.csv"
+    with Rack(8, "100mbit", limit_bytes=100_000, train=1) as rack:
+        with rack.watch_queue(fine, tmp_path / "1s.csv"):
+            rounds = rack.run_rounds(2, bytes_per_sender=50_000, truth=tmp_path / "truth.csv")
+        sent = sum(units for units, _ in rack.sent.values())
+    missing = sent - sum(done.dgrams_rx for done in rounds)
+    depth, dropped = read_columns(fine, "max_bytes", "dropped_packets")
+    assert missing > 0 and missing == dropped.sum()
+    assert all(done.timed_out and not done.complete for done in rounds)
+    assert depth.max() <= 100_000

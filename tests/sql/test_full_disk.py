@@ -1,0 +1,119 @@
+"""A disk that is full or cannot be written: one line, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from storelib import rows
+
+from mburst.errors import MburstError
+from mburst.sql import Store, segments
+
+ROWS = 1000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system in memory with the given options, and takes it down after the test."""
+    mounted = []
+
+    def mount(options: str) -> Path:
+        folder = tmp_path / f"disk-{len(mounted)}"
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"cannot mount a tmpfs (needs root): {done.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def batch(number: int) -> pa.Table:
+    given = [{"bytes": at, "wire_bytes": at * 7919 % 2**40} for at in range(number * ROWS, (number + 1) * ROWS)]
+    return rows("bins", *given)
+
+
+def seen(store: Store) -> int:
+    ((count, distinct, last),) = (
+        store.connect().execute("SELECT count(*), count(DISTINCT bytes), max(bytes) FROM bins").fetchall()
+    )
+    assert count == distinct == (0 if last is None else last + 1)
+    return int(count)
+
+
+def check_message(error: MburstError, folder: Path, reason: str) -> None:
+    assert str(folder) in str(error) and reason in str(error) and "\n" not in str(error) and error.hint
+
+
+def test_appends_until_the_disk_is_full(disk: Callable[[str], Path]) -> None:
+    folder = disk("size=3m")
+    store = Store.create(folder / "store")
+    writer = store.writer("bins", host="cache-1", rack="r1")
+    acknowledged = 0
+    with pytest.raises(MburstError) as caught:
+        while True:
+            writer.append(batch(acknowledged // ROWS))
+            acknowledged += ROWS
+    check_message(caught.value, folder, "No space left on device")
+    writer.close()
+    assert acknowledged > 5 * ROWS
+    assert seen(store) == acknowledged
+    with pytest.raises(MburstError) as caught:
+        store.seal()
+    check_message(caught.value, folder, "No space left on device")
+    assert seen(store) == acknowledged
+    subprocess.run(["mount", "-o", "remount,size=20m", str(folder)], check=True)
+    assert store.seal() == 1
+    assert seen(store) == acknowledged and segments.hot_files(store.path, "bins") == []
+
+
+def test_the_disk_fills_up_before_the_seal(disk: Callable[[str], Path]) -> None:
+    folder = disk("size=3m")
+    store = Store.create(folder / "store")
+    writer = store.writer("bins", host="cache-1", rack="r1")
+    for number in range(5):  # less than a row group: nothing is sealed before the end
+        writer.append(batch(number))
+    with open(folder / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(b"x" * 4096)
+    with pytest.raises(MburstError) as caught:
+        writer.close()
+    check_message(caught.value, folder, "No space left on device")
+    assert seen(store) == 5 * ROWS
+    assert list(folder.rglob("*.tmp")) == []
+    (folder / "filler").unlink()
+    store.seal()
+    assert seen(store) == 5 * ROWS and segments.hot_files(store.path, "bins") == []
+
+
+def test_a_store_that_is_mounted_read_only(disk: Callable[[str], Path]) -> None:
+    folder = disk("size=3m")
+    store = Store.create(folder / "store")
+    with store.writer("bins", host="cache-1", rack="r1") as writer:
+        writer.append(batch(0))
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    assert seen(Store.open(folder / "store")) == ROWS
+    with pytest.raises(MburstError) as caught:
+        Store.create(folder / "other")
+    check_message(caught.value, folder, "Read-only file system")
+    writing = Store.create(folder / "store").writer("bins", host="cache-1", rack="r1")
+    with writing as writer, pytest.raises(MburstError) as caught:
+        writer.append(batch(1))
+    check_message(caught.value, folder, "Read-only file system")
+
+
+def test_a_disk_with_no_room_at_all(disk: Callable[[str], Path]) -> None:
+    folder = disk("size=4k")
+    (folder / "filler").write_bytes(b"x" * 4096)
+    with pytest.raises(MburstError) as caught:
+        Store.create(folder / "store")
+    check_message(caught.value, folder, "No space left on device")

@@ -1,0 +1,238 @@
+"""The named queries answer what their comments say, and the command line shows it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.errors import UsageError
+from mburst.sql import Store, names, text
+from mburst.sql.named import FOLDER, about
+
+MS = 1_000_000
+T0 = 1_700_000_000_000_000_000
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
+    def run(*words: Any) -> tuple[int, str, str]:
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stopped:  # argparse's own way
+            code = int(stopped.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """10 ms at 1 Gb/s in bins of 100 µs, of which three carry something; two senders and `other`."""
+    store = Store.create(tmp_path / "store")
+    write(
+        store,
+        "runs",
+        {
+            "bin_ns": MS // 10,
+            "start_ns": T0 + 5,
+            "end_ns": T0 + 10 * MS - 1,
+            "packets": 30,
+            "bytes": 20_000,
+            "wire_bytes": 20_700,
+            "quality": 33,
+            "dropped": 3,
+        },
+    )
+    write(
+        store,
+        "bins",
+        *(
+            {"ts_ns": T0 + at * MS // 10, "wire_bytes": wire, "bytes": wire - 100, "packets": 10, "quality": quality}
+            for at, wire, quality in ((3, 12_500, 1), (7, 6_300, 32), (15, 1_900, 1))
+        ),
+    )
+    write(
+        store,
+        "sources",
+        *(
+            {
+                "ts_ns": T0 + at * MS,
+                "source": source,
+                "bytes": count,
+                "packets": 1,
+                "members": members,
+                "first_ns": T0 + at * MS + 1,
+                "last_ns": T0 + at * MS + 9,
+            }
+            for at, source, count, members in (
+                (0, "a", 10_000, 1),
+                (1, "a", 5_000, 1),
+                (0, "b", 4_000, 1),
+                (0, "other", 500, 7),
+                (1, "other", 500, 9),
+            )
+        ),
+    )
+    return store
+
+
+def answer(store: Store, name: str) -> list[dict[str, Any]]:
+    result = store.connect().execute(text(name))
+    return [dict(zip([column[0] for column in result.description], row, strict=True)) for row in result.fetchall()]
+
+
+def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answers(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    assert names() == sorted(path.stem for path in FOLDER.iterdir())
+    for name in names():
+        assert answer(store, name) == []
+        assert re.fullmatch(r"[A-Z].{20,}[^.]\.", about(name))
+    with pytest.raises(UsageError, match="no query named 'nope'") as caught:
+        text("nope")
+    assert "senders" in caught.value.hint
+
+
+def test_runs(store: Store) -> None:
+    (run,) = answer(store, "runs")
+    assert run["utilization"] == pytest.approx(20_700 * 8 / 0.009999994 / 1e9)
+    assert (run["quality"], run["dropped"], run["complete"]) == (["hw", "losing"], 3, True)
+    assert str(run["start"]).startswith("2023-11-14 22:13:20")
+
+
+def test_runs_that_have_not_begun(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    write(store, "runs", {"complete": False, "link_bps": None})
+    (run,) = answer(store, "runs")
+    assert (run["start"], run["seconds"], run["utilization"], run["complete"]) == (None, None, None, False)
+
+
+def test_senders(store: Store) -> None:
+    found = answer(store, "senders")
+    assert [(row["source"], row["bytes"], row["packets"], row["members"]) for row in found] == [
+        ("a", 15_000, 2, 1),
+        ("b", 4_000, 1, 1),
+        ("other", 1_000, 2, 9),
+    ]
+    assert [row["share"] for row in found] == [0.75, 0.2, 0.05]
+    assert (found[0]["first_ns"], found[0]["last_ns"]) == (T0 + 1, T0 + MS + 9)
+
+
+def test_utilization(store: Store) -> None:
+    assert [
+        (row["start_ns"], row["utilization"], row["bytes"], row["packets"], row["quality"])
+        for row in answer(store, "utilization")
+    ] == [
+        (T0, pytest.approx(18_800 / 125_000), 18_600, 20, ["hw", "losing"]),
+        (T0 + MS, pytest.approx(1_900 / 125_000), 1_800, 10, ["hw"]),
+    ]
+
+
+def test_distribution(store: Store) -> None:
+    """Of 100 bins one is full (12,500 bytes in 100 µs at 1 Gb/s), one is half full, one carries 15 %, 97 are empty."""
+    assert [(row["from_utilization"], row["bins"], row["share_of_time"]) for row in answer(store, "distribution")] == [
+        (0.0, 97, 0.97),
+        (0.1, 1, 0.01),
+        (0.5, 1, 0.01),
+        (1.0, 1, 0.01),
+    ]
+
+
+# --- mburst sql -----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_query_the_names_are_listed(ask: Ask, store: Store) -> None:
+    code, out, err = ask("sql", store.path)
+    assert (code, err) == (0, "")
+    assert all(re.search(rf"^{name} +{re.escape(about(name))}$", out, re.MULTILINE) for name in names())
+
+
+def test_a_name_a_select_and_several_statements(ask: Ask, store: Store) -> None:
+    assert ask("sql", store.path, "senders")[1].splitlines()[1].split()[3:6] == ["a", "15000", "2"]
+    assert ask("sql", store.path, "SELECT sum(bytes) AS n FROM bins") == (0, "    n\n20400\n", "")
+    assert ask("sql", store.path, "SET VARIABLE x = 7; CREATE TABLE t AS SELECT getvariable('x') AS x; FROM t") == (
+        0,
+        "x\n7\n",
+        "",
+    )
+
+
+def test_formats(ask: Ask, store: Store) -> None:
+    values = "NULL AS nothing, 1.5 AS d, [1, 2] AS l, 'a,b\"' AS t"
+    query = f"SELECT source, bytes, {values} FROM sources ORDER BY bytes DESC LIMIT 2"
+    wanted = [
+        {"source": "a", "bytes": count, "nothing": None, "d": 1.5, "l": [1, 2], "t": 'a,b"'}
+        for count in (10_000, 5_000)
+    ]
+    assert json.loads(ask("sql", store.path, query, "--json")[1]) == wanted
+    rows = list(csv.DictReader(io.StringIO(ask("sql", store.path, query, "--csv")[1])))
+    assert [(row["source"], row["bytes"], row["nothing"], row["l"], row["t"]) for row in rows] == [
+        ("a", "10000", "", "[1, 2]", 'a,b"'),
+        ("a", "5000", "", "[1, 2]", 'a,b"'),
+    ]
+    table = ask("sql", store.path, query)[1].splitlines()
+    assert table[1:] == ['a       10000  -        1.5  1, 2  a,b"', 'a        5000  -        1.5  1, 2  a,b"']
+
+
+def test_a_result_without_rows(ask: Ask, store: Store) -> None:
+    query = "SELECT ts_ns, bytes FROM bins WHERE false"
+    assert ask("sql", store.path, query) == (0, "ts_ns  bytes\n", "")
+    assert ask("sql", store.path, query, "--csv") == (0, "ts_ns,bytes\n", "")
+    assert json.loads(ask("sql", store.path, query, "--json")[1]) == []
+
+
+def test_many_rows_come_in_pieces(ask: Ask, store: Store) -> None:
+    lines = ask("sql", store.path, "SELECT i, i * 1000 AS k FROM range(25000) AS t(i)")[1].splitlines()
+    assert len(lines) == 25_001 and lines[-1].split() == ["24999", "24999000"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        ("SELEC 1", 1, "syntax error"),
+        ("SELECT * FROM bin", 1, 'Did you mean "bins"'),
+        ("SELECT colour FROM bins", 1, "colour"),
+        ("SELECT 'a'::INTEGER", 1, "Could not convert"),
+        ("SELECT error('no such luck')", 1, "no such luck"),
+        ("nope", 2, "no query named 'nope'"),
+        ("", 2, "the query is empty"),
+        ("-- nothing", 2, "the query is empty"),
+        ("COPY bins TO 'x.csv'", 2, "COPY is not allowed"),
+        ("EXPORT DATABASE 'x'", 2, "EXPORT is not allowed"),
+        ("ATTACH 'x.db'", 2, "ATTACH is not allowed"),
+        ("SELECT 1; INSTALL spatial", 2, "LOAD is not allowed"),
+    ],
+)
+def test_what_fails_fails_in_one_line(
+    ask: Ask, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    got, out, err = ask("sql", store.path, query)
+    assert (got, out) == (code, "") and words in err and err.count("\n") == 1 and err.startswith("mburst: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_no_store(ask: Ask, tmp_path: Path) -> None:
+    for verb in ("sql", "bursts"):
+        code, out, err = ask(verb, tmp_path / "none")
+        assert (code, out) == (1, "") and "no mburst store" in err and err.count("\n") == 1
+
+
+def test_a_damaged_file_is_named_in_one_line(ask: Ask, store: Store) -> None:
+    path = next(store.path.glob("bins/*/*/*.parquet"))
+    content = bytearray(path.read_bytes())
+    content[4:-200] = bytes(len(content) - 204)  # footer whole, pages not
+    path.write_bytes(content)
+    for words in (("sql", store.path, "SELECT sum(bytes) FROM bins"), ("bursts", store.path)):
+        code, out, err = ask(*words)
+        assert (code, out) == (1, "") and str(path) in err and err.count("\n") == 1

@@ -1,0 +1,77 @@
+"""Help texts, documentation and the parser agree. `make docs` mends docs/cli.md."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from mburst.cli import VERBS, build_parser
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    parser = build_parser()
+    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {"mburst": parser, **{f"mburst {name}": verb for name, verb in choices.items()}}
+
+
+def same(text: str) -> str:
+    """A help text without what differs between versions of Python: line breaks, and the metavar said twice."""
+    return re.sub(r"(-\w) ([^\s,\]]+), (--[\w-]+ \2)", r"\1, \3", " ".join(text.split()))
+
+
+def commands() -> Iterator[tuple[Path, str]]:
+    """Every call of mburst in a page: lines of code, and code within a line that has arguments besides options."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        lines = [line.removeprefix("$ ") for kind, block in blocks if kind in ("sh", "console")
+                 for line in re.sub(r"\\\n\s*", "", block).splitlines()]
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        inline = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)]
+        lines += [code for code in inline if len([word for word in code.split() if word[0] != "-"]) > 2]
+        yield from ((page, part) for line in lines for part in line.split(" | ") if part.startswith("mburst "))
+
+
+@pytest.mark.parametrize("title, parser", parsers().items(), ids=parsers())
+def test_the_page_has_each_help_text(
+    title: str, parser: argparse.ArgumentParser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    shown = dict(re.findall(r"^## (.*?)\n+```text\n(.*?)```", page, re.MULTILINE | re.DOTALL))
+    assert list(shown) == list(parsers())
+    assert same(shown[title]) == same(parser.format_help()), "docs/cli.md is behind: run `make docs`"
+
+
+@pytest.mark.parametrize("title, parser", parsers().items(), ids=parsers())
+def test_everything_has_help(title: str, parser: argparse.ArgumentParser) -> None:
+    assert parser.description
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            assert len(action._choices_actions) == len(VERBS) and all(choice.help for choice in action._choices_actions)
+        else:
+            assert action.help, f"{title} {action.option_strings or action.dest} has no help"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_that_is_named_exists(page: Path) -> None:
+    known = {option for parser in parsers().values() for option in parser._option_string_actions}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text("utf-8")))
+    assert named <= known
+
+
+@pytest.mark.parametrize("page, command", list(commands()), ids=lambda value: str(getattr(value, "name", value)))
+def test_every_command_parses(page: Path, command: str) -> None:
+    build_parser().parse_args(shlex.split(command, comments=True)[1:])  # leaves by SystemExit when it does not
+
+
+def test_there_are_commands_to_parse() -> None:
+    assert len(list(commands())) >= 15

@@ -1,0 +1,119 @@
+"""What the pages say is so: tables and columns, the worked example, links, and what commands print."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.analysis.bursts import find_bursts
+from mburst.sql import Store
+from mburst.sql.tables import SCHEMA, columns, schema_sql
+
+MS = 1_000_000
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables of a page, as rows of cells without their heads."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    bodies = [table.splitlines()[2:] for table in found]
+    return [[[cell.strip() for cell in row.strip("|").split(" | ")] for row in body] for body in bodies]
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", "").removesuffix(" %"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_schema_page_has_every_table_and_column() -> None:
+    sections = re.split(r"^## ", (ROOT / "docs" / "schema.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    told = {section.split("\n", 1)[0]: tables(section)[0] for section in sections}
+    assert set(told) == {path.stem for path in SCHEMA.glob("*.sql")}
+    bits = re.findall(r"\((\d+),\s+'(.*?)',\s+'(.*)'\)", schema_sql("quality"))
+    assert told.pop("quality") == [[bit, name, meaning.replace("''", "'")] for bit, name, meaning in bits]
+    for table, rows in told.items():
+        assert [row[:2] for row in rows] == [[column.name, column.type] for column in columns(table)], table
+
+
+def test_the_worked_example(tmp_path: Path) -> None:
+    """Bins and senders as docs/bursts.md has them, through the store to the bursts that it states."""
+    page = (ROOT / "docs" / "bursts.md").read_text("utf-8")
+    bins, senders, stated = tables(page)[-3:]
+    second = int(bins[-1][0])
+    store = Store.create(tmp_path / "store")
+    write(store, "runs", {})
+    write(store, "bins", *({"ts_ns": int(at) * MS, "wire_bytes": int(number(sent))} for at, sent, *_ in bins))
+    rows = []
+    for source, sent, onset in senders:
+        first = round(float(onset) * MS)
+        starts = range(first // MS * MS, 5 * MS, MS)
+        rows += [{"ts_ns": start, "source": source, "bytes": int(number(sent)) // len(starts),
+                  "first_ns": max(start, first), "last_ns": start + MS - 1} for start in starts]
+    rows.append({"ts_ns": second * MS, "source": senders[0][0], "bytes": 98_000, "first_ns": second * MS,
+                 "last_ns": (second + 1) * MS - 1})
+    write(store, "sources", *rows)
+    bursts = find_bursts(store.connect())
+    assert [burst["start_ns"] for burst in bursts] == [int(bins[1][0]) * MS, second * MS]
+    for field, *values in stated:
+        for burst, value in zip(bursts, values, strict=True):
+            assert value == format(burst[field], {str: "", float: ".3f", int: ","}[type(burst[field])])
+    for _, sent, share, _ in bins:
+        assert number(share) == pytest.approx(number(sent) / 1250)
+
+
+# --- what commands print ----------------------------------------------------------------------------------------------
+
+
+def transcripts() -> list[tuple[str, str]]:
+    """(command, what it prints) for each in the README, in order."""
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), re.MULTILINE)
+
+
+def matches(printed: str, stated: str) -> bool:
+    """Whether they are the same, where a line "…" stands for any number of lines."""
+    pattern = "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line) + "\n" for line in stated.splitlines())
+    return re.fullmatch(pattern, printed) is not None
+
+
+def test_what_the_demo_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [first, second] = [(command, said) for command, said in transcripts() if "demo" in command]
+    assert main(shlex.split(first[0])[1:]) == 0
+    stated = "".join([first[1], f"$ {second[0]}\n", second[1]])
+    assert matches(capfd.readouterr().out, stated)
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))
+    drawn = picture["draw"](*picture["read"](str(tmp_path / "demo" / "store")))
+    assert frame(drawn) == frame((ROOT / "docs" / "cache-server.svg").read_text("utf-8")), "draw it: docs/picture.py"
+
+
+def frame(picture: str) -> str:
+    """A picture without its curves, whose points may differ in the last digit between machines."""
+    return re.sub(r' d="[^"]*"', "", picture)
+
+
+def test_what_the_investigation_prints(
+    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in (captures / "cache-server").iterdir():
+        (tmp_path / path.name).symlink_to(path.resolve())
+    monkeypatch.chdir(tmp_path)
+    for command, said in transcripts():
+        if "demo" not in command:
+            assert main(shlex.split(command)[1:]) == 0
+            printed = "".join(line.rstrip() + "\n" for line in capfd.readouterr().out.splitlines())
+            assert matches(printed, said), f"{command} prints:\n{printed}"

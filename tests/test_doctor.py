@@ -1,0 +1,89 @@
+"""`mburst doctor` says what is so, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import livelab
+import pytest
+
+from mburst.cli import doctor
+
+
+def run(lab, *arguments, before=()):
+    command = ["ip", "netns", "exec", lab.far, *before, sys.executable, "-m", "mburst", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def nic(**changed):
+    return {"name": "eth0", "driver": "mlx5_core", "mac": "02:00:00:00:00:01", "mtu": 1500, "arphrd": 1, "up": True,
+            "carrier": True, "loopback": False, "link_bps": 25 * 10**9, "rx_ring": 1024, "rx_ring_max": 1024,
+            "rx_queues": 8, "rx_usecs": 0, "rx_adaptive": False, "offloads": [], "missed": 0, "hardware_stamps": True,
+            "ptp_stamps": False, "phc_index": 0, **changed}
+
+
+@pytest.mark.parametrize(("changed", "command"), [
+    ({"offloads": [("gro", True), ("lro", True)]}, "ethtool -K eth0 gro off lro off"),
+    ({"offloads": [("tso", False), ("gso", False)]}, "ethtool -K eth0 tso off gso off"),
+    ({"rx_adaptive": True}, "ethtool -C eth0 adaptive-rx off rx-usecs 0"),
+    ({"rx_usecs": 50}, "up to 50 µs"),
+    ({"rx_ring": 512, "rx_ring_max": 8192}, "ethtool -G eth0 rx 8192"),
+    ({"missed": 12}, "lost 12 frames"),
+    ({"link_bps": 0}, "--link"),
+])
+def test_advice(changed, command):
+    [advice] = doctor.advice(nic(**changed))
+    assert command in advice
+
+
+def test_no_advice_where_nothing_is_wrong():
+    assert doctor.advice(nic()) == []
+
+
+def test_the_self_test_sees_what_was_sent(lab):
+    done = run(lab, lab.b, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    test = told["self_test"]
+    assert test["seen"] == test["sent"] == 5000 and test["bytes_seen"] == test["bytes_sent"]
+    assert test["bursts_seen"] == 5 and test["dropped"] == 0
+    ready = {source["name"] for source in told["sources"] if not source["reason"]}
+    assert {"afpacket", "libpcap"} <= ready
+    assert told["privileges"] == {"net_raw": True, "net_admin": True}
+    assert told["interface"]["driver"] == "veth" and told["interface"]["link_bps"] == 10**10
+
+
+def test_the_offloads_that_ethtool_tells(lab):
+    for state in ("on", "off"):
+        lab.offloads(state)
+        device = json.loads(run(lab, lab.b, "--json", "--no-self-test").stdout)["interface"]
+        words = {word for word, _ in device["offloads"]}
+        told = livelab.sh(f"ip netns exec {lab.far} ethtool -k {lab.b}")
+        assert ("gro" in words) == ("generic-receive-offload: on" in told)
+        assert ("tso" in words) == ("tcp-segmentation-offload: on" in told)
+    assert run(lab, lab.b, "--no-self-test").returncode == 0
+
+
+def test_without_privilege(lab):
+    done = run(lab, lab.b, "--no-self-test", before=("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"))
+    assert done.returncode == 1
+    assert "setcap cap_net_raw+ep" in done.stdout
+
+
+def test_where_pfring_is_missing(lab):
+    told = json.loads(run(lab, "--json", "--no-self-test").stdout)
+    [pfring] = [source for source in told["sources"] if source["name"] == "pfring"]
+    assert "MBURST_PFRING_LIB" in pfring["reason"]
+
+
+def test_no_such_interface(lab):
+    done = run(lab, "nosuch0")
+    assert done.returncode == 1 and "nosuch0: no such interface" in done.stderr
+
+
+def test_an_interface_that_is_down(lab):
+    livelab.sh(f"ip -n {lab.far} link set {lab.b} down")
+    done = run(lab, lab.b, "--no-self-test")
+    assert f"ip link set {lab.b} up" in done.stdout

@@ -1,0 +1,233 @@
+"""`mburst record INTERFACE` as its users run it: in a namespace, until it is told to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import livelab
+import pytest
+
+from mburst.sql import Store
+
+
+class Recording:
+    """A recording that runs in the far namespace."""
+
+    def __init__(self, lab, store, *arguments):
+        self.store = store
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store),
+             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.code: int | None = None
+        self.error = ""
+
+    def begun(self, lab, others=0):
+        """Wait until it captures beside `others`: the promiscuous mode that it asks for can be seen."""
+        for _ in range(600):
+            if f"promiscuity {others + 1} " in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
+                time.sleep(0.3)  # libpcap has more to do after that
+                return self
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+        raise AssertionError("it never began")
+
+    def end(self, number=None):
+        if number:
+            self.process.send_signal(number)
+        out, self.error = self.process.communicate(timeout=60)
+        self.code = self.process.returncode
+        return [json.loads(line) for line in out.splitlines()]
+
+    def query(self, sql):
+        return Store.open(self.store).connect().execute(sql).fetchall()
+
+
+def send(lab, sender, count, rate=0, size=500):
+    lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+def test_a_file_by_pfring_is_the_file(tmp_path, store):
+    """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
+    library = livelab.compile_c(tmp_path / "libfake.so", [livelab.C / "fake_pfring.c"], "-shared", "-fPIC", "-O1")
+    file = tmp_path / "made.pcap"
+    with file.open("wb") as out:
+        out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for i in range(3000):
+            mac = bytes([2, 0, 0, 0, 0, 1 + i % 5])
+            frame = (b"\x02\0\0\0\0\xff" + mac + b"\x88\xb5").ljust(60 + i % 900, b"\0")
+            out.write(struct.pack("=IIII", 1_700_000_000 + i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
+    for name, arguments in (("file", [str(file)]), ("pfring", [f"pcap:{file}", "--backend", "pfring"])):
+        subprocess.run([sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
+                       check=True, capture_output=True, env={**os.environ, "MBURST_PFRING_LIB": str(library)})
+    stores = [Store.open(store / name).connect() for name in ("file", "pfring")]
+    for sql in ("SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
+                "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL"):
+        by_file, by_pfring = [con.execute(sql).fetchall() for con in stores]
+        assert by_file == by_pfring and by_file
+    assert stores[1].execute("SELECT DISTINCT backend, clock FROM runs").fetchall() == [
+        ("pfring", "file, 1 µs or coarser")]
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_until_ctrl_c(lab, sender, store, backend):
+    recording = Recording(lab, store, lab.b, "--backend", backend, "--link", "1G", "--host", "cache").begun(lab)
+    send(lab, sender, 5000)
+    time.sleep(0.5)
+    rows = recording.end(signal.SIGINT)
+    assert recording.code == 130, recording.error
+    [row] = [row for row in rows if row["direction"] == "in"]
+    assert (row["packets"], row["bytes"], row["dropped"]) == (5000, 2_500_000, 0)
+    assert row["wire_bytes"] == 5000 * 524
+    assert row["backend"] == backend and row["host"] == "cache" and row["link_bps"] == 10**9
+    assert row["complete"] and row["clock"].startswith("software")
+    assert "ended by SIGINT" in row["notes"]
+    of_run = f"FROM bins WHERE run = '{row['run']}'"
+    assert recording.query(f"SELECT sum(packets), sum(bytes) {of_run}") == [(5000, 2_500_000)]
+    assert recording.query("SELECT sum(packets) FROM sources WHERE source = '02:00:00:00:00:01'") == [(5000,)]
+
+
+def test_for_a_while_with_a_filter_and_the_clock(lab, sender, store):
+    recording = Recording(lab, store, lab.b, "ether", "proto", "0x88b5", "--duration", "2500ms", "--direction", "in",
+                          "--threads", "2").begun(lab)
+    send(lab, sender, 1000)
+    [row] = recording.end()
+    assert recording.code == 0
+    assert row["packets"] == 1000 and row["filter"] == "ether proto 0x88b5" and row["link_bps"] == 10**10
+    clock = recording.query("SELECT interface, ts_ns, monotonic_raw_ns FROM clock ORDER BY ts_ns")
+    assert len(clock) >= 2 and {name for name, *_ in clock} == {lab.b}
+    (_, t0, raw0), *_, (_, t1, raw1) = clock
+    assert abs((t1 - t0) - (raw1 - raw0)) < 10_000_000
+
+
+def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store, tmp_path):
+    file = tmp_path / "tcpdump.pcap"
+    tcpdump = ["tcpdump", "-i", lab.b, "--time-stamp-precision=nano", "-Z", "root", "-Q", "in", "-s", "128"]
+    dumper = subprocess.Popen(["ip", "netns", "exec", lab.far, *tcpdump, "-w", str(file)], stderr=subprocess.PIPE,
+                              text=True)
+    assert dumper.stderr
+    while "listening on" not in dumper.stderr.readline():
+        assert dumper.poll() is None
+    arguments = [lab.b, "--direction", "in", "--bin", "100us"]
+    live = {backend: Recording(lab, store / backend, *arguments, "--backend", backend).begun(lab, others)
+            for others, backend in enumerate(("afpacket", "libpcap"), start=1)}
+    time.sleep(0.7)
+    for size in (60, 500, 1514):
+        send(lab, sender, 2000, rate=20_000, size=size)
+    time.sleep(1.2)
+    dumper.send_signal(signal.SIGINT)
+    dumper.communicate()
+    for recording in live.values():
+        recording.end(signal.SIGINT)
+    subprocess.run([sys.executable, "-m", "mburst", "record", str(file), "--bin", "100us", "-o", str(store / "file")],
+                   check=True, capture_output=True)
+    bins = "SELECT ts_ns, bytes, wire_bytes, packets FROM bins ORDER BY ts_ns"
+    senders = "SELECT ts_ns, source, bytes, packets, first_ns, last_ns FROM sources ORDER BY ts_ns, source"
+    for sql in (bins, senders):
+        by_file, *others = [Store.open(store / name).connect().execute(sql).fetchall()
+                            for name in ("file", "afpacket", "libpcap")]
+        assert len(by_file) > 100
+        assert others == [by_file, by_file]
+
+
+def test_what_is_recorded_can_be_read_at_once(lab, sender, store):
+    """Also in silence: bins close as time passes."""
+    recording = Recording(lab, store, lab.b, "--direction", "in").begun(lab)
+    send(lab, sender, 300)
+    seen = 0
+    for _ in range(200):
+        [(seen,)] = recording.query("SELECT coalesce(sum(packets), 0) FROM bins")
+        if seen == 300:
+            break
+        time.sleep(0.05)
+    recording.end(signal.SIGTERM)
+    assert seen == 300
+
+
+def test_the_interface_vanishes(lab, sender, store):
+    recording = Recording(lab, store, lab.b, "--direction", "in").begun(lab)
+    send(lab, sender, 700)
+    livelab.sh(f"ip -n {lab.far} link del {lab.b}")
+    recording.end()
+    assert recording.code == 1
+    assert recording.error.startswith("mburst: ") and "has vanished" in recording.error
+    assert recording.error.count("\n") == 1
+    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
+    assert (packets, complete) == (700, True) and "has vanished" in notes
+
+
+def test_losses_lie_where_they_fell(lab, sender, store):
+    """A reader that stands still, and a ring that is too small: the bins from then on say that they are losing."""
+    recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256K", "--bin", "1ms").begun(lab)
+    send(lab, sender, 50)
+    time.sleep(0.5)
+    recording.process.send_signal(signal.SIGSTOP)
+    send(lab, sender, 20_000)
+    recording.process.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    send(lab, sender, 50)
+    time.sleep(0.5)
+    [row] = recording.end(signal.SIGINT)
+    assert row["dropped"] > 0
+    assert row["packets"] + row["dropped"] == 20_100
+    assert row["quality"] & 32
+    bins = recording.query("SELECT ts_ns, packets, quality & 32 > 0 FROM bins ORDER BY ts_ns")
+    losing = [losing for _, _, losing in bins]
+    assert not losing[0] and not losing[-1] and any(losing)
+    assert sum(packets for _, packets, _ in bins) == row["packets"]
+
+
+def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
+    """What TCP sends over a veth has no stamp of receipt, only one of the ring."""
+    def talk():
+        with lab.inside(lab.far):
+            import socket
+
+            listener = socket.create_server(("10.9.0.2", 5202))
+        with lab.inside(lab.near):
+            out = socket.create_connection(("10.9.0.2", 5202))
+        incoming, _ = listener.accept()
+        with listener, out, incoming:
+            for _ in range(300):
+                out.send(b"x" * 1000)
+                incoming.recv(1000)
+
+    refused = Recording(lab, store, lab.b, "--direction", "in", "--bin", "10us").begun(lab)
+    talk()
+    refused.end()
+    assert refused.code == 1 and "too coarsely for bins of 10 µs" in refused.error and "--force" in refused.error
+    forced = Recording(lab, store, lab.b, "--direction", "in", "--bin", "10us", "--force").begun(lab)
+    talk()
+    time.sleep(0.3)
+    [row] = forced.end(signal.SIGINT)
+    assert row["packets"] > 300 and "ring" in row["clock"]
+
+
+@pytest.mark.parametrize(("arguments", "code", "reason"), [
+    (["nosuch0"], 1, "nosuch0: no such file or interface"),
+    (["lo", "--duration", "soon"], 2, "'soon' is no duration"),
+    (["lo", "--ring", "big"], 2, "'big' is no size"),
+    (["lo", "--threads", "0"], 2, "at least one thread"),
+    (["lo", "--stamps", "hw"], 1, "has no hardware stamps"),
+    (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
+])
+def test_one_line_for_each_mistake(lab, store, arguments, code, reason):
+    recording = Recording(lab, store, *arguments)
+    recording.end()
+    assert recording.code == code and reason in recording.error
+    assert recording.error.count("\n") == 1
+
+
+def test_an_interface_that_stays_silent(lab, store):
+    recording = Recording(lab, store, lab.b, "--duration", "500ms", "--direction", "in")
+    assert recording.end() == [] and recording.code == 0
