@@ -118,7 +118,7 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         against_rate(evidence, scene, number, meets[number])
         against_chance(evidence, number, meets[number], rng)
         against_pairing(evidence, scene, number, meets[number], rng)
-        begun_in_bursts(evidence, scene, number, meets[number], rng)
+        begun_in_bursts(evidence, scene, number, rng)
         against_controls(evidence, scene, number, meets[number], rng)
     return evidence
 
@@ -290,15 +290,23 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, 
     evidence.pairing_p = permutation_p(fits(met_bursts), null)
 
 
-def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """How much of what lies elsewhere befell probes that met a burst, against the same after shifts."""
+def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
+    """How much of what lies elsewhere, in a stage in which the port's queue lies too, began while a burst went on; and
+    how much does after shifts."""
     port, (starts, ends) = scene.crossings[number].port, scene.bursts[number]
-    lateness = evidence.ledger.accounts[:, books.ELSEWHERE]
-    place = port.position(met[evidence.ledger.late])
-    rows = np.flatnonzero((lateness > 0) & np.isfinite(place))
+    places: list[Floats] = [np.zeros(0)]
+    weights: list[Floats] = [np.zeros(0)]
+    for entry in evidence.ledger.entries:
+        if entry.crossing == number and entry.stage in ("forward", "back"):
+            idle = entry.answers == Wait.IDLE
+            places.append(port.position(entry.arrival[idle]))
+            weights.append(evidence.ledger.stages[entry.stage][entry.rows[idle]])
+    place, lateness = np.concatenate(places), np.concatenate(weights)
+    rows = np.flatnonzero(np.isfinite(place))
+    elsewhere = float(evidence.ledger.accounts[:, books.ELSEWHERE].sum())
     begin, end = port.position(starts), port.position(ends)
     known = np.isfinite(begin) & np.isfinite(end)
-    if len(rows) == 0 or not known.any():
+    if len(rows) == 0 or elsewhere <= 0 or not known.any():
         return
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), SAMPLE)).astype(np.int64)]
     begin, end, weight = begin[known] - 1, end[known] + 1, lateness[rows]
@@ -309,10 +317,11 @@ def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, 
         inside: Floats = ((burst >= 0) & (moved <= end[np.maximum(burst, 0)])) @ weight / weight.sum()
         return inside
 
-    evidence.begun = float(share(np.zeros(1))[0])
+    here = float(share(np.zeros(1))[0])
+    evidence.begun = here * float(lateness[np.isfinite(place)].sum()) / elsewhere
     shifts = rng.uniform(0, port.bins, SHIFTS)
     null = np.concatenate([share(shifts[first : first + 100]) for first in range(0, SHIFTS, 100)])
-    evidence.begun_p = permutation_p(evidence.begun, null)
+    evidence.begun_p = permutation_p(here, null)
 
 
 def waits_here(evidence: Evidence, number: int, met: Floats) -> tuple[Floats, Floats, Floats, Port]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -159,17 +160,6 @@ def probe_rows(minute: int, span: int, begin: np.ndarray, rng: np.random.Generat
     )
 
 
-JUDGE = """
-import json, resource, sys, time
-began = time.monotonic()
-from mburst.__main__ import main
-code = main(["investigate", sys.argv[1], "--json"])
-usage = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"seconds": time.monotonic() - began, "cpu": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss *
-      1024}), file=sys.stderr)
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=3600, help="of recording (default: %(default)s)")
@@ -178,14 +168,15 @@ def main() -> None:
         began = time.monotonic()
         write(Path(folder, "store"), arguments.seconds, np.random.default_rng(1))
         print(f"made a store of {arguments.seconds} s in {time.monotonic() - began:.0f} s", file=sys.stderr)
-        done = subprocess.run(
-            [sys.executable, "-c", JUDGE, str(Path(folder, "store"))], check=True, capture_output=True, text=True
-        )
-        answer, cost = json.loads(done.stdout), json.loads(done.stderr.splitlines()[-1])
-        print(
-            f"{answer['tail']['n']:,} probes, {answer['bursts']['count']:,} bursts: {answer['cause']}; "
-            f"{cost['seconds']:.1f} s, {cost['cpu']:.1f} CPU s, peak {cost['peak'] / 1e9:.2f} GB"
-        )
+        began = time.monotonic()
+        command = [sys.executable, "-m", "mburst", "investigate", str(Path(folder, "store")), "--json"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds, usage = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    answer = json.loads(done.stdout)
+    print(
+        f"{answer['tail']['n']:,} probes, {answer['bursts']['count']:,} bursts: {answer['cause']}; {seconds:.1f} s, "
+        f"{usage.ru_utime + usage.ru_stime:.1f} CPU s, peak {usage.ru_maxrss * 1024 / 1e9:.2f} GB"
+    )
 
 
 if __name__ == "__main__":

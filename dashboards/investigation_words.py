@@ -75,7 +75,8 @@ def summary(answer: Investigation) -> str:
         lacking = [*answer.missing, *finding.verdict.missing]
         return (
             f"What causes the latency of {evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}. "
-            f"{measured[0].upper()}{measured[1:]}." + (f" Needed: {lacking[0]}." if lacking else "")
+            + (f"{measured[0].upper()}{measured[1:]}." if tail.n else "")
+            + (f" Needed: {lacking[0]}." if lacking else "")
         )
     share = share_range(evidence.shares[cause])
     if cause == "host":

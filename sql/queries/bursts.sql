@@ -43,8 +43,8 @@ WITH wanted AS (
         ELSE judged_ns // bin_ns END AS factor
     FROM wanted
 )
-SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS lane, run, host, rack, interface, direction, judged_ns AS bin_ns,
-       source_bin_ns, speed AS link_bps, factor,
+SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS lane, run, host, rack, interface, direction,
+       bin_ns AS stored_ns, judged_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
        coalesce(CAST(getvariable('join_ns') AS BIGINT), 5 * judged_ns) AS join_ns,
        coalesce(CAST(getvariable('min_duration_ns') AS BIGINT), judged_ns) AS min_duration_ns,
        least_bytes(threshold, judged_ns, speed) AS hot_bytes,
@@ -60,24 +60,23 @@ SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 92233
 -- Bins at or above release. Judged as stored:
 CREATE OR REPLACE TEMP TABLE warm AS
 SELECT lane, epoch, ts_ns, wire_bytes
-FROM bins JOIN lanes USING (run)
-WHERE factor = 1 AND wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
+FROM bins JOIN (SELECT run, lane, warm_bytes FROM lanes WHERE factor = 1) USING (run)
+WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
   AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
 
 -- … and judged at a multiple: only where a stored bin is full enough to make it possible.
+CREATE OR REPLACE TEMP TABLE possible AS
+SELECT DISTINCT run, lane, epoch, bin_number(ts_ns, getvariable('bin_ns')) AS number, warm_bytes
+FROM bins JOIN (SELECT run, lane, warm_bytes, peak_bytes FROM lanes WHERE factor > 1) USING (run)
+WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes;
+
 INSERT INTO warm
-WITH possible AS (
-    SELECT DISTINCT lane, epoch, bin_start(ts_ns, lanes.bin_ns) AS start_ns
-    FROM bins JOIN lanes USING (run)
-    WHERE factor > 1 AND wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
-)
-SELECT lane, epoch, start_ns, sum(wire_bytes) AS total
-FROM (SELECT lane, epoch, bin_start(ts_ns, lanes.bin_ns) AS start_ns, wire_bytes, warm_bytes
-      FROM bins JOIN lanes USING (run) WHERE factor > 1)
-JOIN possible USING (lane, epoch, start_ns)
+SELECT lane, possible.epoch, number * getvariable('bin_ns') AS start_ns, sum(wire_bytes) AS filled
+FROM bins JOIN possible ON bin_number(bins.ts_ns, getvariable('bin_ns')) = number AND bins.epoch = possible.epoch
+                        AND bins.run = possible.run
 WHERE start_ns >= getvariable('first_ns') AND start_ns < getvariable('beyond_ns')
-GROUP BY lane, epoch, start_ns
-HAVING total >= any_value(warm_bytes);
+GROUP BY lane, possible.epoch, number
+HAVING filled >= any_value(warm_bytes);
 
 CREATE OR REPLACE TEMP TABLE stretches AS
 SELECT lane, epoch, min(ts_ns) FILTER (wire_bytes >= hot_bytes) AS start_ns, max(ts_ns) + any_value(bin_ns) AS end_ns,
@@ -92,50 +91,48 @@ WITH opening AS (
     SELECT *, coalesce(start_ns - lag(end_ns) OVER earlier > join_ns, true) AS opens
     FROM stretches JOIN (SELECT lane, join_ns, min_duration_ns FROM lanes) USING (lane)
     WINDOW earlier AS (PARTITION BY lane, epoch ORDER BY start_ns)
-), counted AS (
+), placed AS (
     SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, epoch ORDER BY start_ns) AS place FROM opening
 )
 SELECT row_number() OVER (ORDER BY min(start_ns), lane, epoch) AS burst, lane, epoch, min(start_ns) AS start_ns,
        max(end_ns) AS end_ns, max(peak_bytes) AS peak_bytes
-FROM counted
+FROM placed
 GROUP BY lane, epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
--- Range joins go by slots of time: wide enough that all bursts together touch about a million, and no stored row touches
--- two of them.
-SET VARIABLE slot_ns = (
-    SELECT greatest(64 * max(bin_ns), CAST(sum(end_ns - start_ns) AS BIGINT) // 1000000) FROM extents JOIN lanes USING (lane));
-SET VARIABLE source_slot_ns = (
-    SELECT greatest(max(source_bin_ns), CAST(sum(end_ns - start_ns) AS BIGINT) // 1000000) FROM extents JOIN lanes USING (lane));
+-- The scan above took what is hot; this one takes all that lies within bursts, and looks at the slot of time first.
+SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane));
 
 CREATE OR REPLACE TEMP TABLE totals AS
-WITH slots AS (
-    SELECT burst, lane, epoch, start_ns, end_ns,
-           unnest(range(bin_start(start_ns, getvariable('slot_ns')), end_ns, getvariable('slot_ns'))) AS slot_ns
-    FROM extents
+WITH slots AS MATERIALIZED (
+    SELECT burst, run, epoch, start_ns, end_ns, unnest(range(
+        start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
+    FROM extents JOIN lanes USING (lane)
 )
 SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
-FROM (SELECT *, bin_start(ts_ns, getvariable('slot_ns')) AS slot_ns FROM bins JOIN (SELECT run, lane FROM lanes) USING (run))
-JOIN slots USING (lane, epoch, slot_ns)
+FROM bins JOIN slots ON bins.ts_ns >> getvariable('slot_bits') = slot AND bins.epoch = slots.epoch AND bins.run = slots.run
 WHERE ts_ns >= start_ns AND ts_ns < end_ns
 GROUP BY burst;
+
+SET VARIABLE source_slot_bits = (
+    SELECT slot_bits(max(source_bin_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane));
 
 -- What each sender sent in each burst, and in the source bin's time before it (up to the bin before its first hot one: a
 -- burst may begin there).
 CREATE OR REPLACE TEMP TABLE senders AS
-WITH slots AS (
+WITH slots AS MATERIALIZED (
     SELECT burst, lane, epoch, start_ns, end_ns, start_ns - bin_ns - source_bin_ns AS before_ns, start_ns - bin_ns AS quiet_ns,
-           unnest(range(bin_start(before_ns - source_bin_ns, getvariable('source_slot_ns')), end_ns,
-                        getvariable('source_slot_ns'))) AS slot_ns
+           unnest(range((before_ns - source_bin_ns) >> getvariable('source_slot_bits'),
+                        ((end_ns - 1) >> getvariable('source_slot_bits')) + 1)) AS slot
     FROM extents JOIN (SELECT lane, bin_ns, source_bin_ns FROM lanes) USING (lane)
+), near AS (
+    SELECT *, ts_ns >> getvariable('source_slot_bits') AS slot FROM sources WHERE slot IN (SELECT slot FROM slots)
 )
 SELECT burst, source, max(members) AS members,
        sum(part_within(bytes, first_ns, last_ns, start_ns, end_ns)) AS bytes,
        sum(part_within(bytes, first_ns, last_ns, before_ns, quiet_ns)) AS bytes_before,
        min(greatest(first_ns, start_ns)) FILTER (last_ns >= start_ns) AS onset_ns
-FROM (SELECT *, bin_start(ts_ns, getvariable('source_slot_ns')) AS slot_ns
-      FROM sources JOIN (SELECT run, lane FROM lanes) USING (run))
-JOIN slots USING (lane, epoch, slot_ns)
+FROM near JOIN (SELECT run, lane FROM lanes) USING (run) JOIN slots USING (lane, epoch, slot)
 WHERE last_ns >= before_ns AND first_ns < end_ns
 GROUP BY burst, source
 HAVING onset_ns IS NOT NULL;

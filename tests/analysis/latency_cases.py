@@ -195,6 +195,8 @@ def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
     if kind == "too-little":
         setting = replace(setting, seconds=min(setting.seconds, 2.2 * setting.period_ns / S))
     phase = float(rng.uniform(0, setting.period_ns)) if setting.periodic or kind.startswith("periodic") else None
+    if kind == "too-little":
+        phase = 0.3 * setting.period_ns  # two bursts, never none
     starts = moments(rng, setting, setting.period_ns, phase)
     room = setting.link_bps / 8e9
     drains = setting.drain_ns * rng.uniform(0.6, 1.4, len(starts))
