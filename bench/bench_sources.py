@@ -1,6 +1,6 @@
 """What does capturing cost? CPU time per packet of each live source at one offered load, tcpdump and dumpcap beside.
 
-    sudo .venv/bin/python bench/bench_sources.py [--rate 500000] [--seconds 4] [--size 64]
+    sudo .venv/bin/python bench/bench_sources.py [--rate 300000] [--seconds 10] [--size 64]
 
 Frames with sequence numbers go through a veth pair in namespaces of their own. `record` is `mburst record` as a whole;
 the sources alone only read frames. User and system time are the reader's own; receiving in the kernel is the sender's.
@@ -29,7 +29,7 @@ import livelab  # noqa: E402
 
 @dataclass
 class Cost:
-    """Of one reader: CPU time it took beyond a run without packets, and what it got of what was sent."""
+    """Of one reader: CPU time a packet, and what it got of what was sent."""
 
     name: str
     user_ns: float
@@ -69,28 +69,33 @@ def packets_of(output: str) -> int:
     return 0
 
 
-def run(
-    lab: livelab.Lab, command: list[str], sender: Path, count: int, rate: int, size: int
-) -> tuple[float, float, int, float]:
-    """User and system nanoseconds of the command while COUNT packets come, how many it got, and at what rate."""
+def cpu_ns(pid: int) -> tuple[float, float]:
+    """User and system time of a process with all its threads, since it began (proc(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    tick = 1e9 / os.sysconf("SC_CLK_TCK")
+    return int(fields[11]) * tick, int(fields[12]) * tick
+
+
+def run(name: str, lab: livelab.Lab, command: list[str], send: list[str]) -> Cost:
+    """The cost of a reader while packets come: from when it is ready until it has read them all."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
         time.sleep(2)
-        told = {"seconds": 0.0}
-        if count:
-            told = json.loads(lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}"))
+        user, system = cpu_ns(process.pid)
+        told = json.loads(lab.tell(lab.near, " ".join(send)))
         time.sleep(1.2)
+        user_after, system_after = cpu_ns(process.pid)
         process.send_signal(signal.SIGINT)
-        _, _, used = os.wait4(process.pid, 0)
+        process.wait()
         output.seek(0)
-        got = packets_of(output.read())
-    return used.ru_utime * 1e9, used.ru_stime * 1e9, got, count / told["seconds"] if count else 0.0
+        got, sent = packets_of(output.read()), told["sent"]
+    return Cost(name, (user_after - user) / sent, (system_after - system) / sent, got, sent, sent / told["seconds"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=int, default=500_000, help="packets a second")
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rate", type=int, default=300_000, help="packets a second")
+    parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--size", type=int, default=64)
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -101,10 +106,9 @@ def main() -> None:
         driver = livelab.compile_c(built / "driver", [livelab.C / "live_driver.c", *livelab.engine_sources()], "-O3")
         sender = livelab.compile_c(built / "send", [livelab.C / "send.c"], "-O2")
         print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11}")
+        send = [str(sender), lab.a, str(count), str(arguments.rate), str(arguments.size)]
         for name, command in readers(lab, driver, built / "store"):
-            idle_user, idle_system, _, _ = run(lab, command, sender, 0, 0, 0)
-            user, system, got, rate = run(lab, command, sender, count, arguments.rate, arguments.size)
-            cost = Cost(name, (user - idle_user) / count, (system - idle_system) / count, got, count, rate)
+            cost = run(name, lab, command, send)
             print(f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
                   f"{cost.rate:>11,.0f}", flush=True)
 

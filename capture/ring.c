@@ -17,7 +17,7 @@
 
 /* Small blocks, many of them: where frames are few, each closes after MB_RING_RETIRE_MS with
  * little in it, so that it is their number that bounds how long the reader may stall. */
-#define BLOCK_SIZE (64u << 10)
+#define BLOCK_SIZE (256u << 10)
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
 #define VLAN_TAG_SIZE 4
 
