@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -38,6 +38,10 @@ COLUMNS = (
     "bin_ns",
     "link_bps",
 )
+
+# The variables of bursts.sql that choose what is judged, beside `hosts` and those of the definition.
+FILTERS = ("rack", "interface", "direction", "run", "since_ns", "until_ns")
+FETCH = 10_000
 
 
 @dataclass(frozen=True)
@@ -78,26 +82,32 @@ def find_bursts(
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
     `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
     does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
-    definition = definition or BurstDefinition()
+    return list(each_burst(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction, run=run,
+                           since_ns=since_ns, until_ns=until_ns))
+
+
+def each_burst(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None = None,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    **where: str | int | None,
+) -> Iterator[dict[str, Any]]:
+    """The same as find_bursts, some thousands at a time for who keeps none. CON is busy until the last is taken."""
     settings = {
-        "bin_ns": definition.bin_ns,
-        "threshold": definition.threshold,
-        "release": definition.release,
-        "join_ns": definition.join_ns,
-        "min_duration_ns": definition.min_duration_ns,
-        "link_bps": definition.link_bps,
+        **asdict(definition or BurstDefinition()),
         "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
-        "rack": rack,
-        "interface": interface,
-        "direction": direction,
-        "run": run,
-        "since_ns": since_ns,
-        "until_ns": until_ns,
+        **{name: where.pop(name, None) for name in FILTERS},
     }
+    if where:
+        raise TypeError(f"no filter {min(where)!r}")
     with readable(con):
         for name, value in settings.items():
             con.execute(f"SET VARIABLE {name} = ?", [value])
-        return [dict(zip(COLUMNS, row, strict=True)) for row in con.execute(text("bursts")).fetchall()]
+        result = con.execute(text("bursts"))
+        while some := result.fetchmany(FETCH):
+            for row in some:
+                yield dict(zip(COLUMNS, row, strict=True))
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

@@ -67,7 +67,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
     example = "write it like 24h, 2026-11-20 or 2026-11-20T14:03:05.25"
     if newest_ns is not None and _NUMBER.fullmatch(text):
-        return newest_ns - parse_duration(text)
+        return max(newest_ns - parse_duration(text), -(2**63))
     match = _ISO.fullmatch(text.strip())
     try:
         if not match or (match[2] and match[1].count(":") < 2):
@@ -76,7 +76,10 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     except ValueError:
         raise UsageError(f"{text!r} is no time", example) from None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    return whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
+    ns = whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
+    if not -(2**63) <= ns < 2**63:
+        raise UsageError(f"{text!r} is no time that 64 bits of nanoseconds can say", "the years are 1678 to 2261")
+    return ns
 
 
 def format_time(ns: int) -> str:

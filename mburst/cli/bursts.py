@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
@@ -11,6 +12,8 @@ from . import definition, output
 
 if TYPE_CHECKING:
     import duckdb
+
+    from ..analysis.bursts import BurstDefinition
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,81 +37,64 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, find_bursts, overlapping_runs
+    from ..analysis.bursts import COLUMNS, each_burst, overlapping_runs
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = find_bursts(
-        connection,
-        wanted,
-        hosts=arguments.host,
-        rack=arguments.rack,
-        interface=arguments.interface,
-        direction=arguments.direction,
-        run=arguments.recording,
-        since_ns=since,
-        until_ns=until,
-    )
-    for first, second in overlapping_runs(connection):
-        print(
-            f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
-            " (--run picks one)",
-            file=sys.stderr,
-        )
+    bursts = each_burst(
+        connection, wanted, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
+        direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
     if arguments.format == "table":
-        _print(connection, bursts, wanted)
+        found = list(bursts)
+        _print(_judged(connection, since, until), found, wanted)
     else:
-        output.write(arguments.format, COLUMNS, ([burst[key] for key in COLUMNS] for burst in bursts))
+        output.write(arguments.format, COLUMNS, (list(burst.values()) for burst in bursts))
+    for first, second in overlapping_runs(connection):
+        print(f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
+              " (--run picks one)", file=sys.stderr)
     return 0
 
 
-def _print(connection: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], definition: Any) -> None:
-    """For each recording: what was judged, the table, the sum."""
+def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
+    """The runs that were judged, with how (columns of the table `lanes`) and `span_ns`, for how long."""
     lanes = connection.execute(
-        "SELECT lanes.*, runs.* EXCLUDE (run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps)"
-        " FROM lanes JOIN runs USING (run) ORDER BY host, interface, direction, start_ns, run"
-    )
+        """
+        SELECT lanes.*, clock, dropped, late, complete,
+               least(coalesce(end_ns, last_ns), $until) - greatest(coalesce(start_ns, first_ns), $since) AS span_ns
+        FROM lanes JOIN (SELECT run, clock, dropped, late, complete, start_ns, end_ns FROM runs) USING (run)
+        LEFT JOIN (  -- a recording that was killed has left its bins only
+            SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
+            FROM bins WHERE run IN (SELECT run FROM runs WHERE NOT complete) GROUP BY run) USING (run)
+        ORDER BY host, interface, direction, start_ns, run""",
+        {"since": -(2**63) if since is None else since, "until": 2**63 - 1 if until is None else until})
     columns = [column[0] for column in lanes.description]
-    judged = [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
+    return [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
+
+
+def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition) -> None:
+    """For each recording: what was judged, the table, the sum."""
     if not judged:
         print("no recording matches: `mburst sql STORE runs` lists what there is")
     for index, lane in enumerate(judged):
         if index:
             print()
-        _print_lane(lane, [burst for burst in bursts if burst["run"] == lane["run"]], definition)
+        mine = [burst for burst in bursts if burst["run"] == lane["run"]]
+        print(_heading(lane, wanted))
+        if mine:
+            output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))
+        print(_summary(lane, mine))
 
 
-def _print_lane(lane: dict[str, Any], bursts: list[dict[str, Any]], definition: Any) -> None:
-    release = "" if definition.release is None else f", goes on at {format_share(definition.release)} or more"
-    print(
-        f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
-        f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
-        f"{format_share(definition.threshold)} of line rate or more{release}, joined over gaps up to "
-        f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer"
-    )
-    if bursts:
-        output.write(
-            "table",
-            ["start (UTC)", "duration", "mean", "peak", "bytes", "fan-in", "pattern", "top senders", "quality"],
-            [
-                [
-                    format_time(burst["start_ns"]),
-                    format_duration(burst["duration_ns"]),
-                    format_share(burst["mean_utilization"]),
-                    format_share(burst["peak_utilization"]),
-                    format_bytes(burst["bytes"]),
-                    burst["fan_in"],
-                    burst["pattern"],
-                    _top(burst),
-                    ", ".join(burst["quality"]),
-                ]
-                for burst in bursts
-            ],
-        )
-    print(_summary(lane, bursts))
+def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
+    """Line rate, bins, clock and definition: a count of bursts means nothing without them."""
+    release = "" if wanted.release is None else f", goes on at {format_share(wanted.release)} or more"
+    return (f"{lane['host']} {lane['interface']} {lane['direction']}: {format_rate(lane['link_bps'])}, "
+            f"bins of {format_duration(lane['bin_ns'])}, stamps: {lane['clock'] or 'not known'}; a burst is "
+            f"{format_share(wanted.threshold)} of line rate or more{release}, joined over gaps up to "
+            f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer")
 
 
 def _top(burst: dict[str, Any], shown: int = 3) -> str:
@@ -117,22 +103,34 @@ def _top(burst: dict[str, Any], shown: int = 3) -> str:
     return ", ".join(named) + (f" and {more} more" if named and more > 0 else "")
 
 
+CELLS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "start (UTC)": lambda burst: format_time(burst["start_ns"]),
+    "duration": lambda burst: format_duration(burst["duration_ns"]),
+    "mean": lambda burst: format_share(burst["mean_utilization"]),
+    "peak": lambda burst: format_share(burst["peak_utilization"]),
+    "bytes": lambda burst: format_bytes(burst["bytes"]),
+    "fan-in": lambda burst: burst["fan_in"],
+    "pattern": lambda burst: burst["pattern"],
+    "top senders": _top,
+    "quality": lambda burst: ", ".join(burst["quality"]),
+}
+
+
 def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]]) -> str:
-    """ "78 bursts in 20 s, 13 % of the time; no packets were lost" """
-    span = (lane["end_ns"] or 0) - (lane["start_ns"] or 0)
-    count = "no burst" if not bursts else "1 burst" if len(bursts) == 1 else f"{len(bursts)} bursts"
-    parts = [count]
-    if span > 0:
-        parts[0] += f" in {format_duration(span)}"
-        parts.append(f"{format_share(sum(burst['duration_ns'] for burst in bursts) / span)} of the time")
-    lost = [
-        f"{lane[key]} {words}"
-        for key, words in (
-            ("dropped", "packets were dropped before they were seen: counts are lower bounds"),
-            ("late", "packets came too late for their bin and are in none"),
-        )
-        if lane[key]
-    ]
+    """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
+    found = _count(len(bursts), "burst", "bursts")
+    if (lane["span_ns"] or 0) > 0:
+        share = sum(burst["duration_ns"] for burst in bursts) / lane["span_ns"]
+        found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
+    lost = []
+    if lane["dropped"]:
+        lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped unseen: counts are lower bounds")
+    if lane["late"]:
+        lost.append(_count(lane["late"], "packet", "packets") + " came too late for any bin")
     if not lane["complete"]:
-        lost.append("the recording did not end: how much was lost is not known")
-    return ", ".join(parts) + "; " + ("; ".join(lost) or "no packet was lost")
+        lost.append("the recording did not end: what was lost is not known")
+    return found + "; " + ("; ".join(lost) or "no packet was lost")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number or 'no'} {one if number < 2 else many}"

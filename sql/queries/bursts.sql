@@ -128,7 +128,7 @@ WITH slots AS MATERIALIZED (
 ), near AS (
     SELECT *, ts_ns >> getvariable('source_slot_bits') AS slot FROM sources WHERE slot IN (SELECT slot FROM slots)
 )
-SELECT burst, source, max(members) AS members,
+SELECT burst, source, max(members) FILTER (last_ns >= start_ns) AS members,
        sum(part_within(bytes, first_ns, last_ns, start_ns, end_ns)) AS bytes,
        sum(part_within(bytes, first_ns, last_ns, before_ns, quiet_ns)) AS bytes_before,
        min(greatest(first_ns, start_ns)) FILTER (last_ns >= start_ns) AS onset_ns

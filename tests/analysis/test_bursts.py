@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
+import re
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storelib import write
+from storelib import rows, write
 
-from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts
-from mburst.sql import Store
+from mburst.__main__ import main
+from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+from mburst.errors import MburstError, UsageError
+from mburst.sql import Store, text
 
 MS = 1_000_000
 T0 = 1_700_000_000_000_000_000
@@ -158,3 +166,277 @@ def test_agrees_with_the_oracle(
             assert burst[key] == (pytest.approx(value) if isinstance(value, float) else value), key
         assert burst["duration_ns"] == burst["end_ns"] - burst["start_ns"]
         assert (burst["sources"], burst["pattern"]) == (0, "unknown")
+
+
+# --- what is judged ---------------------------------------------------------------------------------------------------
+
+
+def full_bins(*starts: int, **more: Any) -> list[dict[str, Any]]:
+    """Full bins of 1 ms at 1 Gb/s."""
+    return [{"ts_ns": T0 + at * MS, "wire_bytes": FULL, "bytes": FULL - 1000, "packets": 80, **more} for at in starts]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.create(tmp_path / "store")
+
+
+def starts(bursts: list[dict[str, Any]]) -> list[int]:
+    return [(burst["start_ns"] - T0) // MS for burst in bursts]
+
+
+def test_bins_of_exactly_the_threshold_are_hot(store: Store) -> None:
+    """0.1 of line rate is no binary fraction: it must not be lost to rounding."""
+    write(store, "runs", {})
+    write(store, "bins", *({**row, "wire_bytes": 12_500 - at % 2} for at, row in enumerate(full_bins(0, 20, 40, 61))))
+    assert starts(find_bursts(store.connect(), BurstDefinition(threshold=0.1))) == [0, 40]
+
+
+def test_rates_and_widths_at_the_ends_of_the_scale(store: Store) -> None:
+    """1 s bins at 800 Gb/s and 10 µs bins at 1 Mb/s, whose products leave 64 bits or hold a byte."""
+    write(
+        store,
+        "runs",
+        {"run": "a", "bin_ns": 10**9, "link_bps": 8 * 10**11},
+        {"run": "b", "bin_ns": 10_000, "link_bps": 10**6},
+    )
+    write(
+        store,
+        "bins",
+        {"run": "a", "ts_ns": T0, "wire_bytes": 10**11},
+        {"run": "a", "ts_ns": T0 + 10**10, "wire_bytes": 10**10},
+        {"run": "b", "ts_ns": T0, "wire_bytes": 1},
+        {"run": "b", "ts_ns": T0 + 10**6, "wire_bytes": 0},
+    )
+    found = find_bursts(store.connect())
+    assert [(burst["run"], burst["peak_utilization"]) for burst in found] == [("a", 1.0), ("b", pytest.approx(0.8))]
+
+
+def test_filters(store: Store) -> None:
+    lanes = [
+        ("a", "r1", "eth0", "in"),
+        ("b", "r1", "eth0", "in"),
+        ("b", "r2", "eth0", "out"),
+        ("c", "r2", "eth1", "in"),
+    ]
+    for at, (host, rack, interface, direction) in enumerate(lanes):
+        named = {"run": f"run-{at}", "host": host, "rack": rack, "interface": interface, "direction": direction}
+        write(store, "runs", named)
+        write(store, "bins", *full_bins(at * 10, **named))
+
+    def found(**where: Any) -> list[int]:
+        return [int(burst["run"][-1]) for burst in find_bursts(store.connect(), **where)]
+
+    assert found() == [0, 1, 2, 3]
+    assert found(hosts="b") == [1, 2]
+    assert found(hosts=["a", "c"]) == [0, 3]
+    assert found(hosts=[]) == []
+    assert found(rack="r2") == [2, 3]
+    assert found(interface="eth0", direction="out") == [2]
+    assert found(run="run-3") == [3]
+    assert found(since_ns=T0 + 10 * MS) == [1, 2, 3]
+    assert found(since_ns=T0 + 1, until_ns=T0 + 20 * MS) == [1]
+
+
+def test_settings_of_an_earlier_search_do_not_stay(store: Store) -> None:
+    write(store, "runs", {})
+    write(store, "bins", *full_bins(0, 50))
+    connection = store.connect()
+    assert len(find_bursts(connection, BurstDefinition(join_ns=100 * MS), since_ns=T0 + MS)) == 1
+    assert len(find_bursts(connection)) == 2
+    assert connection.execute("SELECT count(*) FROM bursts").fetchall() == [(2,)]
+
+
+def test_hot_rows_and_sealed_rows_are_one(store: Store) -> None:
+    write(store, "runs", {})
+    write(store, "bins", *full_bins(0, 1, 2))
+    with store.writer("bins", host="cache-1", rack="r1") as writer:
+        writer.append(rows("bins", *full_bins(3, 4)))
+        (burst,) = find_bursts(store.connect())
+    assert burst["duration_ns"] == 5 * MS and burst["packets"] == 400
+
+
+def test_a_link_of_unknown_speed_is_asked_for(store: Store) -> None:
+    write(store, "runs", {"link_bps": None})
+    write(store, "bins", *full_bins(0))
+    with pytest.raises(MburstError, match=r"run run-1 \(cache-1 eth0 in\): the link speed is not known.*--link"):
+        find_bursts(store.connect())
+    assert len(find_bursts(store.connect(), BurstDefinition(link_bps=10**9))) == 1
+
+
+@pytest.mark.parametrize("bin_ns", [MS // 2, 1_500_000, MS + 1])
+def test_a_width_that_is_no_multiple_is_refused(store: Store, bin_ns: int) -> None:
+    write(store, "runs", {})
+    with pytest.raises(UsageError, match=f"a bin of {bin_ns} ns is no multiple of the 1000000 ns that run run-1"):
+        find_bursts(store.connect(), BurstDefinition(bin_ns=bin_ns))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bin_ns": 0}, {"threshold": 0.0}, {"threshold": 11.0}, {"release": 0.6}, {"release": 0.0}]
+)
+def test_a_definition_that_contradicts_itself(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        BurstDefinition(**wrong)
+
+
+def test_an_empty_store_has_no_bursts(store: Store) -> None:
+    connection = store.connect()
+    assert find_bursts(connection) == [] and overlapping_runs(connection) == []
+
+
+def test_runs_that_overlap_are_told(store: Store) -> None:
+    spans = {"a": (0, 10), "b": (5, 15), "c": (15, 20), "d": (30, 40)}
+    write(
+        store,
+        "runs",
+        *({"run": run, "start_ns": T0 + one, "end_ns": T0 + two} for run, (one, two) in spans.items()),
+        {"run": "e", "start_ns": T0, "end_ns": T0 + 40, "interface": "eth1"},
+        {"run": "f", "complete": False},
+    )
+    connection = store.connect()
+    find_bursts(connection)
+    assert overlapping_runs(connection) == [("a", "b"), ("b", "c")]
+
+
+def test_the_named_query_answers_with_the_defaults(store: Store) -> None:
+    write(store, "runs", {})
+    write(store, "bins", *full_bins(0, 1))
+    result = store.connect().execute(text("bursts"))
+    assert tuple(column[0] for column in result.description) == COLUMNS
+    assert len(result.fetchall()) == 1
+
+
+# --- mburst bursts ----------------------------------------------------------------------------------------------------
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(store: Store, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(["bursts", str(store.path), *words])
+        except SystemExit as stopped:  # argparse's own way
+            code = int(stopped.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def told(store: Store) -> Store:
+    """Two bursts in a recording of 100 ms."""
+    write(store, "runs", {"start_ns": T0, "end_ns": T0 + 100 * MS, "quality": 32, "dropped": 4, "late": 1})
+    write(store, "bins", *full_bins(10, 11, 12), *full_bins(50, quality=32))
+    write(
+        store,
+        "sources",
+        *(
+            {
+                "ts_ns": T0 + at * MS,
+                "source": source,
+                "bytes": count,
+                "first_ns": T0 + at * MS,
+                "last_ns": T0 + at * MS + 9,
+            }
+            for at, source, count in ((10, "10.0.0.1", 300_000), (11, "10.0.0.2", 100_000), (50, "a", 9))
+        ),
+    )
+    return store
+
+
+def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store) -> None:
+    code, out, err = ask("--threshold", "80%", "--join", "5ms", "--release", "0.6")
+    head, names, first, second, foot = out.splitlines()
+    assert (code, err) == (0, "")
+    assert head == (
+        "cache-1 eth0 in: 1 Gb/s, bins of 1 ms, stamps: file, 1 ns; a burst is 80 % of line rate or more, goes on at"
+        " 60 % or more, joined over gaps up to 5 ms, 1 ms or longer"
+    )
+    assert re.split(r"  +", names) == [
+        "start (UTC)",
+        "duration",
+        "mean",
+        "peak",
+        "bytes",
+        "fan-in",
+        "pattern",
+        "top senders",
+        "quality",
+    ]
+    assert re.split(r"  +", first) == [
+        "2023-11-14 22:13:20.010000",
+        "3 ms",
+        "100 %",
+        "100 %",
+        "372 kB",
+        "2",
+        "many-sources",
+        "10.0.0.1 75 %, 10.0.0.2 25 %",
+    ]
+    assert re.split(r"  +", second)[6:] == ["single-source", "a 100 %", "losing"]
+    assert foot == (
+        "2 bursts in 100 ms, 4 % of the time; 4 packets were dropped unseen: counts are lower bounds;"
+        " 1 packet came too late for any bin"
+    )
+    assert ask("--since", "2023-11-14T22:13:20.05")[1].splitlines()[-1].startswith("1 burst in 50 ms, 2 % of the time")
+
+
+def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: Store) -> None:
+    write(store, "runs", {"complete": False})
+    write(store, "bins", *full_bins(0, 10), {"ts_ns": T0 + 40 * MS, "wire_bytes": 9})
+    assert ask()[1].splitlines()[-1] == (
+        "2 bursts in 40 ms, 5 % of the time; the recording did not end: what was lost is not known"
+    )
+
+
+def test_json_and_csv_hold_the_same(ask: Ask, told: Store) -> None:
+    found = json.loads(ask("--json")[1])
+    assert found == find_bursts(told.connect()) and len(found) == 2 and tuple(found[0]) == COLUMNS
+    table = list(csv.DictReader(io.StringIO(ask("--csv")[1])))
+    assert [json.loads(row["top_sources"]) for row in table] == [burst["top_sources"] for burst in found]
+    assert [int(row["start_ns"]) for row in table] == [burst["start_ns"] for burst in found]
+
+
+def test_none_found_says_so(ask: Ask, told: Store) -> None:
+    code, out, _ = ask("--min-duration", "1s")
+    assert code == 0 and "no burst in 100 ms, 0 % of the time" in out
+    assert json.loads(ask("--min-duration", "1s", "--json")[1]) == []
+    assert ask("--min-duration", "1s", "--csv")[1] == ",".join(COLUMNS) + "\n"
+    assert "no recording matches" in ask("--host", "nobody")[1]
+
+
+def test_since_counts_back_from_the_newest_data(ask: Ask, told: Store) -> None:
+    assert starts(json.loads(ask("--since", "1ms", "--json")[1])) == [50]
+    assert starts(json.loads(ask("--until", "2023-11-14T22:13:20.02", "--json")[1])) == [10]
+    assert starts(json.loads(ask("--since", "2023-11-14", "--until", "2023-11-15", "--json")[1])) == [10, 50]
+
+
+def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
+    write(told, "runs", {"run": "run-2", "start_ns": T0, "end_ns": T0 + MS})
+    code, out, err = ask("--json")
+    assert code == 0 and len(json.loads(out)) == 2
+    assert re.fullmatch(r"mburst: runs run-1 and run-2 recorded the same interface and time: .*--run.*\n", err)
+    assert ask("--json", "--run", "run-1")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--bin", "1.5ms"], 2, "is no multiple"),
+        (["--bin", "0ms"], 2, "longer than nothing"),
+        (["--bin", "10"], 2, "no duration"),
+        (["--threshold", "0"], 2, "no share"),
+        (["--release", "0.9"], 2, "at most the threshold"),
+        (["--link", "fast"], 2, "no link"),
+        (["--since", "never"], 2, "no time"),
+        (["--since", "1h", "--until", "2h"], 2, "not before"),
+        (["--direction", "up"], 2, "invalid choice"),
+        (["--json", "--csv"], 2, "not allowed with"),
+        (["--colour"], 2, "unrecognized"),
+    ],
+)
+def test_wrong_calls_end_in_a_line(ask: Ask, told: Store, words: list[str], code: int, says: str) -> None:
+    got, out, err = ask(*words)
+    assert (got, out) == (code, "") and says in err.splitlines()[-1] and "Traceback" not in err

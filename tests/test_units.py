@@ -1,0 +1,143 @@
+"""Numbers with units, both ways."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mburst.errors import UsageError
+from mburst.units import (
+    format_bytes,
+    format_duration,
+    format_rate,
+    format_share,
+    format_time,
+    parse_duration,
+    parse_fraction,
+    parse_rate,
+    parse_time,
+)
+
+NOW = 1_795_228_464_011_544_286
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("10us", 10_000),
+        ("10 µs", 10_000),
+        ("1.5ms", 1_500_000),
+        ("24h", 86_400 * 10**9),
+        ("2d", 2 * 86_400 * 10**9),
+        ("1min", 60 * 10**9),
+        ("3 S", 3 * 10**9),
+        ("0ns", 0),
+        ("0.001us", 1),
+    ],
+)
+def test_durations(text: str, ns: int) -> None:
+    assert parse_duration(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "10", "ms", "-1ms", "1.5ns", "1e3ms", "1 parsec", "1ms2", "nan", "1,5ms"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="is no duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "bps"),
+    [
+        ("1G", 10**9),
+        ("25Gbps", 25 * 10**9),
+        ("100Mbit/s", 10**8),
+        ("2.5g", 2_500_000_000),
+        ("9600", 9600),
+        ("1 Tb/s", 10**12),
+    ],
+)
+def test_rates(text: str, bps: int) -> None:
+    assert parse_rate(text) == bps
+
+
+@pytest.mark.parametrize("text", ["", "G", "0", "0G", "-1G", "1X", "1.0000000001", "fast"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(UsageError, match="is no link speed"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.5", 0.5), ("50%", 0.5), ("100 %", 1.0), ("10", 10.0), ("0.1%", 0.001)])
+def test_shares(text: str, share: float) -> None:
+    assert parse_fraction(text) == share
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "11", "-0.5", "half", "50x", "inf"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(UsageError, match="is no share"):
+        parse_fraction(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01", 0),
+        ("2026-11-21", 1_795_219_200 * 10**9),
+        ("2026-11-21T02:34", 1_795_228_440 * 10**9),
+        ("2026-11-21 02:34:24.011544286", NOW),
+        ("2026-11-21T02:34:24.011544286Z", NOW),
+        ("2026-11-21T03:34:24,011544286+01:00", NOW),
+        ("2026-11-20T21:04:24.011544286-0530", NOW),
+        ("1969-12-31T23:59:59.5", -500_000_000),
+    ],
+)
+def test_times(text: str, ns: int) -> None:
+    assert parse_time(text) == parse_time(text, 5) == ns
+
+
+def test_durations_count_back_from_the_newest() -> None:
+    assert parse_time("24h", NOW) == NOW - 86_400 * 10**9
+    assert parse_time("99999999d", NOW) == -(2**63)
+    with pytest.raises(UsageError, match="is no time"):
+        parse_time("24h")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "2026-11-21T02:34.5", "26-11-21", "10"]
+)
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59"])
+def test_times_that_64_bits_cannot_say(text: str) -> None:
+    with pytest.raises(UsageError, match="64 bits"):
+        parse_time(text)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_times_are_cut_to_microseconds_and_come_back(ns: int) -> None:
+    text = format_time(ns)
+    assert len(text) == len("2026-11-21 02:34:24.011544")
+    assert datetime.fromisoformat(text + "+00:00") - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(
+        microseconds=ns // 1000
+    )
+    if ns // 1000 * 1000 >= -(2**63):
+        assert parse_time(text) == ns // 1000 * 1000
+
+
+def test_numbers_for_people() -> None:
+    assert [format_duration(ns) for ns in (0, 999, 33_400_000, 1_500_000_000, 90 * 10**9, 10**15)] == [
+        "0 ns",
+        "999 ns",
+        "33.4 ms",
+        "1.5 s",
+        "1.5 min",
+        "16,667 min",
+    ]
+    assert [format_bytes(n) for n in (0, 999, 4_000_000, 1_234_567)] == ["0 B", "999 B", "4 MB", "1.23 MB"]
+    assert [format_rate(n) for n in (10**9, 25 * 10**9, 9600)] == ["1 Gb/s", "25 Gb/s", "9.6 kb/s"]
+    assert [format_share(n) for n in (0.13, 1.0, 0.0512)] == ["13 %", "100 %", "5.12 %"]
