@@ -1,0 +1,156 @@
+"""What happened to a rack beside its bursts: probes in and out of them, and the queues of its switch ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .beside import LATENCY, dicts
+from .rack_period import Period
+
+if TYPE_CHECKING:
+    import duckdb
+
+LEVELS = (0.5, 0.99, 0.999)
+
+# A probe met a burst when one of an end of its path was on while it was under way. rack_spans has no overlaps in a
+# host, so the last burst that began before the probe's end is the only one that need be looked at.
+_PATHS = f"""
+WITH seen AS (
+    SELECT src, dst, protocol, tx_ns, lost, CASE WHEN NOT lost THEN {LATENCY} END AS latency,
+           tx_ns + greatest(coalesce(CASE WHEN NOT lost THEN {LATENCY} END, 0), 0) AS reach_ns
+    FROM probes WHERE tx_ns >= $since AND tx_ns < $until
+        AND (src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs))
+), marked AS (
+    SELECT src, dst, protocol, latency, lost,
+           coalesce(there.end_ns > tx_ns, false) OR coalesce(here.end_ns > tx_ns, false) AS met
+    FROM seen ASOF LEFT JOIN rack_spans AS there ON dst = there.host AND reach_ns >= there.start_ns
+              ASOF LEFT JOIN rack_spans AS here ON src = here.host AND reach_ns >= here.start_ns
+)
+SELECT src, dst, protocol, met, count(*) AS sent, count(latency) AS n, count(*) FILTER (lost) AS lost,
+       quantile_disc(latency, {list(LEVELS)}) AS quantiles, max(latency) AS largest
+FROM marked GROUP BY ALL ORDER BY src, dst, protocol, met
+"""
+_UNPLACED = """
+SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
+    AND src NOT IN (SELECT host FROM rack_runs) AND dst NOT IN (SELECT host FROM rack_runs)
+"""
+_LINKS = """
+WITH latest AS (
+    SELECT device, port, queue, host, interface, rack, present FROM links WHERE ts_ns < $until
+    QUALIFY row_number() OVER (PARTITION BY device, port, host, interface ORDER BY ts_ns DESC, batch DESC) = 1
+)
+SELECT DISTINCT device, port, queue, host, interface FROM latest
+WHERE present AND (rack = $rack OR host IN (SELECT host FROM rack_runs))
+ORDER BY device, port, queue, host, interface
+"""
+_QUEUES = """
+SELECT device, port, queue, semantics, count(*) AS windows,
+       max({value: coalesce(max_bytes, avg_bytes), earlier: -window_start_ns}) AS top,
+       quantile_disc(coalesce(max_bytes, avg_bytes), 0.99) AS p99_bytes,
+       CAST(coalesce(sum(dropped_packets), 0) AS BIGINT) AS dropped,
+       count(*) FILTER (dropped_packets > 0) AS dropping_windows,
+       CAST(coalesce(sum(ecn_marked_packets), 0) AS BIGINT) AS ecn_marked
+FROM queues WHERE ts_ns > $since AND window_start_ns < $until GROUP BY device, port, queue, semantics
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Probes of a path that met a burst, or those that did not. Latency in ns; a quantile that n cannot tell from the
+    largest is None."""
+
+    sent: int
+    n: int
+    lost: int
+    p50_ns: float | None
+    p99_ns: float | None
+    p999_ns: float | None
+    max_ns: float | None
+
+
+@dataclass(frozen=True)
+class Path:
+    """A probed path from or to a host of the rack."""
+
+    src: str
+    dst: str
+    protocol: str
+    met: Side
+    clear: Side
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
+    `hosts` are what hangs on the port, where the store knows it."""
+
+    device: str
+    port: str
+    queue: str
+    semantics: str
+    hosts: list[str]
+    windows: int
+    max_bytes: int | None
+    max_at_ns: int | None
+    p99_bytes: int | None
+    dropped: int
+    dropping_windows: int
+    ecn_marked: int
+
+
+def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[Path], int]:
+    """The most probed paths that name a host of the rack, and how many probes name none."""
+    where = {"since": period.since_ns, "until": period.until_ns}
+    sides: dict[tuple[str, str, str], dict[bool, Side]] = {}
+    for row in dicts(con, _PATHS, where):
+        sides.setdefault((row["src"], row["dst"], row["protocol"]), {})[row["met"]] = _side(row)
+    nothing = Side(0, 0, 0, None, None, None, None)
+    paths = [Path(*name, met=of.get(True, nothing), clear=of.get(False, nothing)) for name, of in sides.items()]
+    paths.sort(key=lambda path: (-path.met.sent - path.clear.sent, path.src, path.dst, path.protocol))
+    return paths[:limit], con.execute(_UNPLACED, where).fetchall()[0][0]
+
+
+def _side(row: dict[str, Any]) -> Side:
+    n = row["n"]
+    told = [value if value is not None and (level == 0.5 or n * (1 - level) >= 1 - 1e-9) else None
+            for level, value in zip(LEVELS, row["quantiles"] or [None] * len(LEVELS), strict=True)]
+    return Side(row["sent"], n, row["lost"], *told, max_ns=row["largest"])
+
+
+def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:
+    """The queues that dropped most, then the fullest; how many there are; and whether links tell which are the rack's.
+
+    Queues that were empty in every window and dropped nothing count, but are not listed."""
+    where = {"since": period.since_ns, "until": period.until_ns}
+    ports = _ports(con, rack, period)
+    rows = dicts(con, _QUEUES, where)
+    if ports:
+        rows = [row for row in rows if _hosts(ports, row)]
+    found = [
+        Queue(row["device"], row["port"], row["queue"], row["semantics"], _hosts(ports, row), row["windows"],
+              row["top"]["value"], None if row["top"]["value"] is None else -row["top"]["earlier"], row["p99_bytes"],
+              row["dropped"], row["dropping_windows"], row["ecn_marked"])
+        for row in rows
+    ]
+    told = [queue for queue in found if queue.max_bytes or queue.dropped]
+    told.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
+                                 queue.semantics))
+    return told[:limit], len(found), bool(ports)
+
+
+def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
+    """Hosts by device, port and queue ('' for all of a port's); empty where the store has no inventory of links."""
+    known = con.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'links' AND NOT internal").fetchall()
+    if not known[0][0]:
+        return {}
+    hosts: dict[tuple[str, str, str], list[str]] = {}
+    for row in dicts(con, _LINKS, {"rack": rack, "until": period.until_ns}):
+        name = " ".join(part for part in (row["host"], row["interface"]) if part)
+        hosts.setdefault((row["device"], row["port"], row["queue"]), []).append(name)
+    return hosts
+
+
+def _hosts(ports: dict[tuple[str, str, str], list[str]], row: dict[str, Any]) -> list[str]:
+    return [*ports.get((row["device"], row["port"], row["queue"]), ()), *(ports.get((row["device"], row["port"], ""), ())
+                                                                          if row["queue"] else ())]

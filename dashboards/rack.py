@@ -1,0 +1,218 @@
+"""A rack's report: one HTML file without any script, the same facts as JSON, and the index of all reports in a folder.
+
+The same report gives the same bytes. No file is ever half written, and its name says rack and period.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+from urllib.parse import quote
+
+from .. import __version__
+from ..analysis.rack import RackReport
+from ..errors import MburstError
+from ..units import format_duration, format_share
+from . import fragments, palette, rack_pictures, rack_tables, rack_words, words
+
+_HERE = Path(__file__).parent
+
+
+def _text(folder: str, name: str) -> str:
+    return (_HERE / folder / name).read_text(encoding="utf-8")
+
+
+def css() -> str:
+    """The style of rack reports and their index."""
+    return palette.css() + _text("static", "report.css") + _text("static", "rack.css")
+
+
+def _tiles(report: RackReport) -> str:
+    inbound = report.inbound
+    n = sum(lane.bursts for lane in inbound)
+    told = [("Bursts received", f"{n:,}", f"by {len({lane.host for lane in inbound if lane.bursts})} hosts"),
+            ("Time in bursts", format_share(rack_words.share(inbound)), "of recorded time"),
+            ("Longest burst", format_duration(report.duration.largest or 0) if n else "–",
+             f"median {format_duration(report.duration.p50 or 0)}" if n else "")]
+    speeds = [lane for lane in inbound if lane.link_bps and lane.packets]
+    if speeds:
+        second = max(speeds, key=lambda lane: lane.busiest_second / (lane.link_bps or 1))
+        fullest = max(speeds, key=lambda lane: lane.busiest_bin / (lane.link_bps or 1))
+        told.append(("Busiest second of all", words.rate(second.busiest_second, second.link_bps), second.host))
+        told.append(("Busiest bin of all", words.rate(fullest.busiest_bin, fullest.link_bps),
+                     f"{fullest.host}, {format_duration(fullest.bin_ns)}"))
+    if report.contention:
+        told.append(("In contention", format_share(report.contention.share), "of bursts"))
+    drops = sum(queue.dropped for queue in report.queues)
+    if report.queue_count:
+        told.append(("Dropped by the switch", f"{drops:,}", "packets"))
+    return '<dl class="tiles">' + "".join(
+        f'<div class="tile"><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
+        for name, value, note in told) + "</dl>"
+
+
+def _sections(report: RackReport) -> str:
+    """What follows the summary where something was recorded."""
+    told = words.count(len(report.durations_ns) and report.duration.n, "burst")
+    quantiles = [("n", f"{report.duration.n:,}")] + [
+        (name, format_duration(value)) for name, value in (
+            ("min", report.duration.least), ("median", report.duration.p50), ("p90", report.duration.p90),
+            ("p99", report.duration.p99), ("max", report.duration.largest)) if value is not None]
+    listed = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in quantiles)
+    durations = (f'{rack_pictures.distribution(report)}<dl class="quantiles">{listed}</dl>' if report.durations_ns else
+                 "<p>No burst was received.</p>")
+    parts: list[tuple[str, str]] = [
+        ("When", rack_pictures.heat_legend() + rack_pictures.heatmap(report)),
+        ("Which hosts", rack_tables.hosts(report)),
+        (f"How long: {told}", durations),
+        ("Who feeds them", rack_tables.feeders(report) if report.feeders else "<p>No sender is known.</p>"),
+        ("New", rack_tables.new(report)),
+        ("Change", rack_tables.change(report.previous, "The period before")
+         + rack_tables.change(report.weekday, "The same weekday a week before")),
+        ("Contention between hosts", rack_tables.contention(report)),
+        ("Switch queues", rack_tables.queues(report)),
+        ("Latency in and out of bursts", rack_tables.latency(report)),
+        ("Largest bursts", rack_tables.worst(report) if report.worst else "<p>None.</p>"),
+    ]
+    return "".join(f'<section aria-labelledby="s{i}"><h2 id="s{i}">{escape(head)}</h2>{body}</section>'
+                   for i, (head, body) in enumerate(parts))
+
+
+def _statements(report: RackReport) -> str:
+    signs = {words.NOTE: ("i", "Note"), words.WARNING: ("!", "Warning")}
+    return "".join(
+        f'<li class="{s.level}"><span class="sign" role="img" aria-label="{signs[s.level][1]}">{signs[s.level][0]}</span>'
+        f"<div><strong>{escape(s.head)}.</strong> {escape(s.text)}</div></li>" for s in rack_words.statements(report))
+
+
+def render(report: RackReport) -> str:
+    """The page, complete in itself: it has no script, and its policy forbids that anything is fetched."""
+    bins = {lane.bin_ns for lane in report.lanes}
+    bin_ns = next(iter(bins)) if len(bins) == 1 else None
+    return Template(_text("templates", "rack.html")).substitute(
+        rack=escape(report.rack), css=css(), version=escape(__version__),
+        period=escape(rack_words.period(report.since_ns, report.until_ns)),
+        verdict=escape(rack_words.verdict(report)), statements=_statements(report),
+        tiles=_tiles(report) if report.recorded else "", sections=_sections(report) if report.recorded else "",
+        definition=escape(words.definition_words(report.definition, bin_ns)),
+        definitions=fragments.definitions(report.definition, bin_ns))
+
+
+def facts(report: RackReport) -> dict[str, Any]:
+    """The facts of the page."""
+    told = {**asdict(report), "mburst": __version__, "kind": "rack"}
+    told["statements"] = [asdict(statement) for statement in rack_words.statements(report)]
+    return told
+
+
+def stem(report: RackReport) -> str:
+    """The name of a report's files: rack and period."""
+    def stamp(ts_ns: int) -> str:
+        return f"{words.date(ts_ns)}T{words.clock(ts_ns, 0)}Z".replace("-", "").replace(":", "")
+
+    rack = re.sub(r"[^A-Za-z0-9._]+", "_", report.rack)[:60].strip("._")
+    if rack != report.rack:  # two racks must not share a name because of what file names cannot hold
+        rack += f"_{quote(report.rack, safe='').encode().hex()[-8:]}"
+    return f"rack-{rack}-{stamp(report.since_ns)}-{stamp(report.until_ns)}"
+
+
+def write(report: RackReport, folder: Path) -> tuple[Path, Path]:
+    """Write page and JSON into `folder`, which is made where it is missing; their paths. The JSON's first line is its
+    summary, for who reads many. Raises MburstError where the folder cannot be written."""
+    page, told = (folder / f"{stem(report)}{suffix}" for suffix in (".html", ".json"))
+    rest = json.dumps(facts(report), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
+    summary = json.dumps(rack_words.summary(report), ensure_ascii=False, sort_keys=True, allow_nan=False)
+    put(told, f'{{"summary": {summary},{rest[1:]}\n')
+    put(page, render(report))
+    return page, told
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file so that nobody ever reads half of it. Raises MburstError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True) if path.parent.is_dir() else None
+        raise MburstError(f"{path.parent}: the report cannot be written: {error.strerror}",
+                          "name another folder with -o") from error
+
+
+# --- the index --------------------------------------------------------------------------------------------------------
+
+
+def summaries(folder: Path) -> list[tuple[str, dict[str, Any]]]:
+    """(name, summary) of every rack report in a folder, the newest period first, then by rack."""
+    found = []
+    for path in sorted(folder.glob("rack-*.json")):
+        with path.open(encoding="utf-8") as file:
+            first = file.readline().strip()
+        try:
+            found.append((path.stem, json.loads(first.removeprefix('{"summary": ').removesuffix(","))))
+        except ValueError:  # somebody else's file
+            continue
+    return sorted(found, key=lambda entry: (-entry[1]["until_ns"], -entry[1]["since_ns"], entry[1]["rack"]))
+
+
+def write_index(folder: Path, troubles: list[str] | None = None) -> Path:
+    """Write index.html over every report in the folder; `troubles` are lines about what could not be delivered.
+    Only one process at a time does, so that the last one has seen every report. Raises MburstError."""
+    import fcntl
+
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise MburstError(f"{folder}: cannot open: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        put(folder / "index.html", render_index(summaries(folder), troubles or []))
+    finally:
+        os.close(lock)
+    return folder / "index.html"
+
+
+_CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("Hosts", lambda s: f"{s['bursting_hosts']} of {s['hosts']}"),
+    ("Bursts", lambda s: f"{s['bursts']:,}"),
+    ("Of the time", lambda s: format_share(s["share"])),
+    ("Longest", lambda s: format_duration(s["longest_ns"]) if s["longest_ns"] else "–"),
+    ("Bursts an hour, against before", lambda s: "–" if s["previous_per_hour"] is None else rack_words.ratio(
+        s["per_hour"] or 0, s["previous_per_hour"])),
+    ("New", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),
+    ("Dropped by the switch", lambda s: f"{s['queue_drops']:,}"),
+)
+
+
+def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str]) -> str:
+    """The index of reports, grouped by period."""
+    periods: dict[tuple[int, int], list[tuple[str, dict[str, Any]]]] = {}
+    for name, summary in entries:
+        periods.setdefault((summary["since_ns"], summary["until_ns"]), []).append((name, summary))
+    heads = ["Rack", "Worst host", *(head for head, _ in _CELLS)]
+    sections = []
+    for (since, until), group in periods.items():
+        rows = []
+        for name, summary in group:
+            link = f'<a href="{quote(name)}.html">{escape(summary["rack"])}</a>'
+            if summary["recorded"]:
+                warned = f' <span class="sign warning" title="{escape("; ".join(summary["warnings"]))}">!</span>'
+                rows.append([link + (warned if summary["warnings"] else ""), escape(summary["worst_host"] or "–"),
+                             *(escape(cell(summary)) for _, cell in _CELLS)])
+            else:
+                rows.append([link, "nothing recorded", *("–" for _ in _CELLS)])
+        title = rack_words.period(since, until)
+        sections.append(f"<section><h2>{escape(title)}</h2>{rack_tables.table(title, heads, rows, 2)}</section>")
+    told = "".join(f'<p class="notice">{escape(line)}</p>' for line in troubles)
+    return Template(_text("templates", "rack_index.html")).substitute(
+        css=css(), version=escape(__version__), troubles=told,
+        count=escape(words.count(len(entries), "report")),
+        sections="".join(sections) or "<p>No report yet.</p>")
