@@ -115,7 +115,7 @@ def _side(row: dict[str, Any]) -> Side:
     n = row["n"]
     told = [value if value is not None and (level == 0.5 or n * (1 - level) >= 1 - 1e-9) else None
             for level, value in zip(LEVELS, row["quantiles"] or [None] * len(LEVELS), strict=True)]
-    return Side(row["sent"], n, row["lost"], *told, max_ns=row["largest"])
+    return Side(row["sent"], n, row["lost"], told[0], told[1], told[2], row["largest"])
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:

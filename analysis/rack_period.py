@@ -1,7 +1,7 @@
 """The recordings and bursts of one rack in one period, as tables of a connection and the sums over them.
 
 `judged` leaves in the connection, beside what analysis.bursts.find_bursts leaves: rack_runs (the runs that touch the
-period), rack_seconds (wire bytes of each run and second of the clock) and rack_spans (when each host received a burst,
+period), rack_totals (sums of their bins) and rack_spans (when each host received a burst,
 without overlaps).
 """
 
@@ -35,13 +35,18 @@ FROM main.runs
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
                             ELSE start_ns < $until AND (NOT complete OR end_ns >= $since) END
 """
-_SECONDS = """
-CREATE TEMP TABLE rack_seconds AS
-SELECT number, ts_ns // 1000000000 AS second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
-       CAST(sum(packets) AS BIGINT) AS packets, count(*) AS bins, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns,
-       bit_or(quality) AS quality, count(*) FILTER (quality & 32 <> 0) AS losing_bins
-FROM bins JOIN (SELECT run, number FROM rack_runs) USING (run)
-WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, second
+_TOTALS = """
+CREATE TEMP TABLE rack_totals AS
+SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(largest) AS largest,
+       CAST(sum(packets) AS BIGINT) AS packets, min(first_ns) AS first_ns, max(last_ns) AS last_ns,
+       bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
+FROM (
+    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
+           CAST(sum(packets) AS BIGINT) AS packets, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns,
+           bit_or(quality) AS quality, count(*) FILTER (quality & 32 <> 0) AS losing_bins
+    FROM bins JOIN (SELECT run, number FROM rack_runs) USING (run)
+    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
+GROUP BY number
 """
 _SPANS = """
 CREATE TEMP TABLE rack_spans AS
@@ -56,18 +61,12 @@ SELECT host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP 
 ORDER BY host, start_ns
 """
 _FACTS = """
-SELECT r.number, r.host, r.interface, r.direction, r.link_bps, r.bin_ns, r.start_ns, r.end_ns, r.complete, r.clock,
-       r.dropped, r.late, min(first_ns) AS first_ns, max(last_ns) AS last_ns, coalesce(sum(s.packets), 0) AS packets,
-       coalesce(sum(s.wire_bytes), 0) AS wire_bytes, coalesce(max(s.largest), 0) AS largest,
-       coalesce(bit_or(s.quality), 0) AS quality, coalesce(sum(s.losing_bins), 0) AS losing_bins
-FROM rack_runs AS r LEFT JOIN rack_seconds AS s USING (number) GROUP BY ALL
-ORDER BY r.host, r.interface, r.direction, r.number
-"""
-_BUSIEST = """
-SELECT host, interface, direction, max(wire_bytes) AS wire_bytes FROM (
-    SELECT host, interface, direction, second, sum(s.wire_bytes) AS wire_bytes
-    FROM rack_seconds AS s JOIN rack_runs USING (number) GROUP BY ALL)
-GROUP BY ALL
+SELECT host, interface, direction, link_bps, bin_ns, start_ns, end_ns, complete, clock, dropped, late, first_ns, last_ns,
+       coalesce(t.packets, 0) AS packets, coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
+       coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
+       coalesce(busiest_second, 0) AS busiest_second
+FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
+ORDER BY host, interface, direction, number
 """
 _BURSTS = """
 WITH reached AS (
@@ -196,7 +195,7 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
     where = {"since": period.since_ns, "until": period.until_ns}
     con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
     con.execute("CREATE TEMP VIEW runs AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL")
-    con.execute(_SECONDS, where)
+    con.execute(_TOTALS, where)
     # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
     bursts = each_burst(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
     next(bursts, None)
@@ -209,13 +208,11 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
     runs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
-    busiest = {(row["host"], row["interface"], row["direction"]): row["wire_bytes"] for row in dicts(con, _BUSIEST, {})}
     bursts = {(row["host"], row["interface"], row["direction"]): row for row in dicts(con, _BURSTS, {})}
-    return [_lane(name, of, busiest.get(name, 0), bursts.get(name), period) for name, of in runs.items()]
+    return [_lane(name, of, bursts.get(name), period) for name, of in runs.items()]
 
 
-def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], busiest: int, burst: dict[str, Any] | None,
-          period: Period) -> Lane:
+def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None, period: Period) -> Lane:
     told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "durations": [None] * 3, "under_loss": 0}
     n = told["bursts"]
     p50, p90, p99 = (value if n * (1 - level) >= 1 - 1e-9 or level == 0.5 else None
@@ -227,7 +224,7 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], busiest: i
         *name, link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
         bin_ns=min(run["bin_ns"] for run in runs), coverage=_coverage(runs, period),
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
-        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs), busiest_second=float(busiest) * 8,
+        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs), busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
         bursts=n, burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]), p50_ns=p50, p90_ns=p90, p99_ns=p99,
         longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
         largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},

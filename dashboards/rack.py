@@ -101,7 +101,6 @@ def render(report: RackReport) -> str:
         period=escape(rack_words.period(report.since_ns, report.until_ns)),
         verdict=escape(rack_words.verdict(report)), statements=_statements(report),
         tiles=_tiles(report) if report.recorded else "", sections=_sections(report) if report.recorded else "",
-        definition=escape(words.definition_words(report.definition, bin_ns)),
         definitions=fragments.definitions(report.definition, bin_ns))
 
 

@@ -13,7 +13,7 @@ from .figures import duration_ticks
 from .rack_words import lane_name, moment
 
 WIDTH, LABELS, ROW, TOP = 1160, 200, 20, 22  # pixels
-STEPS = ((0.1, "10 % or more"), (0.01, "1 %"), (0.001, "0.1 %"), (0.0001, "0.01 %"), (0.0, "less"))
+STEPS = ((0.1, "10 % or more"), (0.01, "1 to 10 %"), (0.001, "0.1 to 1 %"), (0.0001, "0.01 to 0.1 %"), (0.0, "less"))
 OPACITY = (1.0, 0.72, 0.48, 0.28, 0.13)  # of the cells from those shares of time on
 MOST_LABELS = 12
 SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
@@ -59,7 +59,7 @@ def _hours(report: RackReport, slots: int, width: float) -> str:
     labels = []
     for i in range(slots):
         number = report.first_slot + i
-        if number % every == 0 and LABELS + i * width < WIDTH - 20:
+        if number % every == 0 and LABELS + i * width < WIDTH - 50:
             text = slot_label(number * report.slot_ns, report.slot_ns)
             labels.append(f'<text x="{LABELS + i * width:.1f}" y="14" class="axis">{text}</text>')
     return "".join(labels)

@@ -73,9 +73,9 @@ def _beside(report: RackReport) -> Iterator[str]:
         yield (f"{count(len(dropping), 'switch queue')} dropped "
                f"{count(sum(queue.dropped for queue in dropping), 'packet')}")
     if report.new and (report.new.lanes or report.new.senders):
-        told = [count(len(found), noun) for found, noun in ((report.new.lanes, "host"), (report.new.senders, "sender"))
-                if found]
-        yield f"New: {' and '.join(told)}"
+        who = [count(len(found), noun) for found, noun in ((report.new.lanes, "host"), (report.new.senders, "sender"))
+               if found]
+        yield f"New: {' and '.join(who)}"
 
 
 def share(lanes: list[Lane]) -> float:

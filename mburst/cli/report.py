@@ -1,38 +1,63 @@
-"""`mburst report`: one HTML page that shows when links were full, who filled them, and what else happened then."""
+"""`mburst report`: when links were full, who filled them, and what else happened then, as pages to hand around."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..errors import MburstError
+from ..errors import MburstError, UsageError
 from . import definition
+
+if TYPE_CHECKING:
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store
+
+DESCRIPTION = """Write a report as HTML, and the same facts as JSON beside it. Without a rack and a time: one page with
+figures to zoom into, over everything that is stored, or of one --rack or --host. With --rack or --all-racks and a time
+(--since, --until or --last): for each rack a page of who burst when, how long and how hard, fed by whom, with what
+changed, and an index of all reports in the folder. The same data and options give the same files, byte for byte."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser(
-        "report", help="write a report as one HTML page",
-        description="Write one self-contained HTML page, and the same facts as JSON beside it. The same data and "
-        "options give the same files, byte for byte.")
+    parser = verbs.add_parser("report", help="write a report as HTML and JSON", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
     where = parser.add_argument_group("where and when")
     where.add_argument("--rack", help="only this rack's recordings")
+    where.add_argument("--all-racks", action="store_true", help="a report for each rack that the store knows")
     where.add_argument("--host", help="only this host's recordings")
     definition.add_time_options(where)
+    where.add_argument("--last", choices=["hour", "day", "week"],
+                       help="the last whole one by the clock of this machine, in UTC; weeks begin on Monday")
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Gather, draw, write, and name the files."""
-    from ..analysis.report_data import gather, judge, lanes
-    from ..dashboards.report import write
     from ..sql import Store
 
+    timed = bool(arguments.since or arguments.until or arguments.last)
+    if arguments.last and (arguments.since or arguments.until):
+        raise UsageError("--last is a time of its own", "leave out --since and --until")
+    if arguments.all_racks and (arguments.rack or arguments.host or not timed):
+        raise UsageError("--all-racks goes with --since, --until or --last, and without --rack and --host")
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
+    if arguments.all_racks or (arguments.rack and timed and not arguments.host):
+        return _racks(store, wanted, arguments)
+    if arguments.last:
+        raise UsageError("--last is for reports of racks", "give --rack or --all-racks")
+    return _lanes(store, wanted, arguments)
+
+
+def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
+    """One page with a section and figures for each interface and direction."""
+    from ..analysis.report_data import gather, judge, lanes
+    from ..dashboards.report import write
+
     since, until = definition.span_of(store, arguments)
     con = store.connect(arguments.rack, since, until)
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
@@ -44,4 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
     page, facts = write(reports, wanted, Path(arguments.output))
     print(f"report: {page}")
     print(f"facts: {facts}")
+    return 0
+
+
+def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
+    """A page for each rack, and the index."""
+    from ..agent.reports import known_racks, last_period, period_of, write_racks
+
+    racks = known_racks(store) if arguments.all_racks else [arguments.rack]
+    if not racks:
+        raise MburstError(f"{arguments.store}: no recording", "`mburst record … --rack R` makes one")
+    period = last_period(arguments.last) if arguments.last else period_of(
+        store, *definition.span_of(store, arguments), None if arguments.all_racks else arguments.rack)
+    for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
+        print(f"report: {written.page}")
+        print(f"facts: {written.facts}" if written.recorded else
+              f"  note: nothing of rack {written.rack} was recorded in that time, and the report says so")
+    print(f"index: {Path(arguments.output) / 'index.html'}")
     return 0
