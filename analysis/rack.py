@@ -118,8 +118,8 @@ def gather(store: Store, rack: str, period: Period, definition: BurstDefinition)
             rack=rack, since_ns=period.since_ns, until_ns=period.until_ns, definition=definition, lanes=found,
             slot_ns=slot_ns, first_slot=first_slot, cells=_grid(con, found, slot_ns, first_slot, slots),
             duration=duration, durations_ns=points, fractions=fractions, feeders=top, feeder_count=feeder_count,
-            fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced, queues=queues,
-            queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
+            fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
+            queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
             worst=worst(con, WORST), overlaps=overlapping(con))
         return _compared(store, report, period, feeding(con))
     finally:

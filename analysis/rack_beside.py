@@ -152,5 +152,5 @@ def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tu
 
 
 def _hosts(ports: dict[tuple[str, str, str], list[str]], row: dict[str, Any]) -> list[str]:
-    return [*ports.get((row["device"], row["port"], row["queue"]), ()), *(ports.get((row["device"], row["port"], ""), ())
-                                                                          if row["queue"] else ())]
+    device, port, queue = row["device"], row["port"], row["queue"]
+    return [*ports.get((device, port, queue), ()), *(ports.get((device, port, ""), ()) if queue else ())]

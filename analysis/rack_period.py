@@ -37,7 +37,8 @@ WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND 
 """
 _TOTALS = """
 CREATE TEMP TABLE rack_totals AS
-SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(largest) AS largest,
+SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+       max(largest) AS largest,
        CAST(sum(packets) AS BIGINT) AS packets, min(first_ns) AS first_ns, max(last_ns) AS last_ns,
        bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
 FROM (
@@ -61,8 +62,9 @@ SELECT host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP 
 ORDER BY host, start_ns
 """
 _FACTS = """
-SELECT host, interface, direction, link_bps, bin_ns, start_ns, end_ns, complete, clock, dropped, late, first_ns, last_ns,
-       coalesce(t.packets, 0) AS packets, coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
+SELECT host, interface, direction, link_bps, bin_ns, start_ns, end_ns, complete, clock, dropped, late,
+       first_ns, last_ns, coalesce(t.packets, 0) AS packets,
+       coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
        coalesce(busiest_second, 0) AS busiest_second
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
@@ -108,7 +110,8 @@ FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' AND c
 _WORST = """
 SELECT b.* EXCLUDE (burst, quality), quality_names(quality) AS quality, coalesce(top_sources, []) AS top_sources
 FROM (SELECT * FROM bursts ORDER BY bytes DESC, start_ns, host, interface, direction LIMIT $limit) AS b LEFT JOIN (
-    SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
+    SELECT burst,
+           list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
 ORDER BY b.bytes DESC, b.start_ns, b.host, b.interface, b.direction
 """
@@ -212,7 +215,8 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
     return [_lane(name, of, bursts.get(name), period) for name, of in runs.items()]
 
 
-def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None, period: Period) -> Lane:
+def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
+          period: Period) -> Lane:
     told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "durations": [None] * 3, "under_loss": 0}
     n = told["bursts"]
     p50, p90, p99 = (value if n * (1 - level) >= 1 - 1e-9 or level == 0.5 else None
@@ -224,7 +228,8 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         *name, link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
         bin_ns=min(run["bin_ns"] for run in runs), coverage=_coverage(runs, period),
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
-        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs), busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
+        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
+        busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
         bursts=n, burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]), p50_ns=p50, p90_ns=p90, p99_ns=p99,
         longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
         largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},

@@ -63,7 +63,8 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
         writer.append(pa.Table.from_pylist([{
             **column, "capture": run, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": BIN, "backend": "afpacket",
             "input": "eth0", "filter": "", "snaplen": 128, "clock": "software, ns", "offloads": "", "notes": "",
-            "start_ns": start, "end_ns": start + DAY_NS - 1, "epochs": 1, "packets": n, "bytes": int(wire.sum()) - 24 * n,
+            "start_ns": start, "end_ns": start + DAY_NS - 1, "epochs": 1, "packets": n,
+            "bytes": int(wire.sum()) - 24 * n,
             "wire_bytes": int(wire.sum()), "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
             "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "bench", "complete": True,
             "written_ns": start + DAY_NS}]))

@@ -88,7 +88,8 @@ def _sections(report: RackReport) -> str:
 def _statements(report: RackReport) -> str:
     signs = {words.NOTE: ("i", "Note"), words.WARNING: ("!", "Warning")}
     return "".join(
-        f'<li class="{s.level}"><span class="sign" role="img" aria-label="{signs[s.level][1]}">{signs[s.level][0]}</span>'
+        f'<li class="{s.level}"><span class="sign" role="img" aria-label="{signs[s.level][1]}">'
+        f"{signs[s.level][0]}</span>"
         f"<div><strong>{escape(s.head)}.</strong> {escape(s.text)}</div></li>" for s in rack_words.statements(report))
 
 
@@ -113,13 +114,14 @@ def facts(report: RackReport) -> dict[str, Any]:
 
 def stem(report: RackReport) -> str:
     """The name of a report's files: rack and period."""
-    def stamp(ts_ns: int) -> str:
-        return f"{words.date(ts_ns)}T{words.clock(ts_ns, 0)}Z".replace("-", "").replace(":", "")
-
     rack = re.sub(r"[^A-Za-z0-9._]+", "_", report.rack)[:60].strip("._")
     if rack != report.rack:  # two racks must not share a name because of what file names cannot hold
         rack += f"_{quote(report.rack, safe='').encode().hex()[-8:]}"
-    return f"rack-{rack}-{stamp(report.since_ns)}-{stamp(report.until_ns)}"
+    return f"rack-{rack}-{_stamp(report.since_ns)}-{_stamp(report.until_ns)}"
+
+
+def _stamp(ts_ns: int) -> str:
+    return f"{words.date(ts_ns)}T{words.clock(ts_ns, 0)}Z".replace("-", "").replace(":", "")
 
 
 def write(report: RackReport, folder: Path) -> tuple[Path, Path]:
@@ -149,10 +151,11 @@ def put(path: Path, text: str) -> None:
 # --- the index --------------------------------------------------------------------------------------------------------
 
 
-def summaries(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """(name, summary) of every rack report in a folder, the newest period first, then by rack."""
+def summaries(folder: Path, period: tuple[int, int] | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """(name, summary) of every rack report in a folder, or of those of one period: the newest first, then by rack."""
+    wanted = f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}" if period else "rack-*"
     found = []
-    for path in sorted(folder.glob("rack-*.json")):
+    for path in sorted(folder.glob(f"{wanted}.json")):
         with path.open(encoding="utf-8") as file:
             first = file.readline().strip()
         try:
@@ -168,6 +171,7 @@ def write_index(folder: Path, troubles: list[str] | None = None) -> Path:
     import fcntl
 
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise MburstError(f"{folder}: cannot open: {error.strerror}") from error

@@ -11,7 +11,7 @@ from ..analysis.rack_change import Change
 from ..analysis.rack_period import Lane
 from ..units import format_bytes, format_duration, format_rate, format_share
 from . import words
-from .rack_words import lane_name, long, moment, ratio, rates
+from .rack_words import lane_name, long, moment, rates, ratio
 
 Row = Sequence[str]
 PATTERN_NAMES = {"single-source": "single source", "incast": "incast", "many-sources": "many sources",
@@ -81,8 +81,8 @@ def contention(report: RackReport) -> str:
     found = report.contention
     if found is None:
         return "<p>Contention needs bursts of two hosts or more.</p>"
-    told = (f"<p>{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another host; "
-            f"for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
+    told = (f"<p>{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another "
+            f"host; for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
             f"{found.hosts} at once (first at {moment(found.most_ns)}).</p>")
     if not found.pairs:
         return told
@@ -94,8 +94,8 @@ def queues(report: RackReport) -> str:
     """Switch queues that filled or dropped."""
     if not report.queue_count:
         return "<p>No switch told of its queues in this time.</p>"
-    note = "" if report.queues_known else ('<p class="quiet">Which ports belong to this rack is not known to the store: '
-                                           "these are all that it holds.</p>")
+    note = "" if report.queues_known else (
+        '<p class="quiet">Which ports belong to this rack is not known to the store: these are all that it holds.</p>')
     if not report.queues:
         return f"<p>{words.count(report.queue_count, 'queue')}: empty in every window, and nothing dropped.</p>{note}"
     rows = [[
@@ -153,9 +153,9 @@ def new(report: RackReport) -> str:
         return "<p>Nobody: every host that burst, and every sender that fed bursts, did so before.</p>"
     parts = []
     if found.lanes:
-        parts.append(table("Hosts that were recorded before and had no burst", ["Interface", "Bursts", "Time in bursts"],
-                           [[escape(lane_name(lane)), f"{lane.bursts:,}", format_duration(lane.burst_ns)]
-                            for lane in found.lanes]))
+        parts.append(table("Hosts that were recorded before and had no burst", [
+            "Interface", "Bursts", "Time in bursts"], [
+                [escape(lane_name(lane)), f"{lane.bursts:,}", format_duration(lane.burst_ns)] for lane in found.lanes]))
     if found.senders:
         parts.append(table("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"],
                            [[escape(source), format_bytes(sent)] for source, sent in found.senders]))

@@ -146,8 +146,8 @@ def _loss(report: RackReport) -> Iterator[Statement]:
         yield Statement(WARNING, f"Packets were lost while recording on {', '.join(lane.host for lane in losing[:5])}"
                         + (" and others" if len(losing) > 5 else ""),
                         f"{count(max(lane.dropped for lane in losing), 'packet')} at most in a recording, "
-                        f"{count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower bounds "
-                        "there.")
+                        f"{count(sum(lane.losing_bins for lane in losing), 'bin')} of this time. Counts are lower "
+                        "bounds there.")
     if late := [lane for lane in report.lanes if lane.late]:
         yield Statement(NOTE, f"{count(sum(lane.late for lane in late), 'packet')} came too late for any bin", "")
 

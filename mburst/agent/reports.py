@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EVERY = ("hour", "day", "week")
 HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
-_LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
+LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def last_period(every: str, now_ns: int | None = None) -> Period:
         today = datetime.fromtimestamp(now // 10**9, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         until = int((today - timedelta(days=today.weekday())).timestamp()) * 10**9
     else:
-        until = now // _LENGTH_NS[every] * _LENGTH_NS[every]
-    return Period(until - _LENGTH_NS[every], until)
+        until = now // LENGTH_NS[every] * LENGTH_NS[every]
+    return Period(until - LENGTH_NS[every], until)
 
 
 def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record", "doctor", "import_", "bursts", "sql", "report", "metrics", "investigate", "what_if", "demo"]
+VERBS = ["record", "doctor", "import_", "bursts", "sql", "report", "schedule", "run", "metrics", "investigate",
+         "what_if", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import UsageError
 from . import definition
 
-DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts, their
-durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets, until Ctrl-C.
-Counting begins when it starts. Needs the extra `metrics`."""
+DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts,
+their durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets, until
+Ctrl-C. Counting begins when it starts. Needs the extra `metrics`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,0 +1,19 @@
+"""A part of `mburst run` as a process of its own: the usual command line, which ends when its supervisor dies."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+from ..__main__ import main
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+if __name__ == "__main__":
+    supervisor = int(sys.argv[1])
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != supervisor:  # it died before we asked to be told
+        sys.exit(1)
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,131 @@
+"""What a message says of a report's period: a line a rack, in words, as an HTML table and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ...dashboards import rack as page
+from ...dashboards import rack_words
+from ...dashboards.words import count
+from ...units import format_duration, format_share
+from .ledger import Key
+
+MOST_RACKS = 100  # in a message; the index has all
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rack's report: its files and its summary."""
+
+    page: Path
+    facts: Path
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """All racks of a report and period, and what could not be delivered before."""
+
+    report: str
+    since_ns: int
+    until_ns: int
+    folder: Path
+    entries: Sequence[Entry]
+    troubles: Sequence[str]
+
+    @classmethod
+    def read(cls, report: str, folder: Path, since_ns: int, until_ns: int, troubles: Sequence[str]) -> Digest:
+        """The digest of the reports in a folder, those with most of the time in bursts first."""
+        found = [Entry(folder / f"{name}.html", folder / f"{name}.json", summary)
+                 for name, summary in page.summaries(folder, (since_ns, until_ns))]
+        found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
+        return cls(report, since_ns, until_ns, folder, found, troubles)
+
+    def key(self, to: str) -> Key:
+        return Key(self.report, self.since_ns, self.until_ns, to)
+
+    @property
+    def bursting(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.summary["bursts"]]
+
+    @property
+    def period(self) -> str:
+        return rack_words.period(self.since_ns, self.until_ns)
+
+    @property
+    def title(self) -> str:
+        """The subject of a message."""
+        if len(self.entries) == 1:
+            head = f"rack {self.entries[0].summary['rack']}: {count(self.entries[0].summary['bursts'], 'burst')}"
+        else:
+            bursts = sum(entry.summary["bursts"] for entry in self.entries)
+            head = f"{count(bursts, 'burst')} in {len(self.bursting)} of {count(len(self.entries), 'rack')}"
+        return f"Microbursts, {self.period}: {head}"
+
+    def text(self, site: str) -> str:
+        """The message as plain text."""
+        lines = [self.title, ""]
+        for entry in self.entries[:MOST_RACKS]:
+            lines.append(f"{entry.summary['rack']}: {entry.summary['verdict']}")
+            lines += [f"  ! {warning}" for warning in entry.summary["warnings"]]
+            lines += [f"  {site}/{entry.page.name}"] if site else []
+        lines += self._left_out()
+        if self.troubles:
+            lines += ["", "Of earlier deliveries:", *self.troubles]
+        return "\n".join(lines) + "\n"
+
+    def _left_out(self) -> list[str]:
+        more = len(self.entries) - MOST_RACKS
+        return [f"and {count(more, 'rack')} more with less of the time in bursts"] if more > 0 else []
+
+    def html(self, site: str, picture: str) -> str:
+        """The message as HTML that mail programs show: a table, inline styles, `picture` the source of the image."""
+        cell = 'style="padding:5px 12px 5px 0;border-bottom:1px solid #dfe2e1;text-align:left;vertical-align:top"'
+        head = "".join(f"<th {cell}>{name}</th>" for name in (
+            "Rack", "Hosts in bursts", "Bursts", "Of the time", "Longest", "Dropped by the switch", "In words"))
+        rows = []
+        for entry in self.entries[:MOST_RACKS]:
+            said = entry.summary
+            name = escape(said["rack"])
+            name = f'<a href="{escape(site)}/{entry.page.name}">{name}</a>' if site else name
+            words = " ".join([said["verdict"], *(f"({warning}.)" for warning in said["warnings"])])
+            cells = [name, f"{said['bursting_hosts']} of {said['hosts']}", f"{said['bursts']:,}",
+                     format_share(said["share"]), format_duration(said["longest_ns"]) if said["longest_ns"] else "–",
+                     f"{said['queue_drops']:,}", escape(words)]
+            rows.append("<tr>" + "".join(f"<td {cell}>{text}</td>" for text in cells) + "</tr>")
+        more = "".join(f"<p>{escape(line)}</p>" for line in self._left_out())
+        troubles = "".join(f'<p style="color:#b42318">{escape(line)}</p>' for line in self.troubles)
+        return (f'<html><body style="font-family:sans-serif;font-size:14px;color:#1d2227"><h2>{escape(self.title)}</h2>'
+                f'{troubles}<p><img src="{picture}" alt="Share of time in bursts by rack or host and hour; the table '
+                f'below has the sums."></p><table style="border-collapse:collapse;font-size:13px"><tr>{head}</tr>'
+                f'{"".join(rows)}</table>{more}</body></html>')
+
+    def grid(self) -> tuple[list[str], list[list[float | None]], list[str]]:
+        """Rows, shares of time in bursts by slot (None: not recorded), and labels of the slots: of hosts where there is
+        one rack, else of racks."""
+        rows: list[tuple[str, list[float | None]]] = []
+        labels: list[str] = []
+        for entry in self.entries[:MOST_RACKS]:
+            facts = json.loads(entry.facts.read_text(encoding="utf-8"))
+            inbound = [(lane, cells) for lane, cells in zip(facts["lanes"], facts["cells"], strict=True)
+                       if lane["direction"] != "out"]
+            if not inbound:
+                continue
+            slots = range(len(inbound[0][1]))
+            labels = [rack_words.moment((facts["first_slot"] + i) * facts["slot_ns"])[5:] for i in slots]
+            if len(self.entries) == 1:
+                rows += [(f"{lane['host']} {lane['interface']}", [_share([cell]) for cell in cells])
+                         for lane, cells in inbound]
+            else:
+                rows.append((facts["rack"], [_share([cells[i] for _, cells in inbound]) for i in slots]))
+        return [name for name, _ in rows], [shares for _, shares in rows], labels
+
+
+def _share(cells: Sequence[dict[str, int]]) -> float | None:
+    recorded = sum(cell["recorded_ns"] for cell in cells)
+    return sum(cell["burst_ns"] for cell in cells) / recorded if recorded else None

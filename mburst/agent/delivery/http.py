@@ -1,0 +1,121 @@
+"""Delivery by HTTP: Slack-compatible webhooks, and the API v2 of Alertmanager."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from ... import __version__
+from ...units import format_share
+from ..config import Delivery
+from .digest import Digest, Entry
+from .send import Refused, Unsure
+
+SLACK_TEXT = 2900  # characters of a section; Slack takes 3000
+SLACK_LINES = 15
+
+
+def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str], Exception]) -> None:
+    """POST as JSON; any answer of 200 to 299 is a yes. Raises Refused where it did not arrive or was refused, and what
+    AGAIN makes of the reason where it was sent and no answer came."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.netloc.rpartition("@")[2], timeout=timeout_s)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Content-Type": "application/json", "User-Agent": f"mburst/{__version__}", "Idempotency-Key": key}
+    try:
+        try:
+            connection.connect()
+        except (OSError, ssl.SSLError, socket.gaierror) as error:
+            raise Refused(str(error.strerror or error)) from error
+        try:
+            connection.request("POST", target, json.dumps(body).encode(), headers)
+            answer = connection.getresponse()
+            said = answer.read(500).decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise again(f"no answer: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    if not 200 <= answer.status < 300:
+        raise Refused(f"the server says {answer.status} {answer.reason}: {' '.join(said.split())[:200]}".rstrip(": "))
+
+
+def _key(digest: Digest, to: Delivery) -> str:
+    return hashlib.blake2b(repr(digest.key(to.name)).encode(), digest_size=16).hexdigest()
+
+
+def send_webhook(digest: Digest, to: Delivery) -> None:
+    """A message with a line a rack. Raises Refused or Unsure."""
+    post(to.settings["url"], slack(digest, to.site), to.timeout_ns / 1e9, _key(digest, to), Unsure)
+
+
+def slack(digest: Digest, site: str) -> dict[str, Any]:
+    """The payload: `text` for what shows only that, blocks for what knows them."""
+    lines = []
+    for entry in digest.entries[:SLACK_LINES]:
+        name = _plain(entry.summary["rack"])
+        name = f"<{site}/{entry.page.name}|{name}>" if site else f"*{name}*"
+        lines.append(f"{name}: {_plain(entry.summary['verdict'])}")
+    if len(digest.entries) > SLACK_LINES:
+        lines.append(f"and {len(digest.entries) - SLACK_LINES} racks more with less of the time in bursts")
+    blocks = [{"type": "header", "text": {"type": "plain_text", "text": digest.title[:150]}},
+              _section("\n".join(lines) or "No report.")]
+    if digest.troubles:
+        blocks.append(_section("\n".join(f":warning: {_plain(line)}" for line in digest.troubles)))
+    return {"text": digest.title, "blocks": blocks}
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:SLACK_TEXT]}}
+
+
+def _plain(text: str) -> str:
+    """Slack's three control characters as text."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def send_alerts(digest: Digest, to: Delivery) -> None:
+    """An alert a rack. Alertmanager knows an alert by its labels, so that sending it again is no second one: no answer
+    counts as not arrived. Raises Refused."""
+    body = [alert(digest, entry, to.site) for entry in digest.entries if _worth(entry, to.settings.get("min-share"))]
+    body += [trouble(digest, i, line) for i, line in enumerate(digest.troubles)]
+    if body:
+        post(to.settings["url"].rstrip("/") + "/api/v2/alerts", body, to.timeout_ns / 1e9, _key(digest, to), Refused)
+
+
+def _worth(entry: Entry, least: float | None) -> bool:
+    said = entry.summary
+    return bool(said["bursts"] and said["share"] >= (least or 0.0)) or bool(said["queue_drops"])
+
+
+def alert(digest: Digest, entry: Entry, site: str) -> dict[str, Any]:
+    """The alert of a rack: from the end of the report's period on, for as long as a period lasts."""
+    said = entry.summary
+    made = {
+        "labels": {"alertname": "MburstReport", "rack": said["rack"], "report": digest.report,
+                   "severity": "warning" if said["queue_drops"] else "info"},
+        "annotations": {"summary": f"Rack {said['rack']}: {format_share(said['share'])} of the time in bursts",
+                        "description": said["verdict"], "period": digest.period},
+        **_lasting(digest),
+    }
+    return {**made, "generatorURL": f"{site}/{entry.page.name}"} if site else made
+
+
+def trouble(digest: Digest, number: int, line: str) -> dict[str, Any]:
+    """The alert of a delivery that failed."""
+    return {"labels": {"alertname": "MburstDelivery", "report": digest.report, "number": str(number),
+                       "severity": "warning"}, "annotations": {"summary": line}, **_lasting(digest)}
+
+
+def _lasting(digest: Digest) -> dict[str, str]:
+    def stamp(ns: int) -> str:
+        return datetime.fromtimestamp(ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    return {"startsAt": stamp(digest.until_ns), "endsAt": stamp(2 * digest.until_ns - digest.since_ns)}

@@ -1,0 +1,112 @@
+"""What was delivered, to whom, and what was not: a file of JSON lines beside the reports, the last line of a delivery
+counts.
+
+A line `sending` is on the disk before anything is sent, and `done` after it was taken. Whoever finds a delivery that
+was left at `sending` (the machine died, or the connection did before an answer) cannot know whether it arrived: it is
+never sent again, and said to be `unsure`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...errors import MburstError
+
+SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A delivery: which report, of which period, to whom."""
+
+    report: str
+    since_ns: int
+    until_ns: int
+    to: str
+
+
+class Ledger:
+    """The ledger of a folder of reports, for one process at a time: others wait."""
+
+    NAME = ".deliveries.jsonl"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Ledger:
+        """Raises MburstError where it cannot be read or written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise MburstError(f"{self.path}: cannot open: {error.strerror}") from error
+        if text and not text.endswith("\n"):  # a line that was cut by a crash
+            os.write(self._file, b"\n")
+        for line in text.splitlines():
+            try:
+                told = json.loads(line)
+                self.lines.append({**told, "key": Key(*(told[name] for name in Key.__dataclass_fields__))})
+            except (ValueError, KeyError, TypeError):  # the cut line told nothing that was acknowledged
+                continue
+        for key, state in self._last().items():
+            if state["state"] == SENDING:
+                self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        os.close(self._file)
+
+    def say(self, key: Key, state: str, error: str = "") -> None:
+        """Write a line, on the disk when this returns. Raises MburstError."""
+        told = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
+        try:
+            os.write(self._file, (json.dumps(told, ensure_ascii=False) + "\n").encode())
+            os.fsync(self._file)
+        except OSError as failure:
+            raise MburstError(f"{self.path}: cannot write: {failure.strerror}", "nothing more is sent") from failure
+        self.lines.append({**told, "key": key})
+
+    def _last(self) -> dict[Key, dict[str, Any]]:
+        return {line["key"]: line for line in self.lines}
+
+    def state(self, key: Key) -> str:
+        """The state of a delivery, or '' where it was never tried."""
+        return str(self._last().get(key, {"state": ""})["state"])
+
+    def failed(self, report: str, to: str) -> list[tuple[int, int]]:
+        """The periods of a report that failed to reach TO and may be tried again."""
+        return [(key.since_ns, key.until_ns) for key, line in self._last().items()
+                if (key.report, key.to) == (report, to) and line["state"] == FAILED]
+
+    def troubles(self, to: str) -> list[str]:
+        """What the next message to TO has to own up to: failures since the last one that arrived, those to it first,
+        and deliveries to others that still stand as failed or unsure."""
+        since = max((i for i, line in enumerate(self.lines) if line["to"] == to and line["state"] == DONE), default=-1)
+        own = [line for line in self.lines[since + 1 :] if line["to"] == to and line["state"] in (FAILED, UNSURE)]
+        latest = {line["key"]: line for line in own}
+        others = [line for line in self._last().values() if line["to"] != to and line["state"] in (FAILED, UNSURE)]
+        return [told(line) for line in [*latest.values(), *others][-10:]]
+
+    def open_failures(self) -> list[str]:
+        """Every delivery that stands as failed or unsure, for the index of reports."""
+        return [told(line) for line in self._last().values() if line["state"] in (FAILED, UNSURE)][-10:]
+
+
+def told(line: dict[str, Any]) -> str:
+    """A failure in a sentence."""
+    from ...dashboards.rack_words import moment, period
+
+    verb = "was not delivered" if line["state"] == FAILED else "may not have been delivered"
+    return (f"Report {line['report']} of {period(line['since_ns'], line['until_ns'])} {verb} to {line['to']} at "
+            f"{moment(line['at_ns'])}: {line['error']}")

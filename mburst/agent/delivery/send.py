@@ -1,0 +1,58 @@
+"""Sends a digest to one destination: the tries, the waits, and what the ledger keeps of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ...errors import MburstError
+from ..config import Delivery
+from . import ledger as book
+from .digest import Digest
+from .ledger import Ledger
+
+
+class Refused(Exception):
+    """It surely did not arrive: it can be sent again."""
+
+
+class Unsure(Exception):
+    """It may have arrived: it must not be sent again."""
+
+
+def deliver(digest: Digest, to: Delivery, ledger: Ledger, tell: Callable[[str], None],
+            sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Deliver unless that was done, or may have been. Whether nothing is left to do. Raises MburstError where the
+    ledger cannot be written: then nothing is sent."""
+    key = digest.key(to.name)
+    if ledger.state(key) in (book.DONE, book.UNSURE):
+        return True
+    if to.when == "bursts" and not digest.bursting and not digest.troubles:
+        return True
+    send = _sender(to.kind)
+    for attempt in range(1, to.attempts + 1):
+        ledger.say(key, book.SENDING)
+        try:
+            send(digest, to)
+        except (Refused, MburstError) as error:
+            reason = f"{error} ({attempt} of {to.attempts} tries)"
+            ledger.say(key, book.FAILED, reason)
+            tell(f"{to.name}: not delivered: {reason}")
+            if attempt < to.attempts:
+                sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
+        except Unsure as error:
+            ledger.say(key, book.UNSURE, f"{error}: it may have arrived, and is not sent again")
+            tell(f"{to.name}: may not have been delivered: {error}")
+            return True
+        else:
+            ledger.say(key, book.DONE)
+            tell(f"{to.name}: delivered {digest.report}, {digest.period}")
+            return True
+    return False
+
+
+def _sender(kind: str) -> Callable[[Digest, Delivery], None]:
+    from . import files, http, mail
+
+    return {"folder": files.send, "smtp": mail.send, "webhook": http.send_webhook,
+            "alertmanager": http.send_alerts}[kind]

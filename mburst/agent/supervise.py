@@ -1,0 +1,133 @@
+"""Runs parts as child processes: one that fails is started again, and all end together, in good order.
+
+Each part is a process, so that a crash or a leak in one takes nothing from the others, and each ends as it would alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TextIO
+
+from .config import Part
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
+STEADY_S = 60.0  # after which a part counts as having run
+STOP_S = 60.0  # for parts to end when told to
+IMPATIENT_S = 1.0
+USAGE = 2
+
+
+class Supervisor:
+    """Runs parts until they are done or a signal comes."""
+
+    def __init__(self, parts: Sequence[Part], stop_s: float = STOP_S) -> None:
+        self.parts = parts
+        self.stop_s = stop_s
+        self.children: dict[str, asyncio.subprocess.Process] = {}
+        self.stopping = asyncio.Event()
+        self.signal = 0
+        self.told_at = 0.0
+        self.code = 0
+
+    async def run(self) -> int:
+        """0 when all parts are done or SIGTERM ended them, 130 for SIGINT, 1 where one had to be killed, 2 where one
+        was told wrongly."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._told, number)
+        tasks = [asyncio.create_task(self._keep(part)) for part in self.parts]
+        stop = asyncio.create_task(self.stopping.wait())
+        pending = {*tasks}
+        while pending and not self.stopping.is_set():
+            done, _ = await asyncio.wait({*pending, stop}, return_when=asyncio.FIRST_COMPLETED)
+            pending -= done
+        stop.cancel()
+        await self._end(tasks)
+        return self.code or (130 if self.signal == signal.SIGINT else 0)
+
+    def _told(self, number: int) -> None:
+        # A second Ctrl-C means at once. A second SIGTERM means nothing: some send one to each process of a group, and
+        # one to the group. Nor does what comes with the first.
+        if number == signal.SIGINT and self.stopping.is_set() and time.monotonic() - self.told_at > IMPATIENT_S:
+            for child in self.children.values():
+                with suppress(ProcessLookupError):
+                    child.kill()
+        if not self.stopping.is_set():
+            self.signal, self.told_at = number, time.monotonic()
+        self.stopping.set()
+
+    async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """SIGTERM to every part, and time for each to store what it has."""
+        for child in self.children.values():
+            with suppress(ProcessLookupError):
+                child.terminate()
+        _, late = await asyncio.wait(tasks, timeout=self.stop_s) if tasks else (set(), set())
+        if not late:
+            return
+        self.code = 1
+        for name, child in list(self.children.items()):
+            say(f"{name} did not end in {self.stop_s:g} s: killed; what it had stored is kept")
+            with suppress(ProcessLookupError):
+                child.kill()
+        await asyncio.wait(late)
+
+    async def _keep(self, part: Part) -> None:
+        """Run a part until it is done."""
+        wait = FIRST_WAIT_S
+        while not self.stopping.is_set():
+            begun = time.monotonic()
+            code = await self._once(part)
+            if self.stopping.is_set() or code in (0, 130):
+                if code not in (0, 130, -signal.SIGTERM):
+                    say(f"{part.name} ended with {code}")
+                    self.code = self.code or 1
+                return
+            if code == USAGE:  # it will not get better
+                self.code = USAGE
+                self.stopping.set()
+                return
+            wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
+            ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
+            say(f"{part.name} {ended}: started again in {wait:g} s")
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
+
+    async def _once(self, part: Part) -> int:
+        command = [sys.executable, "-m", "mburst.agent.child", str(os.getpid()), *part.argv]
+        # In a group of its own: a terminal's Ctrl-C is for us, who then tell each part.
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"}, process_group=0)
+        self.children[part.name] = child
+        if self.stopping.is_set():  # told while it was being started
+            child.terminate()
+        assert child.stdout is not None and child.stderr is not None
+        await asyncio.gather(_pass_on(part.name, child.stdout, sys.stdout),
+                             _pass_on(part.name, child.stderr, sys.stderr))
+        code = await child.wait()
+        del self.children[part.name]
+        return code
+
+
+async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:
+    """Each line of a part, with the part's name before it."""
+    while True:
+        try:
+            line = await source.readline()
+        except ValueError:  # longer than any line should be: readline has dropped it
+            line = b"(a line that is too long)\n"
+        if not line:
+            return
+        print(f"{name}: {line.decode(errors='replace').rstrip()}", file=to, flush=True)
+
+
+def say(line: str) -> None:
+    """A line of the supervisor itself."""
+    print(f"mburst: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,172 @@
+"""Who calls `mburst schedule --once` when: units of systemd, lines of cron, a CronJob of Kubernetes.
+
+The command is idempotent, so that a call too many does nothing, and a call that was missed is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from ..errors import MburstError
+from .config import Config, Report
+
+SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
+_WHEN = {"hour": "*-*-* *:{m:02}:{s:02} UTC", "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
+         "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC"}
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def command(config: Config, report: Report) -> list[str]:
+    """What is called when a report is due."""
+    return [sys.executable, "-m", "mburst", "schedule", "--once", report.name, "--", str(config.path.resolve())]
+
+
+def _delay(report: Report) -> dict[str, int | str]:
+    """A delay as the days, hours, minutes and seconds of a calendar."""
+    minutes, seconds = divmod(report.delay_ns // 10**9, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return {"day": _DAYS[days], "h": hours, "m": minutes, "s": seconds}
+
+
+def calendar(report: Report) -> str:
+    """OnCalendar of systemd.time(7)."""
+    return _WHEN[report.every].format(**_delay(report))
+
+
+def units(config: Config, system: bool) -> dict[str, str]:
+    """Unit files by name: a service and a timer for each report."""
+    made = {}
+    for report in config.reports:
+        called = " ".join(_quoted(word) for word in command(config, report))
+        about = f"Microburst report {report.name}"
+        made[f"mburst-report-{report.name}.service"] = (
+            f"[Unit]\nDescription={about}\nAfter=network-online.target\nWants=network-online.target\n\n"
+            f"[Service]\nType=oneshot\nWorkingDirectory={_escaped(str(Path.cwd()))}\n"
+            f"EnvironmentFile=-{_escaped(str(config.path.resolve().with_suffix('.env')))}\nExecStart={called}\n"
+            "Nice=10\nIOSchedulingClass=idle\n" + ("ProtectSystem=true\nPrivateTmp=true\n" if system else ""))
+        made[f"mburst-report-{report.name}.timer"] = (
+            f"[Unit]\nDescription={about}, every {report.every}\n\n[Timer]\nOnCalendar={calendar(report)}\n"
+            f"Persistent=true\nRandomizedDelaySec={SPREAD_S}\n\n[Install]\nWantedBy=timers.target\n")
+    return made
+
+
+def _quoted(word: str) -> str:
+    """A word of ExecStart (systemd.service(5), "Command lines")."""
+    text = _escaped(word).replace("$", "$$")
+    return text if re.fullmatch(r"[\w@%+=:,./$-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def cron(config: Config) -> str:
+    """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
+    done."""
+    lines = ["# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment."]
+    for report in config.reports:
+        minute = report.delay_ns // (60 * 10**9) % 60
+        called = shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report))
+        lines.append(f"{minute} * * * * {called.replace('%', chr(92) + '%')}")
+    return "\n".join(lines) + "\n"
+
+
+def kubernetes(config: Config) -> str:
+    """CronJobs (batch/v1), one a report. The configuration comes from the ConfigMap `mburst`, secrets from the Secret
+    `mburst`, store and reports are on the claim `mburst`; the paths in the file have to lead below its mount."""
+    documents = []
+    for report in config.reports:
+        at = _delay(report)
+        day = _DAYS.index(str(at["day"])) + 1 if report.every == "week" else "*"
+        hour = "*" if report.every == "hour" else at["h"]
+        documents.append(_CRON_JOB.format(
+            name=re.sub(r"[^a-z0-9-]+", "-", f"mburst-report-{report.name}".lower())[:52].strip("-"), minute=at["m"],
+            hour=hour, day=day, report=report.name, file=config.path.name))
+    return "---\n".join(documents)
+
+
+_CRON_JOB = """apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {name}
+spec:
+  schedule: "{minute} {hour} * * {day}"
+  timeZone: Etc/UTC
+  concurrencyPolicy: Forbid
+  startingDeadlineSeconds: 3600
+  jobTemplate:
+    spec:
+      backoffLimit: 2
+      template:
+        spec:
+          restartPolicy: Never
+          containers:
+            - name: mburst
+              image: mburst  # an image of yours that has mburst
+              command: ["mburst", "schedule", "--once", "{report}", "--", "/etc/mburst/{file}"]
+              envFrom:
+                - secretRef: {{name: mburst, optional: true}}
+              volumeMounts:
+                - {{name: configuration, mountPath: /etc/mburst}}
+                - {{name: data, mountPath: /var/lib/mburst}}
+          volumes:
+            - {{name: configuration, configMap: {{name: mburst}}}}
+            - {{name: data, persistentVolumeClaim: {{claimName: mburst}}}}
+"""
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+
+def unit_folder(system: bool) -> Path:
+    """Where unit files of an administrator, or of a user, are (systemd.unit(5))."""
+    if system:
+        return Path("/etc/systemd/system")
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "systemd" / "user"
+
+
+def install(config: Config, system: bool) -> list[Path]:
+    """Write the units, and start the timers. Raises MburstError where either fails."""
+    folder, made = unit_folder(system), units(config, system)
+    for name, text in made.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise MburstError(f"{folder / name}: cannot write: {error.strerror}",
+                              "--user installs for you alone, --print shows the units") from error
+    _systemctl(system, "daemon-reload")
+    _systemctl(system, "enable", "--now", *(name for name in made if name.endswith(".timer")))
+    return [folder / name for name in made]
+
+
+def remove(config: Config, system: bool) -> list[Path]:
+    """Stop the timers of the reports, and remove their units; those that there were. Raises MburstError."""
+    folder = unit_folder(system)
+    there = [folder / name for name in units(config, system) if (folder / name).exists()]
+    if there:
+        _systemctl(system, "disable", "--now", *(path.name for path in there if path.suffix == ".timer"))
+        for path in there:
+            path.unlink()
+        _systemctl(system, "daemon-reload")
+    return there
+
+
+def _systemctl(system: bool, *words: str) -> None:
+    call = ["systemctl", *([] if system else ["--user"]), *words]
+    try:
+        done = subprocess.run(call, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise MburstError("there is no systemctl here",
+                          "--print cron or --print kubernetes, or let `mburst run` keep the schedule") from None
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise MburstError(f"{' '.join(call[:3])}: {reason}",
+                          "the units are written; without systemd, `mburst run` keeps the schedule")

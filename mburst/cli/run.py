@@ -1,0 +1,96 @@
+"""`mburst run`: everything that a host does for mburst, from one file."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError, UsageError
+
+if TYPE_CHECKING:
+    from ..agent.config import Config, Part
+
+DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
+processes under one, until it is told to end: SIGTERM or Ctrl-C ends all of them in good order. A part that fails is
+started again. The tables of the file have the names of verbs, and their keys those of the verbs' options."""
+SCHEDULE = "report"
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("run", help="run all that a host does, from one file", description=DESCRIPTION)
+    parser.add_argument("config", metavar="FILE", nargs="?", default="mburst.toml",
+                        help="the configuration (default: %(default)s)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--init", action="store_true", help="write an example with comments to FILE, and end")
+    what.add_argument("--check", action="store_true", help="say what would be run, and end")
+    parser.add_argument("--only", action="append", metavar="PART", default=[],
+                        help="only this part, such as record or report; may be given several times")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, and write, say or run."""
+    path = Path(arguments.config)
+    if arguments.init:
+        return init(path)
+    from ..agent.config import load
+
+    config = load(path)
+    parts = chosen(config, arguments.only)
+    if arguments.check:
+        check(config, parts)
+        return 0
+    if not parts:
+        raise UsageError(f"{path}: nothing to run", "it has no part such as [record] or [[report]]")
+    from ..agent.supervise import Supervisor
+
+    async def work() -> int:
+        return await Supervisor(parts).run()
+
+    return asyncio.run(work())
+
+
+def chosen(config: Config, only: list[str]) -> list[Part]:
+    """The parts to run: those of the file, and one for its reports. Raises UsageError for a name that none has."""
+    from ..agent.config import Part
+
+    parts = [*config.parts]
+    if config.reports:
+        parts.append(Part(SCHEDULE, ["schedule", "--loop", "--", str(config.path)]))
+    for name in only:
+        if not any(name in (part.name, part.name.split()[0]) for part in parts):
+            raise UsageError(f"{config.path}: no part is called {name!r}",
+                             f"there are {', '.join(part.name for part in parts) or 'none'}")
+    return [part for part in parts if not only or part.name in only or part.name.split()[0] in only]
+
+
+def check(config: Config, parts: list[Part]) -> None:
+    """Say what would be run."""
+    for part in parts:
+        print(f"{part.name}: mburst {shlex.join(part.argv)}")
+    for report in config.reports:
+        racks = "all racks" if report.racks is None else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(
+            report.racks)
+        to = f", delivered to {', '.join(report.deliver)}" if report.deliver else ""
+        print(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
+    print(f"{config.path} is right")
+
+
+def init(path: Path) -> int:
+    """Write the example. Raises MburstError where there is a file already."""
+    from ..agent import EXAMPLE
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(EXAMPLE.read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise MburstError(f"{path}: there is one already", "name another file") from None
+    except OSError as error:
+        raise MburstError(f"{path}: cannot write: {error.strerror}") from error
+    print(f"{path}: edit it, then `mburst run --check {path}` and `mburst run {path}`", file=sys.stdout)
+    return 0

@@ -1,0 +1,104 @@
+"""`mburst schedule`: reports when they are due, by systemd, cron, Kubernetes or a loop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..agent.config import Config, Report
+
+DESCRIPTION = """Have the reports of a file written and delivered when they are due: install systemd timers for them, or
+print what cron or Kubernetes need. All of these call `mburst schedule --once NAME`, which writes the last whole
+period's reports where they are missing and delivers what was not delivered, and can be called any number of times."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("schedule", help="have reports written and delivered regularly", description=DESCRIPTION)
+    parser.add_argument("config", metavar="FILE", nargs="?", default="mburst.toml",
+                        help="configuration with [[report]] and [[deliver]] (default: %(default)s)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--print", dest="form", choices=["systemd", "cron", "kubernetes"],
+                      help="print it instead of installing timers")
+    what.add_argument("--remove", action="store_true", help="remove the timers")
+    what.add_argument("--once", metavar="NAME", help="write and deliver this report now, where it is due; or all")
+    what.add_argument("--loop", action="store_true", help="keep the schedule until told to end")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--user", dest="system", action="store_false", help="timers of your own (default, but for root)")
+    where.add_argument("--system", dest="system", action="store_true", help="timers of the system (default for root)")
+    parser.set_defaults(run=run, system=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Install, print, remove, or do what is due."""
+    from ..agent import timers
+    from ..agent.config import load
+
+    config = load(Path(arguments.config))
+    if not config.reports:
+        raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
+    system = os.geteuid() == 0 if arguments.system is None else arguments.system
+    if arguments.once:
+        return once(config, arguments.once)
+    if arguments.loop:
+        return keep(config)
+    if arguments.form == "systemd":
+        for name, text in timers.units(config, system).items():
+            print(f"# {name}\n{text}")
+    elif arguments.form:
+        sys.stdout.write({"cron": timers.cron, "kubernetes": timers.kubernetes}[arguments.form](config))
+    elif arguments.remove:
+        removed = timers.remove(config, system)
+        print("\n".join(f"removed: {path}" for path in removed) or "there was nothing to remove")
+    else:
+        for path in timers.install(config, system):
+            print(f"installed: {path}")
+    return 0
+
+
+def once(config: Config, name: str) -> int:
+    """Write and deliver one report, or all; 1 where a delivery failed."""
+    from ..agent.due import carry_out
+
+    failed = sum(carry_out(config, report, time.time_ns(), tell) for report in chosen(config, name))
+    return 1 if failed else 0
+
+
+def chosen(config: Config, name: str) -> list[Report]:
+    """The report of that name, or all. Raises UsageError."""
+    found = [report for report in config.reports if name in (report.name, "all")]
+    if not found:
+        raise UsageError(f"{config.path}: no [[report]] is called {name!r}",
+                         f"there are {', '.join(report.name for report in config.reports)}")
+    return found
+
+
+def keep(config: Config) -> int:
+    """Write and deliver reports as they fall due, until SIGTERM or SIGINT: what is under way is finished first."""
+    from ..agent.due import loop
+
+    stop = threading.Event()
+    told: list[int] = []
+
+    def end(number: int, _frame: Any) -> None:
+        told.append(number)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    loop(config, stop.wait, tell)
+    return 130 if signal.SIGINT in told else 0
+
+
+def tell(line: str) -> None:
+    """What was done, a line each."""
+    print(line, flush=True)
