@@ -193,7 +193,7 @@ def mburst(*arguments: object):
 
 
 def test_the_command_names_its_files(full, tmp_path):
-    done = mburst(full.path, "-o", tmp_path / "out", "--threshold", "90%", "--rack", "r1", "--since", "19s")
+    done = mburst(full.path, "-o", tmp_path / "out", "--threshold", "90%", "--host", "cache-1", "--since", "19s")
     assert (done.returncode, done.stderr) == (0, "")
     html, facts = (line.split(": ", 1)[1] for line in done.stdout.splitlines())
     assert json.loads(Path(facts).read_text())["definition"]["threshold"] == 0.9

@@ -8,6 +8,7 @@ import ssl
 from datetime import UTC, datetime
 from email.headerregistry import Address
 from email.message import EmailMessage
+from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 
 from ...errors import MburstError
@@ -31,7 +32,7 @@ def require() -> None:
 def message(digest: Digest, to: Delivery) -> EmailMessage:
     """The mail. The same delivery always has the same Message-ID, so that a copy would be known as one."""
     require()
-    made = EmailMessage()
+    made = EmailMessage(policy=SMTP)
     sender = to.settings["from"]
     made["Subject"] = digest.title
     made["From"] = sender

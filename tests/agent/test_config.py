@@ -1,0 +1,129 @@
+"""mburst.toml: what it means, and what is wrong with it, in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+from mburst.agent.config import PARTS, load
+from mburst.cli import VERBS
+from mburst.errors import MburstError, UsageError
+
+BASE = 'store = "store"\nrack = "r1"\n'
+REPORT = '[[report]]\nname = "daily"\noutput = "out"\n'
+MAIL = '[[deliver]]\nname = "ops"\nkind = "smtp"\nhost = "mail"\nfrom = "a@b.c"\nto = "d@e.f"\n'
+
+
+@pytest.fixture
+def read(tmp_path):
+    def reader(text: str):
+        path = tmp_path / "mburst.toml"
+        path.write_text(text)
+        return load(path)
+
+    return reader
+
+
+def test_a_part_becomes_the_command_line_of_its_verb(read):
+    config = read(BASE + '[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nthreads = 2\nspread = true\n'
+                  'force = false\nlocal = ["10.0.0.1", "10.0.0.2"]\n[metrics]\nlisten = "127.0.0.1:0"\n')
+    record, metrics = config.parts
+    assert record.name == "record" and record.argv == [
+        "record", "--store=store", "--link=1G", "--rack=r1", "--local=10.0.0.1", "--local=10.0.0.2", "--spread",
+        "--threads=2", "--", "lo", "udp port 9"]
+    assert metrics.argv == ["metrics", "--listen=127.0.0.1:0", "--", "store"]
+
+
+def test_several_parts_of_a_kind(read):
+    config = read(BASE + '[[record]]\nname = "front"\ninputs = "eth0"\n[[record]]\nstore = "other"\ninputs = "eth1"\n')
+    assert [(part.name, part.argv[1]) for part in config.parts] == [
+        ("record front", "--store=store"), ("record 2", "--store=other")]
+
+
+def test_reports_and_deliveries(read, monkeypatch):
+    monkeypatch.setenv("SECRET", "s3cret")
+    config = read(BASE + REPORT + 'every = "hour"\ndelay = "5m"\nracks = ["r1"]\ndeliver = "ops"\nbin = "1ms"\n'
+                  + MAIL + 'password = "a${SECRET}b"\nwhen = "bursts"\n')
+    [report] = config.reports
+    assert (report.every, report.delay_ns, report.racks) == ("hour", 300 * 10**9, ["r1"])
+    assert report.definition.bin_ns == 10**6
+    assert config.deliveries["ops"].settings["password"] == "as3cretb" and config.deliveries["ops"].when == "bursts"
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("store = ", "no TOML"),
+    ('stroe = "x"\n', "has no key 'stroe' (valid are deliver"),
+    (BASE + "record = 5\n", "record is no table"),
+    (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
+    (BASE + "[record]\n", "[record]: the following arguments are required"),
+    (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
+    (BASE + '[record]\ninputs = "lo"\nspread = 1\n', "spread of [record] is neither true nor false"),
+    (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] is no text or number"),
+    (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "two parts are called 'record x'"),
+    (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
+    (BASE + '[[report]]\nname = "a"\n', "needs an output"),
+    (REPORT, "needs a store"),
+    (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
+    (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),
+    (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is as long as the period"),
+    (BASE + REPORT + 'deliver = "nobody"\n', "no [[deliver]] is called 'nobody'"),
+    (BASE + REPORT + 'bin = "5"\n', "'5' is no duration"),
+    (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
+    (MAIL + 'url = "x"\n', "has no key 'url'"),
+    (MAIL.replace('host = "mail"\n', ""), "needs host"),
+    (MAIL + 'password = "${NOT_THERE}"\n', "wants $NOT_THERE"),
+    (MAIL + 'security = "rot13"\n', "security 'rot13'"),
+    (MAIL + 'port = "x"\n', "port is no whole number"),
+    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "'ftp://x' is no http address"),
+])
+def test_what_is_wrong_is_said(read, text, said):
+    with pytest.raises(UsageError) as caught:
+        read(text)
+    assert said in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(MburstError, match="cannot read"):
+        load(tmp_path / "nothing.toml")
+
+
+def uncommented(text: str) -> str:
+    """The example with every section on whose verb there is, and every setting in it."""
+    kept, wanted = [], True
+    for line in text.splitlines():
+        plain = re.sub(r"^# (?=\[|[a-z-]+ = )", "", line)
+        if head := re.match(r"\[+([a-z]+)\]", plain):
+            wanted = head[1] not in PARTS or head[1] in VERBS
+        if wanted:
+            kept.append(plain)
+    return "\n".join(kept) + "\n"
+
+
+def test_the_example_is_right_with_and_without_its_comments(read, monkeypatch):
+    monkeypatch.setenv("MBURST_MAIL_PASSWORD", "x")
+    monkeypatch.setenv("MBURST_WEBHOOK", "https://hooks.example.net/x")
+    text = (ROOT / "examples" / "mburst.toml").read_text()
+    assert [part.name for part in read(text).parts] == ["record"]
+    config = read(uncommented(text))
+    assert [part.name for part in config.parts] == [verb for verb in PARTS if verb in VERBS]
+    assert {delivery.kind for delivery in config.deliveries.values()} == {"smtp", "webhook", "alertmanager", "folder"}
+
+
+def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "mburst", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+def test_init_check_and_only(tmp_path):
+    assert mburst("run", "--init", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "mburst.toml").read_text() == (ROOT / "examples" / "mburst.toml").read_text()
+    again = mburst("run", "--init", cwd=tmp_path)
+    assert again.returncode == 1 and "there is one already" in again.stderr
+    checked = mburst("run", "--check", cwd=tmp_path)
+    assert checked.returncode == 0 and checked.stdout.startswith("record: mburst record --store=/var/lib/mburst/store")
+    wrong = mburst("run", "--check", "--only", "metrics", cwd=tmp_path)
+    assert wrong.returncode == 2 and "no part is called 'metrics' (there are record)" in wrong.stderr

@@ -1,0 +1,291 @@
+"""Deliveries to real servers on the loopback: taken once, tried again, owned up to."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+
+import pytest
+from aiosmtpd.controller import Controller
+from racklib import DAY, START, fill, report
+
+from mburst.agent.config import Delivery
+from mburst.agent.delivery import Digest, Ledger, deliver
+from mburst.agent.delivery import ledger as book
+from mburst.agent.delivery.digest import Entry
+from mburst.dashboards import rack as page
+from mburst.sql import Store
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reports of two racks."""
+    root = tmp_path_factory.mktemp("delivery")
+    store = Store.create(root / "store")
+    fill(store, {"a": [(50, 10), (7_300_000, 30)], "b": [(55, 10)]})
+    fill(store, {"c": []}, rack="quiet & <small>")
+    for rack in ("r1", "quiet & <small>"):
+        page.write(report(store, rack), root / "out")
+    return root / "out"
+
+
+@pytest.fixture
+def digest(folder):
+    return Digest.read("daily", folder, START, START + DAY, [])
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with Ledger(tmp_path / "ledger") as opened:
+        yield opened
+
+
+def to(kind: str, attempts: int = 3, when: str = "always", site: str = "", **settings) -> Delivery:
+    return Delivery("ops", kind, attempts, 10**6, 10**10, site, when, settings)
+
+
+class Inbox:
+    """A mail server's handler. `answers` are given to DATA in turn, then it takes the mail."""
+
+    def __init__(self) -> None:
+        self.mails: list[email.message.EmailMessage] = []
+        self.answers: list[str] = []
+
+    async def handle_DATA(self, server, session, envelope):
+        if self.answers:
+            return self.answers.pop(0)
+        self.mails.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
+        return "250 taken"
+
+
+@pytest.fixture
+def inbox():
+    handler = Inbox()
+    controller = Controller(handler, hostname="127.0.0.1", port=free_port())
+    controller.start()
+    handler.port = controller.port
+    yield handler
+    controller.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def mail(inbox: Inbox, **more) -> Delivery:
+    return to("smtp", host="127.0.0.1", port=inbox.port, security="none", to=["ops@example.net", "on-call@example.net"],
+              **{"from": "mburst <mburst@example.net>"}, **more)
+
+
+@pytest.fixture
+def web():
+    """An HTTP server: `seen` has (path, body); `answers` are status codes in turn, None hangs up, then it is 200."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.server.seen.append((self.path, body, dict(self.headers)))
+            status = self.server.answers.pop(0) if self.server.answers else 200
+            if status is None:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            self.send_response(status)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.seen, server.answers = [], []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def sent(digest: Digest, where: Delivery, ledger: Ledger) -> tuple[bool, list[str]]:
+    told: list[str] = []
+    return deliver(digest, where, ledger, told.append, sleep=lambda seconds: None), told
+
+
+def test_a_mail_has_table_picture_and_page(digest, inbox, ledger):
+    from PIL import Image
+
+    assert sent(digest, mail(inbox, site="https://reports.example.net"), ledger)[0]
+    [made] = inbox.mails
+    assert made["Subject"] == "Microbursts, Friday 2026-11-20, UTC: 3 bursts in 1 of 2 racks"
+    assert made["To"] == "ops@example.net, on-call@example.net" and made["Auto-Submitted"] == "auto-generated"
+    text, html = (made.get_body((kind,)).get_content() for kind in ("plain", "html"))
+    assert "r1: 2 of 2 hosts received 3 bursts" in text and "https://reports.example.net/rack-r1-" in text
+    assert "<td" in html and "<small>" not in html and "quiet &amp; &lt;small&gt;" in html
+    images = [part for part in made.walk() if part.get_content_type() == "image/png"]
+    assert len(images) == 1 and f'src="cid:{images[0]["Content-ID"].strip("<>")}"' in html
+    picture = Image.open(BytesIO(images[0].get_content()))
+    assert len(picture.getcolors(10_000)) > 3 and picture.height < 200
+    assert [part.get_filename() for part in made.iter_attachments()][-1].endswith(".html")
+
+
+def test_nothing_is_sent_twice(digest, inbox, ledger):
+    for _ in range(3):
+        assert sent(digest, mail(inbox), ledger)[0]
+    assert len(inbox.mails) == 1
+
+
+def test_a_refusal_is_tried_again_and_its_id_stays(digest, inbox, ledger):
+    inbox.answers = ["451 later", "451 later"]
+    done, told = sent(digest, mail(inbox), ledger)
+    assert done and len(inbox.mails) == 1 and "451 later (1 of 3 tries)" in told[0]
+
+
+def test_a_failure_is_in_the_next_message(folder, digest, inbox, ledger):
+    inbox.answers = ["550 no"] * 3
+    assert not sent(digest, mail(inbox), ledger)[0]
+    assert ledger.failed("daily", "ops") == [(START, START + DAY)] and ledger.state(digest.key("ops")) == book.FAILED
+    [trouble] = ledger.troubles("ops")
+    assert "was not delivered to ops" in trouble and "550 no (3 of 3 tries)" in trouble
+    late = Digest.read("daily", folder, START, START + DAY, ledger.troubles("ops"))
+    assert sent(late, mail(inbox), ledger)[0]
+    assert trouble in inbox.mails[0].get_body(("plain",)).get_content()
+    assert ledger.troubles("ops") == [] and ledger.open_failures() == []
+
+
+def test_no_server_is_a_failure(digest, ledger):
+    where = to("smtp", host="127.0.0.1", port=free_port(), security="none", to="a@b.c", **{"from": "a@b.c"})
+    done, told = sent(digest, where, ledger)
+    assert not done and len(told) == 3 and "refused" in told[0]
+
+
+def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
+    """It took all of DATA and hung up: nobody knows whether it has the mail (RFC 5321, 4.5.4.2)."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    conversations = []
+
+    def serve():
+        connection, _ = listening.accept()
+        stream = connection.makefile("rwb")
+        stream.write(b"220 hello\r\n")
+        stream.flush()
+        for line in stream:
+            conversations.append(line)
+            if line == b".\r\n":
+                break
+            if line[:4].upper() in (b"EHLO", b"MAIL", b"RCPT", b"DATA"):
+                stream.write(b"354 go\r\n" if line[:4].upper() == b"DATA" else b"250 ok\r\n")
+                stream.flush()
+        stream.close()
+        connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    where = to("smtp", host="127.0.0.1", port=listening.getsockname()[1], security="none", to="a@b.c",
+               **{"from": "a@b.c"})
+    done, told = sent(digest, where, ledger)
+    thread.join()
+    listening.close()
+    assert done and conversations[-1] == b".\r\n" and "may not have been delivered" in told[0]
+    assert ledger.state(digest.key("ops")) == book.UNSURE and "may have arrived" in ledger.troubles("ops")[0]
+
+
+def test_what_was_being_sent_at_a_crash_is_not_sent_again(digest, inbox, tmp_path):
+    path = tmp_path / "ledger"
+    with Ledger(path) as first:
+        first.say(digest.key("ops"), book.SENDING)
+    with path.open("a") as file:
+        file.write('{"report": "cut')
+    with Ledger(path) as again:
+        assert again.state(digest.key("ops")) == book.UNSURE
+        assert sent(digest, mail(inbox), again)[0] and inbox.mails == []
+        again.say(digest.key("other"), book.DONE)
+    with Ledger(path) as third:
+        assert third.state(digest.key("other")) == book.DONE and third.state(digest.key("ops")) == book.UNSURE
+
+
+def test_only_one_process_delivers_at_a_time(tmp_path):
+    order = []
+
+    def second():
+        with Ledger(tmp_path / "ledger"):
+            order.append("second")
+
+    with Ledger(tmp_path / "ledger"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_webhook_gets_slack_blocks(digest, web, ledger):
+    assert sent(digest, to("webhook", site="https://x.example", url=f"{web.url}/hook?a=1"), ledger)[0]
+    [(path, body, headers)] = web.seen
+    assert path == "/hook?a=1" and body["text"].startswith("Microbursts, Friday 2026-11-20")
+    assert [block["type"] for block in body["blocks"]] == ["header", "section"]
+    said = body["blocks"][1]["text"]["text"]
+    assert "|r1>: 2 of 2 hosts" in said and "quiet &amp; &lt;small&gt;" in said and headers["Idempotency-Key"]
+
+
+def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(folder, digest, web, ledger):
+    web.answers = [503, 500]
+    assert sent(digest, to("webhook", url=web.url), ledger)[0] and len(web.seen) == 3
+    other = Digest("other", digest.since_ns, digest.until_ns, folder, digest.entries, [])
+    web.answers = [None]
+    done, told = sent(other, to("webhook", url=web.url), ledger)
+    assert done and len(web.seen) == 4 and "may not have been delivered" in told[0]
+
+
+def test_alertmanager_gets_an_alert_a_rack_that_bursts(digest, web, ledger):
+    web.answers = [None]  # an alert is known by its labels: asking again is no second one
+    where = to("alertmanager", url=web.url + "/", site="https://x.example")
+    assert sent(digest, where, ledger)[0]
+    assert [path for path, _, _ in web.seen] == ["/api/v2/alerts"] * 2
+    [alert] = web.seen[-1][1]
+    assert alert["labels"] == {"alertname": "MburstReport", "rack": "r1", "report": "daily", "severity": "info"}
+    assert alert["startsAt"] == "2026-11-21T00:00:00Z" and alert["endsAt"] == "2026-11-22T00:00:00Z"
+    assert alert["generatorURL"].startswith("https://x.example/rack-r1-")
+
+
+def test_alertmanager_is_left_alone_below_the_share(digest, web, ledger):
+    assert sent(digest, to("alertmanager", url=web.url, **{"min-share": 0.5}), ledger)[0] and web.seen == []
+
+
+def test_a_folder_gets_the_same_files(digest, tmp_path, ledger):
+    assert sent(digest, to("folder", path=str(tmp_path / "www")), ledger)[0]
+    copied = {path.name for path in (tmp_path / "www").iterdir()}
+    assert copied == {"index.html", *(entry.page.name for entry in digest.entries),
+                      *(entry.facts.name for entry in digest.entries)}
+    assert (tmp_path / "www" / digest.entries[0].page.name).read_bytes() == digest.entries[0].page.read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure(digest, tmp_path, ledger):
+    (tmp_path / "file").write_text("")
+    done, told = sent(digest, to("folder", attempts=1, path=str(tmp_path / "file")), ledger)
+    assert not done and "cannot be written" in told[0]
+
+
+def test_when_bursts_keeps_quiet_about_calm(folder, digest, web, ledger):
+    calm = [entry for entry in digest.entries if not entry.summary["bursts"]]
+    quiet = Digest("daily", START, START + DAY, folder, calm, [])
+    assert sent(quiet, to("webhook", when="bursts", url=web.url), ledger)[0] and web.seen == []
+    owning_up = Digest("daily", START, START + DAY, folder, calm, ["trouble"])
+    assert sent(owning_up, to("webhook", when="bursts", url=web.url), ledger)[0] and len(web.seen) == 1
+
+
+def test_many_racks_fit_in_a_message(folder, digest):
+    many = [Entry(entry.page, entry.facts, {**entry.summary, "rack": f"r{i}"}) for i in range(150)
+            for entry in digest.entries[:1]]
+    told = Digest("daily", START, START + DAY, folder, many, [])
+    assert "and 50 racks more" in told.text("") and told.html("", "x").count("<tr>") == 101

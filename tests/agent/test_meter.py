@@ -1,0 +1,173 @@
+"""What the meter counts is what the store holds, however often it looks."""
+
+from __future__ import annotations
+
+import urllib.request
+from threading import Thread
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from racklib import FULL, MS
+from storelib import rows, write
+
+from mburst.agent import exporter
+from mburst.agent.meter import LaneName, Meter
+from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.sql import Store
+
+NOW = 1_795_132_800 * 10**9
+LANE = LaneName("r1", "cache-1", "eth0", "in")
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "store")
+
+
+@pytest.fixture
+def writers(store):
+    """A recording that goes on: its run row, and writers that stay open."""
+    writers = {table: store.writer(table, host="cache-1", rack="r1") for table in ("runs", "bins", "sources")}
+    writers["runs"].append(rows("runs", {"complete": False, "start_ns": NOW}))
+    yield writers
+    for writer in writers.values():
+        writer.close()
+
+
+def bins(first: int, sizes: list[int], quality: int = 2) -> object:
+    return rows("bins", *({"ts_ns": NOW + (first + i) * MS, "wire_bytes": size, "bytes": size, "quality": quality}
+                          for i, size in enumerate(sizes) if size))
+
+
+def meter(store: Store) -> Meter:
+    return Meter(store, BurstDefinition(), NOW)
+
+
+def count(of: Meter) -> int:
+    return sum(of.lanes[LANE].bursts.values())
+
+
+def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    of = meter(store)
+    writers["bins"].append(bins(0, [FULL] * 4))
+    of.advance("a")
+    assert count(of) == 0  # it may go on
+    writers["bins"].append(bins(4, [FULL] * 2 + [100] * 20))
+    for _ in range(3):
+        of.advance("a")
+    lane = of.lanes[LANE]
+    assert count(of) == 1 and lane.burst_ns == 6 * MS
+    assert lane.packets == 26 and lane.wire_bytes == 6 * FULL + 2000 and lane.stamped["sw"] == 26
+    assert lane.durations.counts[lane.durations.bounds.index(1e-2)] == 1
+
+
+def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypatch):
+    of = meter(store)
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    writers["bins"].append(bins(0, [FULL] * 4))
+    of.advance("a")
+    assert count(of) == 0
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 60_000 * MS)
+    of.advance("a")
+    of.advance("a")
+    assert count(of) == 1
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 60_100 * MS)
+    writers["bins"].append(bins(60_000, [FULL] * 4))
+    of.advance("a")
+    assert count(of) == 1
+    writers["runs"].append(rows("runs", {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS, "dropped": 7,
+                                         "written_ns": 2 * 10**18}))
+    of.advance("a")
+    assert count(of) == 2 and of.lost[LANE] == (7, 0)
+
+
+def test_peaks_are_since_the_last_scrape_of_each_scraper(store, writers):
+    of = meter(store)
+    writers["bins"].append(bins(0, [FULL // 2, 100]))
+    assert of.advance("a") == {LANE: {"1ms": 0.5}}
+    writers["bins"].append(bins(10, [FULL // 4]))
+    assert of.advance("a") == {LANE: {"1ms": 0.25}}
+    assert of.advance("a") == {}
+    assert of.advance("b") == {LANE: {"1ms": 0.5}}
+
+
+def test_losses_and_stamps(store, writers):
+    of = meter(store)
+    writers["bins"].append(bins(0, [100, 100], quality=1 | 32))
+    writers["bins"].append(bins(5, [100], quality=4))
+    of.advance("a")
+    lane = of.lanes[LANE]
+    assert lane.losing_bins == 2 and lane.stamped == {"hw": 2, "sw": 0, "ring": 1, "file_us": 0}
+
+
+def test_what_was_there_before_does_not_count(store):
+    write(store, "runs", {"start_ns": NOW - 10**9, "end_ns": NOW - 1})
+    write(store, "bins", {"ts_ns": NOW - 10**9, "wire_bytes": FULL, "bytes": FULL})
+    of = meter(store)
+    of.advance("a")
+    assert not of.lanes
+
+
+def test_probes_and_queues(store):
+    write(store, "probes", *({"seq": i, "tx_ns": NOW + i * MS, "lost": i == 3,
+                              "rx_ns": None if i == 3 else NOW + i * MS + 1000 * (i + 1)} for i in range(10)))
+    write(store, "queues", {"window_start_ns": NOW, "ts_ns": NOW + 1, "max_bytes": 77, "dropped_packets": 2})
+    of = meter(store)
+    of.advance("a")
+    of.advance("a")
+    assert of.paths["a", "b", "udp"][:2] == (10, 1)
+    assert of.queues["tor-1", "swp1", "0"] == (2, 77)
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.lists(st.sampled_from([0, 100, FULL]), min_size=1, max_size=60), st.lists(st.integers(1, 20), max_size=6))
+def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
+    store = Store.create(tmp_path_factory.mktemp("cuts") / "store")
+    of, at = meter(store), 0
+    with (store.writer("runs", "cache-1", "r1") as runs, store.writer("bins", "cache-1", "r1") as writer,
+          pytest.MonkeyPatch.context() as patch):
+        patch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW)
+        runs.append(rows("runs", {"complete": False, "start_ns": NOW}))
+        for cut in [*cuts, len(sizes)]:
+            part = sizes[at : at + cut]
+            if any(part):
+                writer.append(bins(at, part))
+            at += cut
+            of.advance("a")
+        runs.append(rows("runs", {"start_ns": NOW, "end_ns": NOW + 10**9, "written_ns": 2 * 10**18}))
+        of.advance("a")
+    whole = find_bursts(store.connect(), BurstDefinition())
+    assert count(of) == len(whole)
+    assert of.lanes[LANE].burst_ns == sum(burst["duration_ns"] for burst in whole)
+    assert of.lanes[LANE].wire_bytes == sum(sizes)
+
+
+def test_what_a_scrape_reads(store):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    write(store, "runs", {"start_ns": NOW, "end_ns": NOW + 10**9})
+    write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
+    made = exporter.server(meter(store), ("127.0.0.1", 0))
+    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{made.server_address[1]}"
+        text = urllib.request.urlopen(f"{url}/metrics").read().decode()
+        accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
+        request = urllib.request.Request(f"{url}/metrics", headers=accept)
+        assert urllib.request.urlopen(request).read().endswith(b"# EOF\n")
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/else")
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+    samples = {sample.name + sample.labels.get("le", ""): sample for family in text_string_to_metric_families(text)
+               for sample in family.samples if sample.labels.get("pattern", "unknown") == "unknown"}
+    assert samples["mburst_bursts_total"].value == 1
+    assert samples["mburst_burst_seconds_total"].value == 0.003
+    assert samples["mburst_burst_duration_seconds_bucket0.002"].value == 0
+    assert samples["mburst_burst_duration_seconds_bucket0.005"].value == 1
+    assert samples["mburst_peak_utilization_ratio"].value == 1 and samples["mburst_link_speed_bytes"].value == 125e6

@@ -1,0 +1,191 @@
+"""Reports that are due, and who calls for them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from racklib import DAY, HOUR, START, fill
+
+from mburst.agent import timers
+from mburst.agent.config import Config, load
+from mburst.agent.due import carry_out, loop
+from mburst.agent.reports import last_period
+from mburst.errors import MburstError
+from mburst.sql import Store
+
+NOW = START + DAY + HOUR  # one o'clock on the day after
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Config:
+    """A store with a day of one rack, and a daily report of two racks that goes to a folder."""
+    monkeypatch.chdir(tmp_path)
+    fill(Store.create(tmp_path / "store"), {"a": [(50, 10)]})
+    path = tmp_path / "mburst.toml"
+    path.write_text('store = "store"\n[[report]]\nname = "daily"\noutput = "out"\nracks = ["r1", "r2"]\n'
+                    'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "www"\nattempts = 1\n'
+                    'wait = "1ms"\n')
+    return load(path)
+
+
+def test_the_last_period():
+    friday = START + 5 * HOUR + 7
+    assert last_period("hour", friday).since_ns == START + 4 * HOUR
+    assert last_period("day", friday).until_ns == START and last_period("day", START).until_ns == START
+    week = last_period("week", friday)
+    assert (week.until_ns - week.since_ns, week.until_ns) == (7 * DAY, START - 4 * DAY)  # Monday
+    assert last_period("week", START - 4 * DAY).until_ns == START - 4 * DAY
+
+
+def test_a_report_is_written_and_delivered_once(config, tmp_path):
+    told: list[str] = []
+    assert carry_out(config, config.reports[0], NOW, told.append) == 0
+    names = {f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2") for kind in ("html", "json")}
+    assert {path.name for path in (tmp_path / "www").iterdir()} == {*names, "index.html"}
+    assert [line.split(":")[0] for line in told] == ["report", "report", "www"]
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
+    assert carry_out(config, config.reports[0], NOW + HOUR, told.append) == 0
+    assert len(told) == 3 and before == {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
+
+
+def test_nothing_is_due_before_the_delay(config, tmp_path):
+    carry_out(config, config.reports[0], START + DAY + 60 * 10**9, lambda line: None)
+    assert not list((tmp_path / "out").glob("*20261121T000000Z.html"))
+    assert list((tmp_path / "out").glob("*20261120T000000Z.html"))
+
+
+def test_a_failed_delivery_is_made_up_for_with_the_next(config, tmp_path):
+    (tmp_path / "www").write_text("in the way")
+    told: list[str] = []
+    assert carry_out(config, config.reports[0], NOW, told.append) == 1
+    assert "was not delivered to www" in (tmp_path / "out" / "index.html").read_text()
+    (tmp_path / "www").unlink()
+    assert carry_out(config, config.reports[0], NOW + DAY, told.append) == 0
+    assert len(list((tmp_path / "www").glob("rack-r1-*.html"))) == 2
+    assert "was not delivered to www" in (tmp_path / "www" / "index.html").read_text()
+    assert "was not delivered" not in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_the_loop_does_what_is_due_and_ends_when_told(config, tmp_path, monkeypatch):
+    clock = [NOW]
+    monkeypatch.setattr("mburst.agent.due.time.time_ns", lambda: clock[0])
+    waits: list[float] = []
+
+    def stopped(seconds: float) -> bool:
+        waits.append(seconds)
+        clock[0] += DAY
+        return len(waits) == 3
+
+    assert loop(config, stopped, lambda line: None) == 0
+    assert len(list((tmp_path / "out").glob("rack-r1-*.html"))) == 3 and max(waits) <= 30
+
+
+def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
+    shutil.rmtree(tmp_path / "store")
+    assert loop(config, lambda seconds: True, lambda line: None) == 0
+    assert "mburst: report daily: store: no mburst store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("every", "delay", "said"), [
+    ("hour", "5m", "*-*-* *:05:00 UTC"), ("day", "90m", "*-*-* 01:30:00 UTC"), ("week", "26h", "Tue *-*-* 02:00:00 UTC")])
+def test_calendars(config, every, delay, said):
+    text = config.path.read_text().replace('output = "out"', f'output = "out"\nevery = "{every}"\ndelay = "{delay}"')
+    config.path.write_text(text)
+    [report] = load(config.path).reports
+    assert timers.calendar(report) == said
+    if shutil.which("systemd-analyze"):
+        assert subprocess.run(["systemd-analyze", "calendar", said], capture_output=True).returncode == 0
+
+
+def test_units_are_what_systemd_reads(config):
+    made = timers.units(config, system=True)
+    assert set(made) == {"mburst-report-daily.service", "mburst-report-daily.timer"}
+    assert "OnCalendar=*-*-* 00:10:00 UTC\nPersistent=true\nRandomizedDelaySec=120" in made["mburst-report-daily.timer"]
+    command = next(line for line in made["mburst-report-daily.service"].splitlines() if line.startswith("ExecStart="))
+    assert command == f"ExecStart={sys.executable} -m mburst schedule --once daily -- {config.path}"
+    assert timers._quoted("/a b/100%/$x") == '"/a b/100%%/$$x"'
+
+
+def test_cron_and_kubernetes(config):
+    yaml = pytest.importorskip("yaml")
+    [line] = [line for line in timers.cron(config).splitlines() if not line.startswith("#")]
+    assert line.startswith("10 * * * * cd ") and line.endswith(f"schedule --once daily -- {config.path}")
+    [job] = yaml.safe_load_all(timers.kubernetes(config))
+    assert job["apiVersion"] == "batch/v1" and job["kind"] == "CronJob"
+    assert (job["spec"]["schedule"], job["spec"]["timeZone"]) == ("10 0 * * *", "Etc/UTC")
+    [container] = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][1:4] == ["schedule", "--once", "daily"]
+
+
+@pytest.fixture
+def systemctl(tmp_path, monkeypatch):
+    """A systemctl that writes down how it was called; exits 1 where the file `broken` is."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    tool = tools / "systemctl"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tools}/calls\n[ -e {tools}/broken ] || exit 0\n'
+                    'echo "Failed to connect to bus" >&2\nexit 1\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    return tools
+
+
+def test_installing_and_removing(config, tmp_path, systemctl):
+    paths = timers.install(config, system=False)
+    folder = tmp_path / "home" / "systemd" / "user"
+    assert sorted(paths) == sorted(folder.iterdir())
+    assert (systemctl / "calls").read_text().splitlines() == [
+        "--user daemon-reload", "--user enable --now mburst-report-daily.timer"]
+    assert timers.remove(config, system=False) == paths and not list(folder.iterdir())
+    assert timers.remove(config, system=False) == []
+
+
+def test_a_systemd_that_does_not_answer_is_said(config, systemctl):
+    (systemctl / "broken").touch()
+    with pytest.raises(MburstError, match="systemctl --user daemon-reload: Failed to connect to bus"):
+        timers.install(config, system=False)
+
+
+def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "mburst", "schedule", *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_command(config, tmp_path):
+    done = mburst("--once", "daily", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.count("report: out/rack-") == 2 and "www: delivered daily" in done.stdout
+    assert mburst("--once", "all", cwd=tmp_path).stdout == ""
+    wrong = mburst("--once", "weekly", cwd=tmp_path)
+    assert wrong.returncode == 2 and "no [[report]] is called 'weekly' (there are daily)" in wrong.stderr
+    assert "# mburst-report-daily.timer" in mburst("--print", "systemd", cwd=tmp_path).stdout
+
+
+def test_the_rules_are_what_prometheus_reads():
+    promtool = shutil.which("promtool")
+    if not promtool:
+        pytest.skip("no promtool: apt install prometheus")
+    done = subprocess.run([promtool, "check", "rules", ROOT / "examples" / "alerts.yml"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dashboard_and_rules_name_only_metrics_that_there_are(tmp_path):
+    import re
+
+    from mburst.agent.exporter import Exporter
+    from mburst.agent.meter import Meter
+    from mburst.analysis.bursts import BurstDefinition
+
+    families = list(Exporter(Meter(Store.create(tmp_path / "store"), BurstDefinition())).collect())
+    known = {family.name + suffix for family in families for suffix in ("", "_total", "_bucket", "_sum", "_count")}
+    dashboard = json.loads((ROOT / "examples" / "grafana.json").read_text())
+    texts = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    texts += [variable["definition"] for variable in dashboard["templating"]["list"] if "definition" in variable]
+    texts.append((ROOT / "examples" / "alerts.yml").read_text())
+    named = set(re.findall(r"\bmburst_\w+", " ".join(texts)))
+    assert len(named) > 12 and named <= known

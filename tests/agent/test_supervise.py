@@ -1,0 +1,151 @@
+"""Parts under one process: started again when they fail, ended together in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mburst.agent.config import Part
+from mburst.agent.supervise import Supervisor
+from mburst.sql import Store
+
+MBURST = [sys.executable, "-m", "mburst"]
+
+
+def wait_for(condition, what: str, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what} never happened"
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in
+            (task / "children").read_text().split()]
+
+
+def verb_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[4]
+    except (OSError, IndexError):
+        return ""
+
+
+@pytest.fixture
+def running(tmp_path):
+    """`mburst run` with metrics and reports: the process, once both parts answer."""
+    (tmp_path / "mburst.toml").write_text(
+        'store = "store"\nrack = "r1"\n[metrics]\nlisten = "127.0.0.1:0"\n'
+        '[[report]]\nname = "hourly"\nevery = "hour"\nracks = ["r1"]\noutput = "reports"\n')
+    Store.create(tmp_path / "store")
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+    process.log = lambda: (tmp_path / "log").read_text()
+    try:
+        wait_for(lambda: "metrics: metrics of store: http://" in process.log(), "metrics")
+        wait_for(lambda: "report: report: reports/rack-r1-" in process.log(), "a report")
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_one_signal_ends_all(running, number, code):
+    parts = children(running.pid)
+    assert sorted(map(verb_of, parts)) == ["metrics", "schedule"]
+    running.send_signal(number)
+    assert running.wait(60) == code
+    assert not any(Path(f"/proc/{pid}").exists() for pid in parts) and "Traceback" not in running.log()
+
+
+def test_a_signal_to_everyone_in_the_group_is_no_haste(running):
+    parts = children(running.pid)
+    for pid in [*parts, running.pid, *parts, running.pid]:
+        os.kill(pid, signal.SIGTERM)
+    assert running.wait(60) == 0 and "ended with" not in running.log()
+
+
+def test_a_part_that_was_killed_is_started_again(running):
+    [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
+    os.kill(metrics, signal.SIGKILL)
+    wait_for(lambda: running.log().count("metrics: metrics of store: http://") == 2, "the second start")
+    assert "metrics was ended by SIGKILL: started again in 1 s" in running.log()
+    running.terminate()
+    assert running.wait(60) == 0
+
+
+def test_parts_end_when_their_supervisor_is_killed(running):
+    parts = children(running.pid)
+    running.kill()
+    running.wait()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in parts), "the parts' end")
+
+
+def test_all_done_is_done(tmp_path):
+    path = tmp_path / "store"
+    Store.create(path)
+    parts = [Part("a", ["sql", str(path)]), Part("b", ["sql", str(path), "runs"])]
+    assert asyncio.run(Supervisor(parts).run()) == 0
+
+
+def test_wrong_usage_ends_everything(tmp_path, capfd):
+    parts = [Part("good", ["metrics", "--listen=127.0.0.1:0", str(tmp_path / "store")]),
+             Part("bad", ["metrics", "--listen=nowhere", str(tmp_path / "store")])]
+    assert asyncio.run(Supervisor(parts).run()) == 2
+    assert "bad: mburst: 'nowhere' is no address and port" in capfd.readouterr().err
+
+
+def test_a_live_recording_loses_nothing_at_the_end(tmp_path, packet_socket):
+    """Every packet that was sent before SIGTERM is in the store."""
+    import socket
+
+    (tmp_path / "mburst.toml").write_text(
+        'store = "store"\n[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nhost = "h"\n')
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
+    sent = 0
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            def recording() -> bool:
+                nonlocal sent
+                sender.sendto(b"x" * 400, ("127.0.0.1", 9))
+                sent += 1
+                return (tmp_path / "store" / "mburst.json").exists() and not Store.open(tmp_path / "store").is_empty(
+                    "bins")
+
+            wait_for(recording, "a recording")
+            with Store.open(tmp_path / "store").connect() as con:
+                first = con.execute("SELECT count(*) FROM runs").fetchall()[0][0]
+            for _ in range(500):
+                sender.sendto(b"x" * 400, ("127.0.0.1", 9))
+        process.terminate()
+        assert process.wait(60) == 0, (tmp_path / "log").read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    with Store.open(tmp_path / "store").connect() as con:
+        packets, complete, notes = con.execute("SELECT packets, complete, notes FROM runs").fetchall()[0]
+        held = con.execute("SELECT sum(packets) FROM bins").fetchall()[0][0]
+    assert first == 1 and complete and "ended by SIGTERM" in notes
+    assert 500 < packets == held <= sent + 500
+
+
+@pytest.fixture
+def packet_socket():
+    import socket
+
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+    except (OSError, AttributeError):
+        pytest.skip("needs the right to open packet sockets (root, or CAP_NET_RAW)")

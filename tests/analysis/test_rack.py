@@ -1,0 +1,211 @@
+"""What a rack's report says, against what was put into the store and against slow and plain reckoning."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from racklib import DAY, HOUR, MS, START, fill, report
+from storelib import write
+
+from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.rack import slot_width
+from mburst.analysis.rack_contention import overlap
+from mburst.sql import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "store")
+
+
+def test_hosts_hours_and_lengths(store):
+    hour = 3_600_000
+    fill(store, {"a": [(3 * hour + 5, 20), (3 * hour + 900, 10)], "b": [(23 * hour, 3)], "c": []})
+    told = report(store)
+    a, b, c = told.lanes
+    assert [lane.host for lane in told.lanes] == ["a", "b", "c"]
+    assert (a.bursts, a.burst_ns, a.longest_ns, a.p50_ns) == (2, 30 * MS, 20 * MS, 10 * MS)
+    assert (b.bursts, c.bursts, c.longest_ns) == (1, 0, None)
+    assert a.peak_utilization == 1.0 and a.fan_in == 1 and a.patterns["single-source"] == 2
+    assert [cell.bursts for cell in told.cells[0]] == [2 if slot == 3 else 0 for slot in range(24)]
+    assert told.cells[0][3].burst_ns == 30 * MS and told.cells[1][23].burst_ns == 3 * MS
+    assert told.duration.n == 3 and told.duration.largest == 20 * MS
+    assert a.busiest_bin == 1e9 and a.busiest_second == (20 + 10) * 125_000 * 8
+    assert told.slot_ns == HOUR and all(cell.recorded_ns >= HOUR - 1 for cell in told.cells[2])
+
+
+def test_a_burst_over_the_edge_of_an_hour_is_in_both(store):
+    fill(store, {"a": [(3_600_000 - 4, 10)]})
+    cells = report(store).cells[0]
+    assert [(cell.bursts, cell.burst_ns) for cell in cells[:3]] == [(1, 4 * MS), (0, 6 * MS), (0, 0)]
+
+
+def test_only_the_period_and_the_rack_count(store):
+    fill(store, {"a": [(50, 10)]})
+    fill(store, {"a": [(70, 10), (90_000, 10)]}, start=START + DAY)
+    fill(store, {"z": [(50, 10)]}, rack="r2")
+    assert report(store).bursts == 1
+    assert report(store, start=START + DAY).bursts == 2
+    assert report(store, length=40 * MS).bursts == 0
+    assert [lane.host for lane in report(store, "r2").lanes] == ["z"]
+
+
+def test_a_rack_without_data_says_so(store):
+    fill(store, {"a": [(50, 10)]})
+    for told in (report(store, "nowhere"), report(store, start=START - 10 * DAY)):
+        assert not told.recorded and told.lanes == [] and told.new is None
+        json.dumps(dataclasses.asdict(told), allow_nan=False)
+
+
+def test_a_recording_that_is_going_on_counts_to_its_last_bin(store):
+    fill(store, {"a": [(50, 10)]}, complete=False, end_ns=None)
+    told = report(store)
+    assert told.lanes[0].recorded_ns == 9001 * MS and told.lanes[0].cut_off == 1
+    assert told.cells[0][1].recorded_ns == 0
+
+
+def test_an_unknown_link_speed_hides_no_other_host(store):
+    fill(store, {"a": [(50, 10)]})
+    fill(store, {"b": [(50, 10)]}, link_bps=None)
+    a, b = report(store).lanes
+    assert (a.bursts, b.bursts, b.link_bps) == (1, 0, None) and b.packets
+    assert [lane.bursts for lane in report(store, link_bps=10**9).lanes] == [1, 1]
+
+
+def test_who_feeds_them(store):
+    fill(store, {"a": [(50, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.0.0.2"])
+    fill(store, {"c": [(500, 10)]}, senders=["10.0.0.2"])
+    told = report(store)
+    assert [(feeder.source, feeder.hosts, feeder.bursts) for feeder in told.feeders] == [
+        ("10.0.0.2", ["a", "b", "c"], 3), ("10.0.0.1", ["a", "b"], 2)]
+    assert told.fed_bytes == sum(feeder.bytes for feeder in told.feeders) == pytest.approx(30 * 124_976, rel=1e-4)
+
+
+def test_change_and_who_is_new(store):
+    fill(store, {"a": [(50, 10)], "b": [], "gone": []}, start=START - DAY)
+    fill(store, {"a": [(50, 10)], "b": []}, start=START - 7 * DAY)
+    fill(store, {"a": [(50, 10), (900, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.9.9.9"])
+    told = report(store)
+    assert told.previous.then.bursts == 1 and told.previous.now.bursts == 3 and told.previous.missing == ["gone"]
+    assert told.weekday.then.bursts == 1 and told.weekday.since_ns == START - 7 * DAY
+    assert [lane.host for lane in told.new.lanes] == ["b"]
+    assert [source for source, _ in told.new.senders] == ["10.9.9.9"]
+    assert told.previous.comparable
+
+
+def test_nothing_before_means_nothing_is_new(store):
+    fill(store, {"a": [(50, 10)]})
+    told = report(store)
+    assert told.previous is None and told.weekday is None and told.new is None
+
+
+def test_contention(store):
+    fill(store, {"a": [(50, 10)], "b": [(55, 10)], "c": [(500, 10)]})
+    found = report(store).contention
+    assert (found.hosts, found.bursts, found.most, found.contended_ns) == (3, 3, 2, 5 * MS)
+    assert found.share == pytest.approx(2 / 3) and found.most_ns == START + 55 * MS
+    assert [(pair.hosts, pair.shared_ns) for pair in found.pairs] == [(("a", "b"), 5 * MS)]
+    assert report(store, length=60 * MS).contention.by_host == {"a": 1.0, "b": 1.0}
+
+
+spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), max_size=6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(spans, min_size=2, max_size=4))
+def test_contention_is_what_counting_every_tick_says(hosts):
+    ticks = [sorted({at for start, n in own for at in range(start, start + n)}) for own in hosts]
+    rows = [(f"h{i}", run[0], run[-1] + 1) for i, own in enumerate(ticks)
+            for run in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1) if len(run)]
+    arrays = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 3
+    found = overlap(*arrays, pairs=100)
+    bursting = [own for own in ticks if own]
+    if len(bursting) < 2:
+        assert found is None
+        return
+    at_once = {tick: sum(tick in own for own in ticks) for own in ticks for tick in own}
+    assert found.most == max(at_once.values())
+    assert found.most_ns == min(tick for tick, n in at_once.items() if n == found.most)
+    assert found.contended_ns == sum(n >= 2 for n in at_once.values())
+    contended = [any(at_once[tick] > 1 for tick in range(start, end)) for _, start, end in rows]
+    assert found.share == pytest.approx(sum(contended) / len(rows))
+    for pair in found.pairs:
+        a, b = (set(ticks[int(name[1:])]) for name in pair.hosts)
+        assert pair.shared_ns == len(a & b) > 0
+
+
+def test_probes_in_and_out_of_bursts(store):
+    fill(store, {"a": [(50, 10)], "b": [(500, 10)]})
+    rtt = {0: 1000, 49: 2 * MS, 55: 3 * MS, 60: 1000, 505: 1000, 700: None}
+    for dst in ("a", "elsewhere"):
+        write(store, "probes", *({"seq": i, "src": "x", "dst": dst, "tx_ns": START + at * MS, "lost": length is None,
+                                  "rx_ns": None if length is None else START + at * MS + length}
+                                 for i, (at, length) in enumerate(rtt.items())))
+    told = report(store)
+    [path] = told.paths
+    assert (path.src, path.dst, told.unplaced_probes) == ("x", "a", 6)
+    # 49 ms was under way when the burst of 50 to 60 ms began; 60 ms began after it; b's burst is not on the path
+    assert (path.met.sent, path.met.n, path.met.max_ns) == (2, 2, 3 * MS)
+    assert (path.clear.sent, path.clear.n, path.clear.lost, path.clear.max_ns) == (4, 3, 1, 1000)
+    assert path.met.p50_ns == 2 * MS and path.met.p99_ns is None
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40)), min_size=1, max_size=30), spans, spans)
+def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_factory, probes, here, there):
+    store = Store.create(tmp_path_factory.mktemp("probes") / "store")
+    fill(store, {"a": [(start * 7, n) for start, n in here], "x": [(start * 7, n) for start, n in there]})
+    write(store, "probes", *({"seq": i, "src": "x", "dst": "a", "tx_ns": START + at * MS,
+                              "rx_ns": START + at * MS + length * MS} for i, (at, length) in enumerate(probes)))
+    bursts = find_bursts(store.connect(), BurstDefinition(), until_ns=START + DAY)
+    met = sum(any(burst["start_ns"] <= START + (at + length) * MS and burst["end_ns"] > START + at * MS
+                  for burst in bursts) for at, length in probes)
+    [path] = report(store).paths
+    assert (path.met.sent, path.clear.sent) == (met, len(probes) - met)
+
+
+def test_queues_that_filled_or_dropped(store):
+    fill(store, {"a": [(50, 10)]})
+    window = {"semantics": "max-since-last"}
+    write(store, "queues", *({**window, "port": port, "window_start_ns": START + i * MS, "ts_ns": START + (i + 1) * MS,
+                              "max_bytes": size, "dropped_packets": drops}
+                             for port, sizes in (("p1", [(0, 0), (900, 0), (900, 0)]), ("p2", [(5, 0), (7, 3), (0, 0)]),
+                                                 ("p3", [(0, 0)] * 3)) for i, (size, drops) in enumerate(sizes)))
+    told = report(store)
+    assert [(queue.port, queue.max_bytes, queue.dropped, queue.dropping_windows) for queue in told.queues] == [
+        ("p2", 7, 3, 1), ("p1", 900, 0, 0)]
+    assert told.queues[1].max_at_ns == START + MS and told.queue_count == 3 and not told.queues_known
+
+
+def test_slots_follow_the_length_of_a_period():
+    assert [slot_width(n) for n in (20 * 10**9, 30 * 60 * 10**9, DAY, 7 * DAY, 30 * DAY)] == [
+        10**9, 60 * 10**9, HOUR, HOUR, DAY]
+
+
+def test_the_same_period_gives_the_same_facts(store):
+    fill(store, {f"h{i}": [(i * 100 + j * 977, 3 + j % 7) for j in range(40)] for i in range(4)},
+         senders=[f"10.0.0.{i}" for i in range(9)])
+    first, second = (json.dumps(dataclasses.asdict(report(store)), sort_keys=True) for _ in range(2))
+    assert first == second
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 30)),
+                                                                  max_size=8), min_size=1))
+def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
+    store = Store.create(tmp_path_factory.mktemp("sums") / "store")
+    fill(store, hosts)
+    bursts = find_bursts(store.connect(), BurstDefinition())
+    told = report(store)
+    for lane, cells in zip(told.lanes, told.cells, strict=True):
+        mine = [burst for burst in bursts if burst["host"] == lane.host]
+        assert lane.bursts == len(mine) == sum(cell.bursts for cell in cells)
+        assert lane.burst_ns == sum(burst["duration_ns"] for burst in mine) == sum(cell.burst_ns for cell in cells)
+        assert lane.burst_bytes == sum(burst["bytes"] for burst in mine)
+        assert lane.longest_ns == max((burst["duration_ns"] for burst in mine), default=None)
+    assert [burst["bytes"] for burst in told.worst] == sorted((b["bytes"] for b in bursts), reverse=True)[:20]

@@ -1,0 +1,182 @@
+"""The page, the JSON and the index of racks, and the command that writes them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+from racklib import DAY, START, fill, report
+
+from mburst.dashboards import rack as page
+from mburst.dashboards import rack_pictures, rack_words
+from mburst.sql import Store
+
+HOSTILE = "</title><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.create(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    store = Store.create(tmp_path_factory.mktemp("rack") / "store")
+    fill(store, {"a": [(50, 10)], "b": []}, start=START - DAY)
+    fill(store, {"a": [(50, 10), (7_300_000, 30)], "b": [(55, 10)]}, senders=["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    return store
+
+
+class Tags(HTMLParser):
+    """Every tag of a page, and whether each that was opened was closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.all: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.all.append((tag, dict(attrs)))
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.all.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_same_period_gives_the_same_bytes(full, tmp_path):
+    for folder in ("x", "y"):
+        page.write(report(full), tmp_path / folder)
+        page.write_index(tmp_path / folder)
+    first, second = ({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()} for folder in ("x", "y"))
+    assert first == second
+    name = "rack-r1-20261120T000000Z-20261121T000000Z"
+    assert set(first) == {"index.html", f"{name}.html", f"{name}.json"}
+
+
+def test_the_page_has_no_script_and_asks_for_nothing(full):
+    html = page.render(report(full))
+    tags = Tags(html)
+    assert tags.open == [] and not {"script", "img", "link", "iframe"} & {tag for tag, _ in tags.all}
+    assert [attrs["href"] for tag, attrs in tags.all if tag == "a"] == ["#main", "index.html"]
+    assert not re.search(r"url\(|@import|https?://| on\w+=", html) and "default-src 'none'" in html
+
+
+def test_the_page_tells_what_happened(full):
+    told = report(full)
+    html = page.render(told)
+    assert "Friday 2026-11-20, UTC" in html
+    assert "2 of 2 hosts received 3 bursts" in html and "3 times as many bursts an hour" in html
+    assert "New: 1 host and 2 senders" in html
+    assert "10.0.0.2" in html and "no switch told" in html.lower()
+    hot = re.findall(r'class="hot"[^>]*><title>([^<]*)', html)
+    assert hot == ["a eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time",
+                   "a eth0, 2026-11-20 02:00: 1 bursts, 30 ms, 0.000833 % of the time",
+                   "b eth0, 2026-11-20 00:00: 1 bursts, 10 ms, 0.000278 % of the time"]
+
+
+def test_names_are_text(store):
+    fill(store, {HOSTILE: [(50, 10)]}, rack=HOSTILE, senders=[HOSTILE])
+    told = report(store, HOSTILE)
+    html = page.render(told)
+    assert "<img" not in html and "&lt;img" in html
+    assert re.fullmatch(r"rack-[A-Za-z0-9._-]+", page.stem(told))
+
+
+def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(store):
+    stems = {page.stem(report(store, name)) for name in ("r 1", "r_1", "r/1", "r1")}
+    assert len(stems) == 4
+
+
+def test_a_rack_without_data_says_so(store, tmp_path):
+    fill(store, {"a": [(50, 10)]})
+    told = report(store, "r9")
+    html = page.render(told)
+    assert "Nothing of this rack was recorded in this time" in html and "Which hosts" not in html
+    page.write(told, tmp_path / "out")
+    assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
+
+
+def test_the_json_has_its_summary_in_the_first_line(full, tmp_path):
+    _, path = page.write(report(full), tmp_path)
+    told = json.loads(path.read_text())
+    [(name, summary)] = page.summaries(tmp_path)
+    assert summary == told["summary"] and name == path.stem
+    assert summary["bursts"] == 3 and summary["worst_host"] == "a" and summary["new"] == 3
+    assert [lane["bursts"] for lane in told["lanes"]] == [2, 1]
+    (tmp_path / "rack-somebody.json").write_text("not ours")
+    assert len(page.summaries(tmp_path)) == 1
+    assert page.summaries(tmp_path, (START, START + DAY)) and not page.summaries(tmp_path, (START - DAY, START))
+
+
+def test_the_index_has_every_report_newest_first(full, tmp_path):
+    for start in (START - DAY, START):
+        page.write(report(full, start=start), tmp_path)
+    html = page.write_index(tmp_path, ["Report x was not delivered"]).read_text()
+    links = [attrs["href"] for tag, attrs in Tags(html).all if tag == "a"]
+    assert links == ["rack-r1-20261120T000000Z-20261121T000000Z.html", "rack-r1-20261119T000000Z-20261120T000000Z.html"]
+    assert all((tmp_path / link).exists() for link in links) and "Report x was not delivered" in html
+
+
+@pytest.mark.parametrize(("run", "said"), [
+    ({"dropped": 5}, "Packets were lost while recording on a"),
+    ({"late": 2}, "2 packets came too late"),
+    ({"link_bps": None}, "The link speed is not known of a eth0 inbound"),
+    ({"end_ns": START + DAY // 2}, "Not all of the time was recorded: 1 of 1"),
+])
+def test_doubts_are_said(store, run, said):
+    fill(store, {"a": [(50, 10)]}, **run)
+    assert any(statement.head.startswith(said) for statement in rack_words.statements(report(store)))
+
+
+@pytest.mark.parametrize(("now", "then", "said"), [
+    (0, 0, "no"), (3, 0, "for the first time"), (0, 3, "no more"), (10, 4, "2.5 times as many"), (11, 10, "10 % more"),
+    (9, 10, "10 % fewer"), (10, 10, "as many")])
+def test_a_change_in_words(now, then, said):
+    assert rack_words.ratio(now, then) == said
+
+
+def test_labels_of_an_axis_do_not_crowd():
+    hour = 3600 * 10**9
+    assert rack_pictures.label_every(24, hour) == 3 and rack_pictures.label_every(168, hour) == 24
+    assert rack_pictures.label_every(21, 10**9) == 2
+
+
+def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mburst", "report", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_command(full, tmp_path):
+    day = ("--since", "2026-11-20", "--until", "2026-11-21")
+    done = mburst(full.path, "--rack", "r1", *day, "-o", tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == ["report", "facts", "index"]
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert mburst(full.path, "--all-racks", *day, "-o", tmp_path).stdout == done.stdout
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    empty = mburst(full.path, "--rack", "r7", *day, "-o", tmp_path)
+    assert empty.returncode == 0 and "nothing of rack r7 was recorded" in empty.stdout
+    assert "2026-11-20 00:00:00 –" not in mburst(full.path, "--rack", "r1", "--since", "24h", "-o", tmp_path).stderr
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [
+    (["--all-racks"], 2, "--all-racks goes with --since"),
+    (["--all-racks", "--rack", "r1", "--last", "day"], 2, "--all-racks goes with"),
+    (["--last", "day"], 2, "--last is for reports of racks"),
+    (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last is a time of its own"),
+    (["--rack", "r9", "--since", "24h"], 1, "nothing was recorded of rack r9"),
+    (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
+    (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "no multiple"),
+])
+def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, said):
+    done = mburst(full.path, *arguments, "-o", tmp_path)
+    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) <= 1
