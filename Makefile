@@ -17,7 +17,7 @@ help: ## list the targets
 
 setup: $(VENV)/ready ## build mburst into .venv
 
-demo: $(VENV)/demo-ready ## record the cache-server case, find its bursts, write a report
+demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bursts, write a report
 	$(BIN)/mburst demo -o demo
 
 test: $(VENV)/test-ready ## run all tests
