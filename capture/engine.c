@@ -417,9 +417,22 @@ static int run_file(struct mb_engine *engine)
 	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
+/* An interface on which nothing came was recorded all the same. */
+static int add_silent_lanes(struct mb_engine *engine)
+{
+	static const uint8_t sides[] = { MB_DIRECTION_IN, MB_DIRECTION_OUT };
+
+	for (size_t i = 0; i < sizeof(sides); i++)
+		if (engine->options.directions & 1u << sides[i] && add_lane(engine, 0, sides[i]))
+			return -ENOMEM;
+	return 0;
+}
+
 static int finish(struct mb_engine *engine, struct mb_error *error)
 {
 	engine->finished = true;
+	if (engine->source->live && !engine->n_lanes && add_silent_lanes(engine))
+		return mb_fail(error, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_finish(&engine->lanes[i]->lane))
 			return mb_fail(error, ENOMEM, "out of memory");

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/if_packet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,6 +36,7 @@ struct drain {
 	/* Chunks since the start: handed over by the thread, given back by the reader. Under the lock. */
 	uint64_t filled, freed;
 	bool ended;
+	bool settled; /* the thread's own: the ring keeps nothing back, and nothing more comes */
 	/* The reader's own: chunks that it knows of, the one it is in, and where. */
 	uint64_t known, reading;
 	uint32_t position;
@@ -44,7 +46,7 @@ struct drain {
 struct mb_fanout {
 	pthread_mutex_t lock;
 	pthread_cond_t filled, freed;
-	bool stopping;
+	bool stopping, finishing;
 	struct mb_losses losses;
 	uint32_t started, count;
 	struct drain drains[];
@@ -131,6 +133,23 @@ static void hand_over(struct drain *drain, struct chunk *chunk, uint32_t count, 
 	pthread_mutex_unlock(&fanout->lock);
 }
 
+/* False when nothing more will come. */
+static bool wait_for_frames(struct drain *drain)
+{
+	bool finishing;
+
+	pthread_mutex_lock(&drain->fanout->lock);
+	finishing = drain->fanout->finishing;
+	pthread_mutex_unlock(&drain->fanout->lock);
+	if (!finishing)
+		return mb_ring_wait(drain->ring, POLL_MS);
+	if (drain->settled)
+		return false;
+	poll(NULL, 0, MB_RING_SETTLE_MS);
+	drain->settled = true;
+	return true;
+}
+
 static void *drain_main(void *argument)
 {
 	struct drain *drain = argument;
@@ -142,7 +161,7 @@ static void *drain_main(void *argument)
 
 		if (count || loss.packets)
 			hand_over(drain, chunk, count, &loss);
-		else if (!mb_ring_wait(drain->ring, POLL_MS))
+		else if (!wait_for_frames(drain))
 			break;
 	}
 	pthread_mutex_lock(&drain->fanout->lock);
@@ -247,6 +266,13 @@ void mb_fanout_stop(struct mb_fanout *fanout)
 	free(fanout);
 }
 
+void mb_fanout_finish(struct mb_fanout *fanout)
+{
+	pthread_mutex_lock(&fanout->lock);
+	fanout->finishing = true;
+	pthread_mutex_unlock(&fanout->lock);
+}
+
 static struct chunk *current_chunk(struct drain *drain)
 {
 	return drain->reading < drain->known ? &drain->chunks[drain->reading % CHUNKS] : NULL;
@@ -331,13 +357,14 @@ static void exchange(struct mb_fanout *fanout, struct mb_losses *losses)
 	pthread_cond_broadcast(&fanout->freed);
 }
 
-static int failure(const struct mb_fanout *fanout)
+/* What read() says when there are no frames now. */
+static int outcome(const struct mb_fanout *fanout)
 {
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		if (!fanout->drains[i].known_ended || fanout->drains[i].reading < fanout->drains[i].known)
 			return 0;
 	}
-	return -fanout->drains[0].ring->failure;
+	return fanout->finishing ? MB_SOURCE_END : -fanout->drains[0].ring->failure;
 }
 
 /* Sleep until a thread has something new, a frame has waited its time, or DEADLINE. */
@@ -374,7 +401,7 @@ int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout
 		pthread_mutex_unlock(&fanout->lock);
 		if (merge(fanout, batch))
 			return (int)batch->count;
-		status = failure(fanout);
+		status = outcome(fanout);
 		if (status || mb_clock_ns(CLOCK_MONOTONIC) >= deadline)
 			return status;
 		wait_for_more(fanout, deadline);

@@ -27,6 +27,9 @@ int mb_fanout_start(struct mb_fanout **fanout, struct mb_ring *rings, uint32_t c
 /* End the threads and free everything but the rings. NULL is fine. */
 void mb_fanout_stop(struct mb_fanout *fanout);
 
+/* Have the threads read to their end rings into which nothing more comes. */
+void mb_fanout_finish(struct mb_fanout *fanout);
+
 /* As mb_source_ops.read, but for the error: -errno when the capture broke off. Losses that
  * the threads noticed go to LOSSES. */
 int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_losses *losses);

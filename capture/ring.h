@@ -36,6 +36,10 @@ struct mb_ring {
  * at a few 100,000 frames a second it is the waking that costs. */
 #define MB_RING_RETIRE_MS 8
 
+/* After so long nothing that has arrived is kept back, also where the kernel's clock ticks only 100
+ * times a second. */
+#define MB_RING_SETTLE_MS 20
+
 /* Make the socket and map a ring of some RING_BYTES for frames of up to SNAPLEN bytes.
  * DEVICE and STAMPING must outlive the ring. */
 int mb_ring_init(struct mb_ring *ring, const struct mb_device *device, const struct mb_stamping *stamping,

@@ -99,9 +99,10 @@ class Watch:
                 "use --bin 100us, or --force to record them all the same",
             )
 
-    def notes(self) -> list[str]:
+    def notes(self, packets: int) -> list[str]:
         """What happened, one sentence each."""
-        return [*dict.fromkeys(self.jumps), *([f"ended by {self.ended_by}"] if self.ended_by else [])]
+        silence = [] if packets else [f"nothing came in {format_duration(time.monotonic_ns() - self.begun)}"]
+        return [*dict.fromkeys(self.jumps), *silence, *([f"ended by {self.ended_by}"] if self.ended_by else [])]
 
     def close(self) -> None:
         self.clocks.close()

@@ -229,5 +229,53 @@ def test_one_line_for_each_mistake(lab, store, arguments, code, reason):
 
 
 def test_an_interface_that_stays_silent(lab, store):
-    recording = Recording(lab, store, lab.b, "--duration", "500ms", "--direction", "in")
-    assert recording.end() == [] and recording.code == 0
+    recording = Recording(lab, store, lab.b, "--duration", "500ms", "--direction", "in", "--link", "1G")
+    [row] = recording.end()
+    assert recording.code == 0
+    assert (row["packets"], row["start_ns"], row["direction"], row["complete"]) == (0, None, "in", True)
+    assert (row["interface"], row["link_bps"], row["epochs"]) == (lab.b, 10**9, 1)
+    assert row["notes"].startswith("nothing came in ")
+    assert recording.query("SELECT direction, packets, complete FROM runs") == [("in", 0, True)]
+    shown = subprocess.run([sys.executable, "-m", "mburst", "bursts", str(store)], capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (0, "") and "no burst" in shown.stdout
+
+
+def test_ctrl_c_before_anything_came(lab, store):
+    recording = Recording(lab, store, lab.b).begun(lab)
+    rows = recording.end(signal.SIGINT)
+    assert (recording.code, recording.error) == (130, "")
+    assert {(row["direction"], row["packets"], row["complete"]) for row in rows} == {("in", 0, True), ("out", 0, True)}
+    assert all("ended by SIGINT" in row["notes"] for row in rows)
+
+
+@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments):
+    """The recorder stands still while frames come, and is told to end before it can read them."""
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    recording.process.send_signal(signal.SIGSTOP)
+    send(lab, sender, 20_000)
+    recording.process.send_signal(signal.SIGINT)
+    recording.process.send_signal(signal.SIGCONT)
+    [row] = recording.end()
+    assert recording.code == 130
+    assert (row["packets"], row["dropped"]) == (20_000, 0)
+    assert recording.query("SELECT sum(packets) FROM bins") == [(20_000,)]
+
+
+@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_it_ends_while_frames_keep_coming(lab, sender, store, arguments):
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    sending = subprocess.Popen(["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"],
+                               stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        [row] = recording.end(signal.SIGINT)
+        assert sending.poll() is None
+    finally:
+        sending.kill()
+        sending.wait()
+    assert recording.code == 130 and row["packets"] > 0
+    [(packets,)] = recording.query("SELECT sum(packets) FROM bins")
+    assert packets == row["packets"]

@@ -63,7 +63,8 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     lanes = connection.execute(
         """
         SELECT lanes.*, clock, dropped, late, complete,
-               least(coalesce(end_ns, last_ns), $until) - greatest(coalesce(start_ns, first_ns), $since) AS span_ns
+               coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
+               CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
         FROM lanes JOIN (SELECT run, clock, dropped, late, complete, start_ns, end_ns FROM runs) USING (run)
         LEFT JOIN (  -- a recording that was killed has left its bins only
             SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns

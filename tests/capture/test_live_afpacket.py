@@ -256,6 +256,30 @@ def test_stop(lab, live_driver, arguments):
     assert got.total["status"] == 0
 
 
+@pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_a_stop_leaves_nothing_in_the_ring(lab, live_driver, sender, arguments):
+    """Frames come while nobody reads; it is told to stop before the first read, and yields them all."""
+    def send_and_stop(process):
+        sending(lab, sender, 30_000)(process)
+        livelab.sh(f"kill {process.pid}")
+
+    got = capture(lab, live_driver, *arguments, "direction=in", "idle_ms=0", "pause_ms=20000", action=send_and_stop)
+    assert got.total["distinct"] == got.total["frames"] == 30_000
+    assert got.total["dropped"] == 0 and got.total["status"] == 0
+
+
+def test_a_stop_tells_the_last_drops(lab, live_driver, sender):
+    def send_and_stop(process):
+        sending(lab, sender, 30_000)(process)
+        livelab.sh(f"kill {process.pid}")
+
+    got = capture(lab, live_driver, "direction=in", "idle_ms=0", "pause_ms=20000", "ring_bytes=131072",
+                  action=send_and_stop)
+    assert 0 < got.total["frames"] < 30_000
+    assert got.total["frames"] + got.total["dropped"] == 30_000
+
+
 @pytest.mark.parametrize(("arguments", "reason"), [
     (["target=nosuch0", "backend=afpacket"], "nosuch0: no such interface"),
     (["target=nosuch0"], "nosuch0: no such file or interface"),
