@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .errors import MburstError
+from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
 from .units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .sql import Store
     from .telemetry.clock import Reading
 
-FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
-COARSE_STAMPS = 4 | 8  # quality: ring, file-µs
 LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 JUDGED_BINS = 100
 
@@ -93,11 +91,7 @@ class Watch:
         self.bins += len(qualities)
         self.coarse += sum(bool(quality & COARSE_STAMPS) for quality in qualities)
         if self.coarse * 2 > self.bins:
-            raise MburstError(
-                f"{self.interface}: most frames are stamped late or in µs (ring, file-µs), too coarsely for bins of "
-                f"{format_duration(self.recording.bin_ns)}",
-                "use --bin 100us, or --force to record them all the same",
-            )
+            raise too_coarse(self.interface, self.recording.bin_ns, "record them all the same")
 
     def notes(self, packets: int) -> list[str]:
         """What happened, one sentence each."""
