@@ -15,6 +15,8 @@ import pytest
 
 from mburst.sql import Store
 
+GSO = 64  # of quality
+
 
 class Recording:
     """A recording that runs in the far namespace."""
@@ -138,6 +140,27 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
                             for name in ("file", "afpacket", "libpcap")]
         assert len(by_file) > 100
         assert others == [by_file, by_file]
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
+    """TCP with TSO and GRO on, and off: the engine's live bins agree with what the sender counted, and each other."""
+    count, wire = 30_000_000, {}
+    for state in ("on", "off"):
+        lab.offloads(state)
+        recording = Recording(lab, store / state, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
+        segments = livelab.transfer(lab, count)
+        time.sleep(0.3)
+        [row] = recording.end(signal.SIGINT)
+        assert row["direction"] == "in" and row["dropped"] == row["late"] == 0
+        assert row["wire_bytes"] == pytest.approx(count + segments * (14 + 20 + 32 + 24), rel=0.005)
+        [(wire[state], packets)] = recording.query("SELECT sum(wire_bytes), sum(packets) FROM bins")
+        assert (wire[state], packets) == (row["wire_bytes"], row["packets"])
+        assert (packets < segments / 2) == (state == "on")  # frames as they were handed over
+        assert bool(row["quality"] & GSO) == ("merged by GRO or TSO" in row["offloads"]) == (state == "on")
+        [(attributed,)] = recording.query("SELECT sum(bytes) FROM sources WHERE source = '10.9.0.1'")
+        assert attributed == row["bytes"]
+    assert wire["on"] == pytest.approx(wire["off"], rel=0.005)
 
 
 def test_what_is_recorded_can_be_read_at_once(lab, sender, store):

@@ -368,25 +368,6 @@ def sh_details(lab):
     return livelab.sh(f"ip -n {lab.far} -d link show {lab.b}")
 
 
-def transfer(lab, count):
-    """Send COUNT bytes by TCP from near to far; returns the segments that the sender counted with payload."""
-    with lab.inside(lab.far):
-        listener = socket.create_server(("10.9.0.2", 5201))
-    with lab.inside(lab.near):
-        out = socket.create_connection(("10.9.0.2", 5201))
-    incoming, _ = listener.accept()
-    with listener, out, incoming:
-        left, block = count, b"z" * 65536
-        received = 0
-        while received < count:
-            if left:
-                out.send(block[:min(left, len(block))])
-                left -= min(left, len(block))
-            received += len(incoming.recv(1 << 20))
-        info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
-        return struct.unpack_from("=I", info, 136)[0]  # tcpi_segs_out
-
-
 def segments_and_bytes(frame):
     """Ethernet frames of a merged TCP/IPv4 one, and what they take on the wire."""
     data = bytes.fromhex(frame["data"])
@@ -404,7 +385,7 @@ def test_merged_frames_are_reckoned_to_what_the_wire_carried(lab, live_driver, s
     lab.offloads(state)
     count, truth = 20_000_000, {}
     got = capture(lab, live_driver, "mode=dump", "direction=in", "filter=tcp dst port 5201",
-                  action=lambda _: truth.update(segments=transfer(lab, count)))
+                  action=lambda _: truth.update(segments=livelab.transfer(lab, count)))
     counted = [segments_and_bytes(frame) for frame in got.frames]
     segments, wire = (sum(column) for column in zip(*counted, strict=True))
     expected = count + truth["segments"] * (14 + 20 + 32 + 24)
