@@ -2,8 +2,9 @@
  *
  * Several rings on one interface that share its frames (PACKET_FANOUT), each drained by a
  * thread of its own, pinned to a CPU, and merged by time into one order. A frame waits for
- * the other rings until they have shown later ones, or for MB_FANOUT_HOLD_NS at most; what
- * comes later than that is out of order, as the engine's reorder window allows.
+ * the other rings until they have shown later ones, or are found empty MB_FANOUT_HOLD_NS after
+ * it was read. A thread that does not get to run is waited for, but not for ever
+ * (MB_FANOUT_PATIENCE_NS): what it brings later is out of order.
  */
 #ifndef MB_FANOUT_H
 #define MB_FANOUT_H
@@ -13,6 +14,7 @@
 
 /* Twice the time that the kernel keeps a block open. */
 #define MB_FANOUT_HOLD_NS (2 * MB_RING_RETIRE_MS * 1000000ll)
+#define MB_FANOUT_PATIENCE_NS 200000000ll
 
 struct mb_fanout;
 

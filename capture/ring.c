@@ -239,6 +239,14 @@ uint32_t mb_ring_read(struct mb_ring *ring, struct mb_frame *frames, uint32_t ca
 	return walk(ring, frames, capacity);
 }
 
+bool mb_ring_is_empty(const struct mb_ring *ring)
+{
+	const struct tpacket_block_desc *block = block_at(ring, ring->walked);
+
+	/* The kernel counts packets into the block that it is filling, which this one is then. */
+	return !ring->left && !filled(block) && !__atomic_load_n(&block->hdr.bh1.num_pkts, __ATOMIC_RELAXED);
+}
+
 bool mb_ring_wait(struct mb_ring *ring, int timeout_ms)
 {
 	struct pollfd poll_fd = { .fd = ring->fd, .events = POLLIN };
