@@ -22,11 +22,12 @@ GSO = 64  # of quality
 class Recording:
     """A recording that runs in the far namespace."""
 
-    def __init__(self, lab, store, *arguments):
+    def __init__(self, lab, store, *arguments, environment=None):
         self.store = store
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store),
-             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(environment or {})})
         self.code: int | None = None
         self.error = ""
 
@@ -201,6 +202,21 @@ def test_the_interface_vanishes(lab, sender, store):
     assert recording.error.count("\n") == 1
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
     assert (packets, complete) == (700, True) and "has vanished" in notes
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
+    library = livelab.compile_c(tmp_path / "libnobufs.so", [livelab.C / "no_buffers.c"], "-shared", "-fPIC", "-O1")
+    flag = tmp_path / "now"
+    recording = Recording(lab, store, lab.b, "--direction", "in", "--threads", threads,
+                          environment={"LD_PRELOAD": str(library), "NO_BUFFERS": str(flag)}).begun(lab)
+    send(lab, sender, 700)
+    flag.touch()
+    recording.end()
+    assert recording.code == 1
+    assert recording.error == f"mburst: {lab.b}: the capture broke off: No buffer space available\n"
+    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
+    assert (packets, complete) == (700, True) and "No buffer space available" in notes
 
 
 def test_losses_lie_where_they_fell(lab, sender, store):
