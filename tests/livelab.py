@@ -186,6 +186,12 @@ def sender(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/c/flood.c."""
+    return compile_c(tmp_path_factory.mktemp("live") / "flood", [C / "flood.c"], "-O2")
+
+
+@pytest.fixture(scope="session")
 def can_build() -> None:
     """Skips, with the reason, where this machine can build no rack in a box."""
     from mburst.netlab import Rack, RackUnavailable
