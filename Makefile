@@ -35,8 +35,7 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run
 
-bench: $(VENV)/ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
-	@sh .ci/packages tshark
+bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built
