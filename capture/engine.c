@@ -415,6 +415,7 @@ static int run_live(struct mb_engine *engine)
 
 		if (code)
 			return code;
+		mb_live_mark_losses(engine); /* from before the first lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
