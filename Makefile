@@ -18,6 +18,7 @@ help: ## list the targets
 setup: $(VENV)/ready ## build mburst into .venv
 
 demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bursts, write a report
+	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
 
 test: $(VENV)/test-ready ## run all tests
