@@ -432,10 +432,8 @@ static int run_file(struct mb_engine *engine)
 /* An interface on which nothing came was recorded all the same. */
 static int add_silent_lanes(struct mb_engine *engine)
 {
-	static const uint8_t sides[] = { MB_DIRECTION_IN, MB_DIRECTION_OUT };
-
-	for (size_t i = 0; i < sizeof(sides); i++)
-		if (engine->options.directions & 1u << sides[i] && add_lane(engine, 0, sides[i]))
+	for (uint8_t side = MB_DIRECTION_IN; side <= MB_DIRECTION_OUT; side++)
+		if (engine->options.directions & 1u << side && add_lane(engine, 0, side))
 			return -ENOMEM;
 	return 0;
 }
