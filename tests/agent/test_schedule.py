@@ -46,7 +46,8 @@ def test_the_last_period():
 def test_a_report_is_written_and_delivered_once(config, tmp_path):
     told: list[str] = []
     assert carry_out(config, config.reports[0], NOW, told.append) == 0
-    names = {f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2") for kind in ("html", "json")}
+    names = {f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2")
+             for kind in ("html", "json")}
     assert {path.name for path in (tmp_path / "www").iterdir()} == {*names, "index.html"}
     assert [line.split(":")[0] for line in told] == ["report", "report", "www"]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
@@ -93,7 +94,8 @@ def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("every", "delay", "said"), [
-    ("hour", "5m", "*-*-* *:05:00 UTC"), ("day", "90m", "*-*-* 01:30:00 UTC"), ("week", "26h", "Tue *-*-* 02:00:00 UTC")])
+    ("hour", "5m", "*-*-* *:05:00 UTC"), ("day", "90m", "*-*-* 01:30:00 UTC"),
+    ("week", "26h", "Tue *-*-* 02:00:00 UTC")])
 def test_calendars(config, every, delay, said):
     text = config.path.read_text().replace('output = "out"', f'output = "out"\nevery = "{every}"\ndelay = "{delay}"')
     config.path.write_text(text)
@@ -154,12 +156,14 @@ def test_a_systemd_that_does_not_answer_is_said(config, systemctl):
 
 
 def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mburst", "schedule", *arguments], capture_output=True, text=True, cwd=cwd)
+    command = [sys.executable, "-m", "mburst", "schedule", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 def test_the_command(config, tmp_path):
     done = mburst("--once", "daily", cwd=tmp_path)
-    assert done.returncode == 0 and done.stdout.count("report: out/rack-") == 2 and "www: delivered daily" in done.stdout
+    assert done.returncode == 0 and done.stdout.count("report: out/rack-") == 2
+    assert "www: delivered daily" in done.stdout
     assert mburst("--once", "all", cwd=tmp_path).stdout == ""
     wrong = mburst("--once", "weekly", cwd=tmp_path)
     assert wrong.returncode == 2 and "no [[report]] is called 'weekly' (there are daily)" in wrong.stderr
@@ -170,7 +174,8 @@ def test_the_rules_are_what_prometheus_reads():
     promtool = shutil.which("promtool")
     if not promtool:
         pytest.skip("no promtool: apt install prometheus")
-    done = subprocess.run([promtool, "check", "rules", ROOT / "examples" / "alerts.yml"], capture_output=True, text=True)
+    rules = ROOT / "examples" / "alerts.yml"
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,0 +1,83 @@
+"""A rack's report as a reader meets it, and as paper has it: Debian's Chromium opens the file, without a network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from racklib import fill, report
+
+from mburst.dashboards import rack as page
+from mburst.sql import Store
+
+CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("rack-browser")
+    store = Store.create(root / "store")
+    hosts = {f"host-{i:02}": [(j * 3_600_000 + i * 977, 3 + (i + j) % 20) for j in range(i)] for i in range(12)}
+    fill(store, hosts, senders=[f"10.0.0.{i}" for i in range(1, 6)])
+    page.write(report(store), root / "out")
+    page.write_index(root / "out")
+    return root / "out"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_index_and_report_open_without_a_request_or_a_complaint(browser, folder, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    opened, requests, troubles = context.new_page(), [], []
+    context.on("request", lambda request: requests.append(request.url))
+    opened.on("console", lambda message: troubles.append(message.text))
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.goto(f"file://{folder}/index.html")
+    opened.click("text=r1")
+    opened.wait_for_selector("h1:has-text('Rack r1')")
+    assert troubles == [] and len(requests) == 2 and all(url.startswith("file://") for url in requests)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.locator("svg.heat rect.hot").count() == sum(range(12))
+    dark = opened.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    assert dark == (scheme == "dark")
+    context.close()
+
+
+def test_headings_and_pictures_have_names(browser, folder):
+    opened = browser.new_page()
+    opened.goto(f"file://{next(folder.glob('rack-*.html'))}")
+    levels = opened.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(e => +e.tagName[1])")
+    assert levels[0] == 1 and set(levels[1:]) == {2}
+    assert opened.evaluate("[...document.querySelectorAll('svg:not([aria-hidden])')].every(e => e.ariaLabel)")
+    assert opened.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.tHead)")
+    opened.close()
+
+
+def test_it_prints(folder, tmp_path):
+    if not CHROMIUM.exists() or not shutil.which("pdftotext"):
+        pytest.skip("needs chromium and pdftotext (poppler-utils)")
+    target = tmp_path / "report.pdf"
+    subprocess.run([CHROMIUM, *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={target}",
+                    f"file://{next(folder.glob('rack-*.html'))}"], check=True, capture_output=True, timeout=120)
+    text = subprocess.run(["pdftotext", "-layout", target, "-"], check=True, capture_output=True, text=True).stdout
+    pages = text.count("\f")
+    assert 2 <= pages <= 6
+    for wanted in ("Rack r1", "Which hosts", "host-11 eth0 inbound", "Who feeds them", "Largest bursts"):
+        assert wanted in text
+    assert "…" not in text.split("Which hosts")[0]
