@@ -46,8 +46,8 @@ class BuildEngine(build_ext):
 
 setup(
     packages=[
-        "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab", "mburst.simulate",
-        *(f"mburst.{room}" for room in ROOMS),
+        "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab",
+        "mburst.simulate", *(f"mburst.{room}" for room in ROOMS),
     ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ..analysis.coarse import COARSE_STAMPS, FINE_NS
 from ..analysis.rack import RackReport
 from ..analysis.rack_change import Change, Rates
 from ..analysis.rack_period import Lane
@@ -115,7 +116,7 @@ def rates(found: Rates) -> str:
 
 def statements(report: RackReport) -> list[Statement]:
     """What to know before the figures are believed."""
-    found = [*_recording(report), *_loss(report), *_clocks(report), *_baseline(report)]
+    found = [*_recording(report), *_loss(report), *_clocks(report), *_stamps(report), *_baseline(report)]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
 
@@ -163,6 +164,15 @@ def _clocks(report: RackReport) -> Iterator[Statement]:
         hosts = sorted({lane.host for lane in report.lanes if lane.quality & bit})
         if hosts:
             yield Statement(level, f"On {count(len(hosts), 'host')}, {head}", text)
+
+
+def _stamps(report: RackReport) -> Iterator[Statement]:
+    coarse = sorted({lane.host for lane in report.lanes
+                     if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS})
+    if coarse:
+        yield Statement(WARNING, f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
+                        f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames that "
+                        "were stamped together make bursts of their own: judge bins of 100 µs or more.")
 
 
 def _baseline(report: RackReport) -> Iterator[Statement]:

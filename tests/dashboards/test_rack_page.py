@@ -137,6 +137,17 @@ def test_doubts_are_said(store, run, said):
     assert any(statement.head.startswith(said) for statement in rack_words.statements(report(store)))
 
 
+def test_stamps_that_cannot_carry_the_bins_are_said(store):
+    from storelib import write
+
+    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10_000})
+    write(store, "bins", {"ts_ns": START, "wire_bytes": 1250, "bytes": 1226, "quality": 4})
+    heads = [statement.head for statement in rack_words.statements(report(store, length=10**9))]
+    assert "On 1 host, stamps are too coarse for these bins" in heads
+    heads = [statement.head for statement in rack_words.statements(report(store, length=10**9, bin_ns=100_000))]
+    assert not any("coarse" in head for head in heads)
+
+
 @pytest.mark.parametrize(("now", "then", "said"), [
     (0, 0, "no"), (3, 0, "for the first time"), (0, 3, "no more"), (10, 4, "2.5 times as many"), (11, 10, "10 % more"),
     (9, 10, "10 % fewer"), (10, 10, "as many")])
