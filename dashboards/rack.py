@@ -213,7 +213,8 @@ def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str])
             else:
                 rows.append([link, "nothing recorded", *("–" for _ in _CELLS)])
         title = rack_words.period(since, until)
-        sections.append(f"<section><h2>{escape(title)}</h2>{rack_tables.table(title, heads, rows, 2)}</section>")
+        listed = rack_tables.table(words.count(len(rows), "rack"), heads, rows, 2)
+        sections.append(f"<section><h2>{escape(title)}</h2>{listed}</section>")
     told = "".join(f'<p class="notice">{escape(line)}</p>' for line in troubles)
     return Template(_text("templates", "rack_index.html")).substitute(
         css=css(), version=escape(__version__), troubles=told,

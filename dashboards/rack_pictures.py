@@ -13,8 +13,9 @@ from .figures import duration_ticks
 from .rack_words import lane_name, moment
 
 WIDTH, LABELS, ROW, TOP = 1160, 200, 20, 22  # pixels
-STEPS = ((0.1, "10 % or more"), (0.01, "1 to 10 %"), (0.001, "0.1 to 1 %"), (0.0001, "0.01 to 0.1 %"), (0.0, "less"))
-OPACITY = (1.0, 0.72, 0.48, 0.28, 0.13)  # of the cells from those shares of time on
+STEPS = ((0.1, "10 %"), (0.03, "3 %"), (0.01, "1 %"), (0.003, "0.3 %"), (0.001, "0.1 %"), (0.0003, "0.03 %"),
+         (0.0001, "0.01 %"), (0.00003, "0.003 %"), (0.0, "less"))
+OPACITY = (1.0, 0.86, 0.72, 0.6, 0.48, 0.37, 0.27, 0.18, 0.1)  # of the cells from those shares of time on
 MOST_LABELS = 12
 SECOND_NS, HOUR_NS, DAY_NS = 10**9, 3600 * 10**9, 86_400 * 10**9
 
@@ -92,7 +93,7 @@ def heat_legend() -> str:
     plain = [f'<li><svg class="swatch" viewBox="0 0 18 10" aria-hidden="true"><rect width="18" height="10" '
              f'class="{name}"/></svg>{text}</li>' for name, text in (("calm", "no burst"),
                                                                    ("unseen-cell", "not recorded"))]
-    return f'<ul class="legend"><li>Share of time in bursts:</li>{"".join(keys + plain)}</ul>'
+    return f'<ul class="legend"><li>Share of time in bursts, from</li>{"".join(keys + plain)}</ul>'
 
 
 def distribution(report: RackReport) -> str:

@@ -171,8 +171,8 @@ def _stamps(report: RackReport) -> Iterator[Statement]:
                      if (report.definition.bin_ns or lane.bin_ns) < FINE_NS and lane.quality & COARSE_STAMPS})
     if coarse:
         yield Statement(WARNING, f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
-                        f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames that "
-                        "were stamped together make bursts of their own: judge bins of 100 µs or more.")
+                        f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
+                        "that were stamped together make bursts of their own: judge bins of 100 µs or more.")
 
 
 def _baseline(report: RackReport) -> Iterator[Statement]:

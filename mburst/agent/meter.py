@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ..sql import Store
 
 QUIET_NS = 10 * 10**9  # after so long without a bin, whatever burst was going on has ended
+DAY_NS = 86_400 * 10**9
+SCRAPERS = 64  # that are told apart
 LONGEST_NS = 600 * 10**9  # a burst that goes on for longer is counted in pieces
 PROBE_SETTLE_NS = 10 * 10**9  # a lost probe is known when its time is up
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
@@ -142,8 +144,7 @@ class Meter:
         Raises MburstError when the store cannot be read."""
         from ..sql.damage import readable
 
-        oldest = min([*(mark.settled_ns for mark in self._marks.values()), self._probed_ns, self._queued_ns])
-        con = self.store.connect(None, min(oldest, self._scraped.get(scraper, self.since_ns)))
+        con = self.store.connect(None, self._oldest(scraper))
         try:
             with readable(con):
                 self._choose_runs(con)
@@ -155,6 +156,14 @@ class Meter:
                 return self._peaks(con, scraper)
         finally:
             con.close()
+
+    def _oldest(self, scraper: str) -> int:
+        """From when on files may hold something that was not counted: no more than a day before the newest bin, so that
+        a host that went silent, or a table that stays empty, does not have ever more of them read."""
+        newest = max((mark.counted_ns for mark in self._marks.values()), default=self.since_ns)
+        waiting = [mark.settled_ns for mark in self._marks.values() if mark.settled_ns <= mark.counted_ns]
+        since = min([*waiting, self._probed_ns, self._queued_ns, self._scraped.get(scraper, self.since_ns)])
+        return max(since, newest - DAY_NS)
 
     def _choose_runs(self, con: duckdb.DuckDBPyConnection) -> None:
         """The runs that may still have something new become the connection's `runs`, and its `marks`."""
@@ -236,7 +245,10 @@ class Meter:
                 of = peaks.setdefault(name, {})
                 of[width] = max(of.get(width, 0.0), float(share))
         newest = max((mark.counted_ns for mark in self._marks.values()), default=since)
+        self._scraped.pop(scraper, None)
         self._scraped[scraper] = max(since, newest)
+        if len(self._scraped) > SCRAPERS:  # the one that has not asked for longest
+            del self._scraped[next(iter(self._scraped))]
         return peaks
 
     def _probes(self, con: duckdb.DuckDBPyConnection) -> None:
