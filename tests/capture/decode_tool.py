@@ -15,7 +15,7 @@ from decode_oracle import IPV4, IPV6, NONE, Address
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-PACKET = struct.Struct("<qQQI4xIIQIIBBH4x")
+PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
 
@@ -41,6 +41,7 @@ class Decoded(NamedTuple):
     marks: int
     direction: int
     quality: int
+    ports: tuple[int, int]
     macs: tuple[int, int] | None
     destination: Address | None
 
@@ -103,7 +104,7 @@ class Driver:
         return [self.decoded() for _ in frames]
 
     def decoded(self) -> Decoded:
-        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality = PACKET.unpack(
+        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality, ports = PACKET.unpack(
             self.answer(PACKET.size)
         )
         sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
@@ -111,6 +112,7 @@ class Driver:
         )
         return Decoded(
             ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality,
+            (ports >> 16, ports & 0xFFFF),
             (sender, receiver) if has_macs else None,
             address(to_high, to_low, to_family) if has_destination else None,
         )  # fmt: skip
