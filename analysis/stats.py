@@ -38,6 +38,17 @@ class Fit(NamedTuple):
     n: int
 
 
+class Line(NamedTuple):
+    """A least-squares line with 95 % intervals: response = slope × dose + a constant, and Pearson's r."""
+
+    slope: Estimate
+    r: Estimate
+
+    @property
+    def n(self) -> int:
+        return self.r.n
+
+
 def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
     """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
     none."""
@@ -151,3 +162,37 @@ def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Fl
     inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
     outside_risk = (hit_outside + outside / size) / np.maximum(outside, 1e-9)
     return inside_risk / np.maximum(outside_risk, 1e-12)
+
+
+def line_over_blocks(
+    dose: Floats, response: Floats, block: Whole, rounds: int, rng: np.random.Generator
+) -> Line | None:
+    """Least squares over the pairs that are finite in both, intervals from resampling whole blocks of them. block: the
+    number of each pair's block, 0 or more. None where fit() gives none."""
+    line = fit(dose, response)
+    if line is None:
+        return None
+    known = np.isfinite(dose) & np.isfinite(response)
+    x, y, of = dose[known], response[known], block[known]
+    x, y = x - x.mean(), y - y.mean()
+    sums = np.column_stack([np.bincount(of, weights) for weights in (None, x, y, x * x, y * y, x * y)]).astype(float)
+    sums = sums[sums[:, 0] > 0]
+
+    def parts(rows: Floats) -> tuple[Floats, Floats, Floats]:
+        n, x, y, xx, yy, xy = rows.T
+        return xy - x * y / n, np.maximum(xx - x * x / n, 1e-100), np.maximum(yy - y * y / n, 1e-100)
+
+    def slope(rows: Floats) -> Floats:
+        xy, xx, _ = parts(rows)
+        found: Floats = xy / xx
+        return found
+
+    def r(rows: Floats) -> Floats:
+        xy, xx, yy = parts(rows)
+        found: Floats = xy / np.sqrt(xx * yy)
+        return found
+
+    def estimate(value: float, statistic: Callable[[Floats], Floats]) -> Estimate:
+        return Estimate(value, *block_bootstrap(sums, statistic, rounds, rng), line.n)
+
+    return Line(estimate(line.slope, slope), estimate(line.r, r))

@@ -86,13 +86,18 @@ class Latency:
     @cached_property
     def medians(self) -> dict[str, float]:
         """Of the time in each stage; 0 where nobody was stamped."""
-        known = {stage: time[np.isfinite(time)] for stage, time in self.stages.items()}
-        return {stage: float(np.median(time)) if len(time) else 0.0 for stage, time in known.items()}
+        return {stage: median_of_known(time) for stage, time in self.stages.items()}
 
     def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
         """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
         beyond: Floats = np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
         return beyond
+
+
+def median_of_known(values: Floats) -> float:
+    """0 where nothing is known."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known, overwrite_input=True)) if len(known) else 0.0
 
 
 @dataclass(frozen=True)
@@ -126,12 +131,16 @@ def latency(probes: Probes) -> Latency:
         "turn": probes.remote_tx - probes.remote_rx,
         "back": back,
         "receive": probes.app_recv - probes.rx,
-        "return": np.where(np.isnan(probes.rx), probes.app_recv - probes.remote_tx + offset, np.nan),
-        "round_trip": np.where(np.isnan(probes.remote_tx), probes.rx - probes.tx, np.nan),
+        "return": np.broadcast_to(np.nan, len(probes)),
+        "round_trip": np.broadcast_to(np.nan, len(probes)),
     }
-    for other in (probes.app_recv - probes.tx, probes.rtt):
-        gap = np.isnan(stages["round_trip"]) & np.isnan(probes.remote_tx)
-        stages["round_trip"][gap] = other[gap]
+    if (unstamped := np.isnan(probes.rx)).any():
+        stages["return"] = np.where(unstamped, probes.app_recv - probes.remote_tx + offset, np.nan)
+    if (whole := np.isnan(probes.remote_tx)).any():
+        stages["round_trip"] = np.where(whole, probes.rx - probes.tx, np.nan)
+        for other in (probes.app_recv - probes.tx, probes.rtt):
+            gap = np.isnan(stages["round_trip"]) & whole
+            stages["round_trip"][gap] = other[gap]
     answered = ~probes.lost
     choices = [
         ("application", probes.app_recv - probes.app_send),
@@ -148,8 +157,7 @@ def clock_offset(probes: Probes) -> Floats:
     """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
     (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where nobody can
     tell."""
-    forward, back = probes.remote_rx - probes.tx, probes.rx - probes.remote_tx
-    network = forward + back
+    network = probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
     known = np.flatnonzero(np.isfinite(network))
     if len(known) == 0:
         return np.zeros(len(probes))
@@ -157,7 +165,9 @@ def clock_offset(probes: Probes) -> Floats:
     usual = float(np.median(network[fastest]))
     unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment tells nothing
     fastest = fastest[unqueued]
-    estimate = (forward[fastest] - back[fastest]) / 2
+    forward = probes.remote_rx[fastest] - probes.tx[fastest]
+    back = probes.rx[fastest] - probes.remote_tx[fastest]
+    estimate = (forward - back) / 2
     return np.interp(probes.tx, probes.tx[fastest], estimate)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..analysis.align import Alignment, align
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.ledger import meeting_time
 from ..analysis.stats import Floats
 from .palette import LIGHT
 
@@ -68,7 +67,7 @@ def all_figures(answer: Investigation) -> list[Figure]:
         return []
     finding = answer.findings[0]
     found = [distribution(answer), card(finding)]
-    found += [over_time(finding), aligned(finding), fan_in(answer), remedies(answer)]
+    found += [over_time(finding), aligned(answer, finding), lag_scan(finding), fan_in(answer), remedies(answer)]
     return [figure for figure in found if figure is not None]
 
 
@@ -142,10 +141,10 @@ def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
 def over_time(finding: Finding) -> Figure | None:
     """Latency over utilization on one time axis."""
     evidence = finding.evidence
-    if evidence.crossing is None or not len(finding.scene.probes):
+    met = evidence.met
+    if evidence.crossing is None or met is None or not len(met):
         return None
     port = evidence.crossing.port
-    met = meeting_time(finding.scene.probes, evidence.delays, evidence.crossing)
     start, end = worst_slice(finding, met)
     inside = np.flatnonzero((met >= start) & (met < end) & np.isfinite(evidence.delays.total))
     if len(inside) > POINTS:
@@ -179,30 +178,70 @@ def over_time(finding: Finding) -> Figure | None:
     )
 
 
-def aligned(finding: Finding) -> Figure | None:
-    """All bursts laid over each other by onset."""
+def aligned(answer: Investigation, finding: Finding) -> Figure | None:
+    """All bursts laid over each other by onset: utilization and senders above, delay and queue below."""
     found: Alignment | None = align(finding.scene, finding.evidence)
     if found is None:
         return None
     x = numbers(found.offset / 1e6)
-    traces = [
-        line("utilization, % (median)", x, numbers(100 * found.utilization), "mean"),
-        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y2"),
-        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y2"),
+    traces = [line("utilization, % (median)", x, numbers(100 * found.utilization), "mean")]
+    traces += senders_begun(answer, found)
+    traces += [
+        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y3"),
+        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y3"),
     ]
     port = finding.evidence.crossing.port if finding.evidence.crossing else None
     if port is not None and np.isfinite(found.queue).any():
         drain = numbers(found.queue * 8e3 / port.link_bps)
-        traces.append(line("switch queue at line rate, ms (median)", x, drain, "queue", yaxis="y2"))
+        dotted = {"color": LIGHT["queue"], "width": 1.6, "dash": "dot"}
+        name = "switch queue at line rate, ms (median)"
+        traces.append({**line(name, x, drain, "queue", yaxis="y3"), "line": dotted})
     axes = {
-        "xaxis": {"title": {"text": "ms after the burst's onset"}},
-        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms"}, "rangemode": "tozero"},
-    }
+        "xaxis": {"title": {"text": "ms after the burst's onset"}, "anchor": "y3"},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero", "domain": [0.54, 1]},
+        "yaxis2": {
+            "overlaying": "y", "side": "right", "title": {"text": "senders"}, "rangemode": "tozero", "showgrid": False,
+        },
+        "yaxis3": {"title": {"text": "ms"}, "rangemode": "tozero", "domain": [0, 0.46]},
+    }  # fmt: skip
+    begins = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    begins |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
     return Figure(
         "Do bursts explain it, and how much of it?",
         f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
-        {"data": traces, "layout": layout(340, **axes)},
+        {"data": traces, "layout": layout(480, shapes=[begins], **axes)},
+    )
+
+
+def senders_begun(answer: Investigation, found: Alignment) -> list[dict[str, Any]]:
+    """How many of a burst's senders have begun at each time after its onset, on average."""
+    bursts = len(answer.main_bursts)
+    if answer.onsets is None or not len(answer.onsets):
+        return []
+    begun = np.searchsorted(answer.onsets, found.offset, side="right") / bursts
+    return [line("senders that have begun (mean)", numbers(found.offset / 1e6), numbers(begun), "burst", yaxis="y2")]
+
+
+def lag_scan(finding: Finding) -> Figure | None:
+    """How full the link was while late probes waited, were bursts and latency shifted against each other."""
+    scan = finding.evidence.scan
+    if scan is None or len(scan.lags) < 2:
+        return None
+    # All near zero, where the peak is; of the rest as many as a figure shows.
+    near = np.abs(np.arange(len(scan.lags)) - len(scan.lags) // 2) < POINTS // 4
+    near[:: max(1, len(scan.lags) // (POINTS // 2))] = True
+    fits = numbers(100 * scan.fits[near])
+    trace = line("link full while they waited, %", numbers(scan.lags[near] / 1e6), fits, "mean")
+    axes = {
+        "xaxis": {"title": {"text": "latency moved to so many ms after the burst (0: as recorded)"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+    }
+    marked = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    marked |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"Lag scan: how full the link was while {scan.waits:,} late probes waited, had it happened earlier or later",
+        {"data": [{**trace, "showlegend": False}], "layout": layout(280, shapes=[marked], **axes)},
     )
 
 

@@ -15,7 +15,8 @@ from storelib import DEFAULTS, write
 
 from mburst.__main__ import main
 from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.investigate import Question, investigate, same_name
+from mburst.analysis.investigate import investigate, same_name
+from mburst.analysis.reading import Question
 from mburst.sql import Store
 
 ORIGIN = 1_800_000_000_000_000_000
@@ -190,7 +191,15 @@ def test_mistakes_end_in_one_line(
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
-    assert "neither recordings nor probes" in capsys.readouterr().err
+    assert "neither a recording nor a probe" in capsys.readouterr().err
+
+
+def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.create(tmp_path / "s")
+    write(store, "runs", {**LANE, "link_bps": None})
+    write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
+    assert main(["investigate", str(tmp_path / "s")]) == 1
+    assert "--link" in capsys.readouterr().err
 
 
 def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
