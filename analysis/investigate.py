@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,14 @@ class Finding:
     verdict: Verdict
 
 
+class Other(NamedTuple):
+    """A path that crosses no recorded port. total: ns, NaN where lost."""
+
+    path: str
+    tail: Tail
+    total: Floats
+
+
 @dataclass
 class Investigation:
     """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
@@ -59,7 +67,7 @@ class Investigation:
     findings: list[Finding]
     bursts: list[dict[str, Any]]
     windows: list[tuple[Port, Queue]] = field(default_factory=list)
-    others: list[tuple[str, Tail]] = field(default_factory=list)  # paths that cross no recorded port
+    others: list[Other] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: fanin.Contention | None = None
@@ -196,8 +204,8 @@ def make_scenes(
         )
     if any(crossings):
         for other in others:
-            nowhere = np.zeros(len(other), dtype=bool)
-            answer.others.append((other.path, judge_tail(other, latency(other), question.rule, nowhere)))
+            nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
+            answer.others.append(Other(other.path, judge_tail(other, delays, question.rule, nowhere), delays.total))
     return scenes
 
 

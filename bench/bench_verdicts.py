@@ -1,6 +1,6 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/analysis/latency_cases.py), each in a setting that its seed draws: 1 to 100
+Simulated cases with known truth (tests/latency_cases.py), each in a setting that its seed draws: 1 to 100
 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss. Prints truth
 against verdict.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "analysis"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import latency_cases
 

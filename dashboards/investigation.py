@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from html import escape
 from pathlib import Path
 from string import Template
@@ -19,6 +20,8 @@ from .investigation_words import Section, sections, summary
 from .packing import compress
 
 _HERE = Path(__file__).parent
+COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
+UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
 
 def markdown(answer: Investigation) -> str:
@@ -50,13 +53,18 @@ def plain(answer: Investigation) -> str:
     return "\n".join(lines) + "\n"
 
 
+def html(text: str) -> str:
+    """A sentence, with `commands` as such, and no line break between a number and its unit."""
+    return COMMAND.sub(r"<code>\1</code>", UNIT.sub("\N{NO-BREAK SPACE}", escape(text)))
+
+
 def section_html(number: int, section: Section, figures: str) -> str:
     """A question as a section; `figures` are places that the script fills."""
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in section.sentences)
+    said = "".join(f"<p>{html(sentence)}</p>" for sentence in section.sentences)
     table = ""
     if section.rows:
         head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in section.head)
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
+        body = "".join("<tr>" + "".join(f"<td>{html(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
         table = (
             f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         )
@@ -97,7 +105,7 @@ def page(answer: Investigation) -> str:
     return Template((_HERE / "templates" / "investigation.html").read_text(encoding="utf-8")).substitute(
         title=escape(CAUSES[answer.cause]),
         cause=escape(answer.cause),
-        summary=escape(summary(answer)),
+        summary=html(summary(answer)),
         css=css,
         policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'",
         sections="".join(section_html(k, s, places.get(s.question, "")) for k, s in enumerate(sections(answer))),

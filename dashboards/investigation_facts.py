@@ -37,7 +37,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "notes": answer.notes,
         "causes": Counter(finding.verdict.cause for finding in answer.findings),
         "paths": [path_facts(finding) for finding in answer.findings],
-        "controls": [{"path": path, "tail": tail_facts(tail)} for path, tail in answer.others],
+        "controls": [{"path": other.path, "tail": tail_facts(other.tail)} for other in answer.others],
         "contention": contention_facts(answer.contention),
         "queues": queue_facts(answer),
         "what_if": what_if_facts(answer),

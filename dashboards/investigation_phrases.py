@@ -9,7 +9,7 @@ from ..analysis.fanin import Contention, Group
 from ..analysis.port import Port
 from ..analysis.queue import Replay
 from ..analysis.stats import Estimate, Line
-from ..units import format_bytes, format_duration, format_share
+from ..units import format_bytes, format_duration, format_rate, format_share
 
 STAGES = {
     "send": "in the sender's host, application to interface",
@@ -70,6 +70,13 @@ def is_gathering(group: Group) -> bool:
     """Whether most of its bursts follow requests of this host, and clearly more than chance would have it."""
     trigger = group.trigger
     return trigger is not None and trigger.share > 0.5 and trigger.share > 2 * trigger.usual
+
+
+def port_words(port: Port) -> str:
+    """ "into cache (eth0, 1 Gb/s)" """
+    way = {"in": "into", "out": "out of"}.get(port.direction, "seen at")
+    interface = f"{port.interface}, " if port.interface != port.host else ""
+    return f"{way} {port.host} ({interface}{format_rate(port.link_bps)})"
 
 
 def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.queue import Outcome, Replay
-from ..units import format_bytes, format_duration, format_rate, format_share
+from ..units import format_bytes, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,
     STAGES,
@@ -25,6 +25,7 @@ from .investigation_phrases import (
     line_words,
     model_words,
     number_range,
+    port_words,
     queue_words,
     r_words,
     share_range,
@@ -81,7 +82,7 @@ def summary(answer: Investigation) -> str:
         else ""
     )
     who = f" {who_words(answer.groups[0])}" if answer.groups else ""
-    return f"Bursts on {port.name} ({format_rate(port.link_bps)}) make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}"  # noqa: E501
+    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}"  # noqa: E501
 
 
 def sections(answer: Investigation) -> list[Section]:
@@ -107,7 +108,7 @@ def tail_section(answer: Investigation) -> Section:
         "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
     )
     judged = [(f.evidence.path, f.verdict.cause, f.evidence.tail) for f in answer.findings]
-    judged += [(path, "(control)", tail) for path, tail in answer.others]
+    judged += [(other.path, "(control)", other.tail) for other in answer.others]
     for path, verdict, tail in judged[:MOST_ROWS]:
         late = int(tail.spikes.sum() + tail.late_losses.sum())
         times = map(time_or_none, tail.quantiles_ns)
@@ -331,9 +332,7 @@ def fanout_section(evidence: Evidence) -> Section:
     )
     section.sentences = [
         f"{format_share(p)} of single answers are late. A request that needs n answers waits for a late one with "
-        "1 − (1 − p)^n: "
-        + ", ".join(f"n = {width}: {share}" for width, share in slow.items() if width in (10, 50, 100))
-        + ".",
+        "1 − (1 − p)ⁿ: " + ", ".join(f"of {width} answers {slow[width]}" for width in (10, 50, 100)) + ".",
         f"Published sensitivities to added delay ({SENSITIVITIES[0].source}):",
     ]
     for entry, share in delay_beyond(evidence.delays.total, tail.median_ns):

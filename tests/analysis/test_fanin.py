@@ -34,7 +34,8 @@ def gather_rounds(store: Store, rounds: int, asked: int, acknowledged: bool = Fa
             at = start + ms * MS
             bins.append({"run": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
             sources += [{"run": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
-                         "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": 9000} for name in senders]  # fmt: skip
+                         "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": 9000}
+                        for name in senders]  # fmt: skip
     write(store, "bins", *bins)
     write(store, "sources", *sources)
 
