@@ -18,7 +18,7 @@ from . import ledger as books
 from .arrivals import Arrivals
 from .ledger import ACCOUNTS, BURSTS, HOST, Crossing, Ledger
 from .port import Port, Wait
-from .stats import Estimate, Floats, Line, block_bootstrap, line_over_blocks, permutation_p, relative_risk
+from .stats import Estimate, Floats, Line, block_bootstrap, fit, line_over_blocks, permutation_p, relative_risk
 from .tail import DEFAULT, MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
@@ -85,6 +85,8 @@ class Evidence:
     q_value: float | None = None  # p_value with the false-discovery rate of all paths and ports judged controlled
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
+    lag_dose: float | None = None  # at that lag: r of the waits against how long the port stayed full
+    ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
     scan: Scan | None = None
     filled: float | None = None
     begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
@@ -302,6 +304,7 @@ def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.
     shifts = rng.uniform(0, port.bins, SHIFTS)
     null = shifted(port, arrival, departure, weight, shifts)
     evidence.p_value = permutation_p(evidence.filled, null)
+    evidence.ceiling = port.ceiling(float(np.median(departure - arrival)))
     scan_lag(evidence, port, arrival, departure, weight)
 
 
@@ -417,6 +420,9 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     at = near[np.argmin(np.abs(lags[near]))]
     # What the link did `lag` later fits: the burst follows the latency, so the latency comes `lag` before it.
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
+    left = port.full_after(np.mod(arrival + lags[at], port.bins))
+    line = fit(np.where(left > 0, left, np.nan), departure - arrival)
+    evidence.lag_dose = line.r if line and 2 * line.n > len(arrival) else None
 
 
 def scan_of(lags: Floats, fits: Floats, waits: int) -> Scan:

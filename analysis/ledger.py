@@ -40,7 +40,7 @@ QUEUES = {
     ("dst", "in"): ("forward", "round_trip"),
     ("dst", "out"): ("turn", "back", "return", "round_trip"),
     ("src", "in"): ("back", "return", "round_trip"),
-    ("src", "out"): ("send", "forward"),
+    ("src", "out"): ("send", "forward", "round_trip"),
 }
 
 

@@ -173,14 +173,25 @@ class Port:
         0 where it was not full; NaN outside of the recording. A packet that opens a busy period comes up to a bin
         before the first full bin, hence the bin of tolerance.
         """
-        place = self.position(time)
+        return self.full_after(self.position(time)) * self.bin_ns
+
+    def full_after(self, place: Floats) -> Floats:
+        """busy_after() in bins, of positions."""
         known = np.isfinite(place)
         starts, ends = self.busy_periods()
         if len(starts) == 0:
             return np.where(known, 0.0, np.nan)
-        period = np.searchsorted(starts, np.where(known, place, 0) + 1.0, side="right") - 1
-        left = np.where(period >= 0, ends[np.maximum(period, 0)] - np.where(known, place, 0), 0)
-        return np.where(known, np.maximum(left, 0) * self.bin_ns, np.nan)
+        safe = np.where(known, place, 0)
+        period = np.searchsorted(starts, safe + 1.0, side="right") - 1
+        left = np.where(period >= 0, ends[np.maximum(period, 0)] - safe, 0)
+        return np.where(known, np.maximum(left, 0), np.nan)
+
+    def ceiling(self, bins: float) -> float:
+        """The most that it ever carried in a time of so many bins, as a share of line rate."""
+        width = max(1, min(round(bins), self.bins))
+        low = np.arange(0, self.bins - width + 1, max(1, width // 4))
+        carried = self.carried[low + width] - self.carried[low]
+        return float(carried.max(initial=0)) / (width * self.bin_bytes)
 
 
 Chunk = tuple[Floats, NDArray[np.int64]]

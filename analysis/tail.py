@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .stats import Z_99, Floats, quantiles, wilson
+from .stats import Z_99, Floats, permutation_p, quantiles, wilson
 
 MS = 1e6
 LEVELS = (0.99, 0.999)  # the percentiles of "p99 or more", lowest first
 STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
 HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
+LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
+LOSS_SHIFTS = 1000
+LOSS_P = 0.005
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
 
 
@@ -244,10 +247,17 @@ def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
 
 
 def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
-    """Whether loss is surely (99 % intervals apart) more frequent among the exposed."""
+    """Whether loss is surely more frequent among the exposed: 99 % intervals apart, and more of it falls on them than
+    after all but 0.5 % of the shifts around the probes (losses come in rows, whatever their reason)."""
     inside = wilson(int((lost & exposed).sum()), int(exposed.sum()), Z_99)
     outside = wilson(int((lost & ~exposed).sum()), int((~exposed).sum()), Z_99)
-    return bool(exposed.any()) and inside[0] > outside[1]
+    if not exposed.any() or inside[0] <= outside[1]:
+        return False
+    at = np.flatnonzero(lost)
+    at = at[np.linspace(0, len(at) - 1, min(len(at), LOSSES)).astype(np.int64)]
+    shifts = np.arange(1, LOSS_SHIFTS) * len(lost) // LOSS_SHIFTS
+    shifted = np.array([np.count_nonzero(exposed[(at + shift) % len(lost)]) for shift in shifts], dtype=float)
+    return permutation_p(float(np.count_nonzero(exposed[at])), shifted) <= LOSS_P
 
 
 def episodes(late: NDArray[np.bool_], judged: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -28,11 +28,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument("--kinds", nargs="*", help="only these (default: all)")
     parser.add_argument("--explain", action="store_true", help="say of every wrong verdict why")
     arguments = parser.parse_args()
     print("| case | " + " | ".join(CAUSES) + " | right |\n|" + " --- |" * (len(CAUSES) + 2))
     negatives = false = 0
-    for kind in [*latency_cases.KINDS["bursts"], *latency_cases.KINDS["negative"]]:
+    for kind in arguments.kinds or [*latency_cases.KINDS["bursts"], *latency_cases.KINDS["negative"]]:
         seen: Counter[str] = Counter()
         right = 0
         for seed in range(arguments.first, arguments.first + arguments.seeds):
