@@ -309,7 +309,8 @@ def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.
 
 
 def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Whether waits fit their own burst better than another one at the same time after its onset.
+    """Whether waits fit their own burst better than another one at the same time after its onset, and are over when it
+    is: a queue that a burst built is empty when the link has room again.
 
     A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long
     bursts.
@@ -337,8 +338,17 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, 
         start = begin[order][rank] + since
         return float(weight @ port.filling(start, start + span)) / float(weight.sum())
 
-    null = np.array([fits(rng.permutation(met_bursts)) for _ in range(PAIRINGS)])
-    evidence.pairing_p = permutation_p(fits(met_bursts), null)
+    over = np.zeros(len(met_bursts))  # when the last of a burst's waits was over, after its onset
+    np.maximum.at(over, rank, since + span)
+
+    def end_together(order: NDArray[np.int64]) -> float:
+        return 1 / (1 + float(np.abs(over - length[order]).mean()))
+
+    orders = [rng.permutation(met_bursts) for _ in range(PAIRINGS)]
+    evidence.pairing_p = max(
+        permutation_p(alike(met_bursts), np.array([alike(order) for order in orders]))
+        for alike in (fits, end_together)
+    )
 
 
 def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:

@@ -39,7 +39,7 @@ EPISODES = 3
 COINCIDENCES = 5
 SIGNIFICANT = 0.005
 AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
-ALIKE = 0.9  # correlation at which each delay is as long as the port stayed full
+ALIKE = 0.7  # correlation at which delays are as long as the port stayed full; what follows them reaches 0.6
 CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
 CONTROL_SPIKES = 5  # fewer make no effect
 

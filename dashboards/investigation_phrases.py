@@ -51,7 +51,12 @@ def count_words(number: int, one: str, many: str = "") -> str:
 
 
 def number_range(estimate: Estimate) -> str:
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} to {plain_number(estimate.high)})"
+
+
+def plain_number(value: float) -> str:
+    """Three digits, and no exponent for what is larger."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def who_words(group: Group) -> str:

@@ -25,6 +25,7 @@ from .investigation_phrases import (
     line_words,
     model_words,
     number_range,
+    plain_number,
     port_words,
     queue_words,
     r_words,
@@ -77,7 +78,8 @@ def summary(answer: Investigation) -> str:
     assert port is not None
     risk = evidence.relative_risk
     more = (
-        f" A probe in a burst is {risk.value:.3g} times as likely to be late ({risk.low:.3g} to {risk.high:.3g})."
+        f" A probe in a burst is {plain_number(risk.value)} times as likely to be late "
+        f"({plain_number(risk.low)} to {plain_number(risk.high)})."
         if risk
         else ""
     )
