@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import MburstError
+from ..units import format_count
 from . import cause, fanin, queue
 from .arrivals import arrivals_of
 from .cause import Evidence, Queue, Scene
@@ -226,7 +227,8 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
         recorded |= np.isfinite(crossing.port.position(probes.tx))
     if not recorded.any() or recorded.all():
         return probes
-    notes.append(f"{probes.path}: {int((~recorded).sum()):,} probes outside of the recorded time are left out")
+    outside = format_count(int((~recorded).sum()), "probe")
+    notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
     return probes.select(recorded)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..analysis.align import Alignment, align
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.stats import Floats
+from ..units import format_count
 from .palette import LIGHT
 
 POINTS = 4000  # of a line; beyond that the largest of each step
@@ -208,7 +209,7 @@ def aligned(answer: Investigation, finding: Finding) -> Figure | None:
     begins |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
     return Figure(
         "Do bursts explain it, and how much of it?",
-        f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
+        f"{format_count(found.n, 'burst')} laid over each other by onset, with {format_count(found.probes, 'probe')}",
         {"data": traces, "layout": layout(480, shapes=[begins], **axes)},
     )
 

@@ -9,7 +9,7 @@ from ..analysis.fanin import Contention, Group
 from ..analysis.port import Port
 from ..analysis.queue import Replay
 from ..analysis.stats import Estimate, Line
-from ..units import format_bytes, format_duration, format_rate, format_share
+from ..units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
     "send": "in the sender's host, application to interface",
@@ -43,11 +43,6 @@ def share_range(estimate: Estimate) -> str:
     if np.isnan(estimate.low):
         return share_words(estimate.value)
     return f"{share_words(estimate.value)} ({share_words(estimate.low)} to {share_words(estimate.high)})"
-
-
-def count_words(number: int, one: str, many: str = "") -> str:
-    """ "1 burst", "78 bursts" """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def number_range(estimate: Estimate) -> str:
@@ -102,7 +97,7 @@ def lag_words(evidence: Evidence) -> str:
 
 
 def lag_sample(evidence: Evidence) -> str:
-    return count_words(evidence.scan.waits, "wait") if evidence.scan else ""
+    return format_count(evidence.scan.waits, "wait") if evidence.scan else ""
 
 
 def r_words(r: Estimate) -> str:
@@ -117,10 +112,10 @@ def line_words(line: Line) -> str:
 def contention_words(seen: Contention) -> str:
     """Whether hosts of a rack burst together."""
     if not seen.rivals:
-        return f"None of the {seen.bursts:,} bursts overlaps one of another recorded host of its rack."
+        return f"None of the {format_count(seen.bursts, 'burst')} overlaps one of another recorded host of its rack."
     first, second, number = seen.rivals[0]
     return (
-        f"Contention: {share_words(seen.share)} of {count_words(seen.bursts, 'burst')} overlap one of another host of "
+        f"Contention: {share_words(seen.share)} of {format_count(seen.bursts, 'burst')} overlap one of another host of "
         f"their rack ({share_words(seen.usual)} would by chance), most often {first} and {second} ({number:,}); at "
         f"most {seen.most} hosts of a rack burst at once."
     )
@@ -130,11 +125,11 @@ def queue_words(port: Port, queue: Queue) -> str:
     """The fullest window of a queue, and what it dropped."""
     peak = float(queue.max_bytes.max(initial=0.0))
     width = float(np.median(queue.end - queue.start))
-    lost = "" if queue.dropped is None else f", {count_words(queue.dropped, 'packet')} dropped"
-    marked = "" if queue.marked is None else f", {count_words(queue.marked, 'packet')} marked with ECN"
+    lost = "" if queue.dropped is None else f", {format_count(queue.dropped, 'packet')} dropped"
+    marked = "" if queue.marked is None else f", {format_count(queue.marked, 'packet')} marked with ECN"
     return (
         f"{queue.name}, before {port.name}: up to {format_bytes(peak)} in one of "
-        f"{count_words(len(queue.end), 'window')} of {format_duration(width)}, which take "
+        f"{format_count(len(queue.end), 'window')} of {format_duration(width)}, which take "
         f"{format_duration(peak / port.link_bps * 8e9)} at line rate{lost}{marked}."
     )
 
@@ -150,6 +145,6 @@ def model_words(replay: Replay) -> str:
     return (
         f"The model repeats the recorded situation with a median error of {format_duration(replay.error_ns)} "
         f"({format_share(replay.relative_error)}; nine in ten within {format_duration(replay.error_high_ns)}) in the "
-        f"wait of {count_words(replay.n, 'late probe')}{fit_of}. It takes the bytes of each busy period to arrive "
+        f"wait of {format_count(replay.n, 'late probe')}{fit_of}. It takes the bytes of each busy period to arrive "
         f"{came}, and everybody to send what they sent, when they did."
     )

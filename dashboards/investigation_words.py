@@ -13,12 +13,11 @@ from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.queue import Outcome, Replay
-from ..units import format_bytes, format_duration, format_share
+from ..units import format_bytes, format_count, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,
     STAGES,
     contention_words,
-    count_words,
     is_gathering,
     lag_sample,
     lag_words,
@@ -56,10 +55,10 @@ def summary(answer: Investigation) -> str:
     evidence, tail = finding.evidence, finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
     level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
-    measured = f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {tail.n:,} probes)"
+    measured = f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {format_count(tail.n, 'probe')})"
     cause = finding.verdict.cause
     if cause == "none":
-        carried = count_words(evidence.bursts, "burst")
+        carried = format_count(evidence.bursts, "burst")
         count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
         return f"There is no latency tail on {evidence.path}: {measured}{count}."
     if cause == "undetermined":
@@ -128,7 +127,7 @@ def tail_section(answer: Investigation) -> Section:
         causes = Counter(finding.verdict.cause for finding in answer.findings)
         told = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
         section.sentences.append(
-            f"{count_words(len(answer.findings), 'path')} judged, false discoveries controlled over all: {told}. What "
+            f"{format_count(len(answer.findings), 'path')} judged, false discoveries controlled over all: {told}. What "
             f"follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
         )
     if len(judged) > MOST_ROWS:
@@ -147,9 +146,9 @@ def where_section(finding: Finding) -> Section:
     section = Section("Where does it sit?", head=["stage", "share of the late probes' excess"])
     section.rows = [[STAGES[stage], share_words(share)] for stage, share in rows]
     section.sentences.append(
-        f"{count_words(len(evidence.ledger.late), 'late probe')} in "
-        f"{count_words(evidence.episodes, 'separate episode')}; every nanosecond that they were later than the median, "
-        "by the stage in which it was lost."
+        f"{format_count(len(evidence.ledger.late), 'late probe')} in "
+        f"{format_count(evidence.episodes, 'separate episode')}; every nanosecond that they were later than the "
+        "median, by the stage in which it was lost."
     )
     return section
 
@@ -183,16 +182,16 @@ def ledger_rows(evidence: Evidence) -> list[list[str]]:
     }
     if evidence.crossing is None:  # these are accounts of a recorded port
         accounts = {name: accounts[name] for name in ("host", "unknown")}
-    episodes = count_words(evidence.episodes, "episode")
+    episodes = format_count(evidence.episodes, "episode")
     rows = [[words, share_range(evidence.shares[name]), episodes] for name, words in accounts.items()]
     rows = rows if evidence.ledger.late.size else []
     if evidence.excess_share:
         share = evidence.excess_share
         rows.append(
-            ["all excess over the median that lies in bursts", share_range(share), count_words(share.n, "probe")]
+            ["all excess over the median that lies in bursts", share_range(share), format_count(share.n, "probe")]
         )
     if evidence.relative_risk:
-        met = f"{count_words(evidence.exposed, 'probe')} in {count_words(evidence.bursts, 'burst')}"
+        met = f"{format_count(evidence.exposed, 'probe')} in {format_count(evidence.bursts, 'burst')}"
         rows.append(["relative risk of being late in a burst", number_range(evidence.relative_risk), met])
     return rows
 
@@ -218,7 +217,7 @@ def rate_rows(evidence: Evidence) -> list[list[str]]:
     rows = []
     if evidence.dose:
         rows.append(
-            [f"response to {evidence.dose_kind}", line_words(evidence.dose), count_words(evidence.dose.n, "probe")]
+            [f"response to {evidence.dose_kind}", line_words(evidence.dose), format_count(evidence.dose.n, "probe")]
         )
     for words, value in (
         ("correlation with utilization in the bin", evidence.correlation_bin),
@@ -226,7 +225,7 @@ def rate_rows(evidence: Evidence) -> list[list[str]]:
         ("the same with the switch's queue windows", evidence.correlation_queue),
     ):
         if value is not None:
-            rows.append([words, r_words(value), count_words(value.n, "probe")])
+            rows.append([words, r_words(value), format_count(value.n, "probe")])
     return rows
 
 
@@ -271,7 +270,7 @@ def group_sentences(group: Group) -> list[str]:
     if trigger is not None and is_gathering(group):
         where = f" to port {trigger.port}" if trigger.port else ""
         said.append(
-            f"Scatter and gather: {share_words(trigger.share)} of {count_words(trigger.bursts, 'burst')} come "
+            f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
             f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
             f"by chance {share_words(trigger.usual)} would."
         )

@@ -100,6 +100,11 @@ def format_duration(ns: float) -> str:
     return _scaled(ns, [(60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
 
 
+def format_count(number: int, one: str, many: str = "") -> str:
+    """ "1 burst", "1,200 bursts" """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def format_bytes(count: float) -> str:
     """ "4 MB" for 4_000_000: decimal units."""
     return _scaled(count, [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")])
