@@ -18,7 +18,17 @@ from . import ledger as books
 from .arrivals import Arrivals
 from .ledger import ACCOUNTS, BURSTS, HOST, Crossing, Ledger
 from .port import Port, Wait
-from .stats import Estimate, Floats, Line, block_bootstrap, fit, line_over_blocks, permutation_p, relative_risk
+from .stats import (
+    Estimate,
+    Floats,
+    Line,
+    block_bootstrap,
+    fit,
+    line_over_blocks,
+    permutation_p,
+    rank,
+    relative_risk,
+)
 from .tail import DEFAULT, MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
@@ -187,7 +197,7 @@ def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDAr
     starts, ends = bursts
     if len(starts) == 0:
         return np.zeros(len(time), dtype=bool)
-    place = np.searchsorted(starts - slack, time, side="right") - 1
+    place = rank(starts - slack, time) - 1
     return (place >= 0) & (time <= ends[np.maximum(place, 0)] + slack)
 
 
@@ -332,14 +342,14 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, 
     low, middle, high = np.quantile(length[met_bursts], [0.25, 0.5, 0.75])
     if high - low < VARIED * middle:  # alike: an exchange changes nothing, and one odd burst must not decide
         return
-    rank = np.searchsorted(met_bursts, own)
+    place = np.searchsorted(met_bursts, own)
 
     def fits(order: NDArray[np.int64]) -> float:
-        start = begin[order][rank] + since
+        start = begin[order][place] + since
         return float(weight @ port.filling(start, start + span)) / float(weight.sum())
 
     over = np.zeros(len(met_bursts))  # when the last of a burst's waits was over, after its onset
-    np.maximum.at(over, rank, since + span)
+    np.maximum.at(over, place, since + span)
 
     def end_together(order: NDArray[np.int64]) -> float:
         return 1 / (1 + float(np.abs(over - length[order]).mean()))

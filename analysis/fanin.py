@@ -60,16 +60,21 @@ def groups(
     known."""
     largest = sorted(bursts, key=lambda burst: -burst["bytes"])[:MOST]
     by_number = {burst["burst"]: burst for burst in largest}
-    rows = con.execute(
-        """SELECT burst, list(source ORDER BY source), list(bytes ORDER BY source) FROM burst_sources
-           WHERE counted AND known AND burst IN (SELECT unnest($bursts)) GROUP BY burst""",
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE counted AS SELECT burst, source, bytes FROM burst_sources
+           WHERE counted AND known AND burst IN (SELECT unnest($bursts))""",
         {"bursts": list(by_number)},
+    )
+    sets = con.execute(
+        """SELECT members, list(burst) FROM (
+             SELECT burst, list(source ORDER BY source) AS members FROM counted GROUP BY burst) GROUP BY members"""
     ).fetchall()
-    senders = {burst: dict(zip(sources, amounts, strict=True)) for burst, sources, amounts in rows}
+    together = cluster({frozenset(members): numbers for members, numbers in sets})
     total = sum(burst["bytes"] for burst in largest) or 1
     racks = dict(con.execute("SELECT DISTINCT host, rack FROM runs WHERE rack <> ''").fetchall())
     racks |= {address: racks[host] for address, host in (addresses or {}).items() if host in racks}
-    found = [summarize(numbers, senders, by_number, total, racks) for numbers in cluster(senders)]
+    sent = sent_by_group(con, together)
+    found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]
     found.sort(key=lambda group: -group.share_of_bytes)
     if found:
         lane = by_number[found[0].bursts[0]]["host"], by_number[found[0].bursts[0]]["interface"]
@@ -80,12 +85,9 @@ def groups(
     return found
 
 
-def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
+def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
     """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose
-    founding set it is like, or founds one."""
-    sets: dict[frozenset[str], list[int]] = {}
-    for number, amounts in senders.items():
-        sets.setdefault(frozenset(amounts), []).append(number)
+    founding set it is like, or founds one. sets: with the numbers of their bursts."""
     founders: list[tuple[frozenset[str], list[int]]] = []
     for members, numbers in sorted(sets.items(), key=lambda item: (-len(item[1]), min(item[1]))):
         for founder, joined in founders:
@@ -97,20 +99,36 @@ def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
     return [sorted(numbers) for _, numbers in founders]
 
 
+def sent_by_group(
+    con: duckdb.DuckDBPyConnection, groups: list[list[int]]
+) -> dict[int, list[tuple[str, int, float]]]:
+    """Of each group of bursts by its place: each sender, in how many of them it sent, and how many bytes."""
+    found: dict[int, list[tuple[str, int, float]]] = {k: [] for k in range(len(groups))}
+    con.execute("CREATE OR REPLACE TEMP TABLE grouped (place INTEGER, burst BIGINT)")
+    con.execute(
+        "INSERT INTO grouped SELECT unnest($1), unnest($2)",
+        [[k for k, numbers in enumerate(groups) for _ in numbers], [n for numbers in groups for n in numbers]],
+    )
+    rows = con.execute(
+        """SELECT place, source, count(*), CAST(sum(whole) AS BIGINT)  -- of integers: the same in any order
+           FROM (SELECT burst, source, CAST(round(bytes) AS BIGINT) AS whole FROM counted) JOIN grouped USING (burst)
+           GROUP BY place, source ORDER BY place, source"""
+    ).fetchall()
+    for place, source, times, amount in rows:
+        found[place].append((source, times, amount))
+    return found
+
+
 def summarize(
     numbers: list[int],
-    senders: dict[int, dict[str, float]],
+    senders: list[tuple[str, int, float]],
     bursts: dict[int, dict[str, Any]],
     total: int,
     racks: dict[str, str],
 ) -> Group:
-    """What the bursts of a group have in common."""
-    seen: Counter[str] = Counter()
-    sent: Counter[str] = Counter()
-    for number in numbers:
-        seen.update(senders[number].keys())
-        sent.update(senders[number])
-    members = sorted((source for source, count in seen.items() if count >= CORE * len(numbers)), key=address_order)
+    """What the bursts of a group have in common. senders: name, bursts and bytes of each."""
+    sent = {source: amount for source, _, amount in senders}
+    members = sorted((source for source, times, _ in senders if times >= CORE * len(numbers)), key=address_order)
     rows = [bursts[number] for number in numbers]
     spreads = np.array([row["onset_spread_ns"] for row in rows if row["onset_spread_ns"] is not None], dtype=float)
     bytes_ = sum(row["bytes"] for row in rows)

@@ -18,7 +18,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from .stats import Floats, join_runs, runs
+from .stats import Floats, join_runs, rank, runs
 
 FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
 CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
@@ -182,7 +182,7 @@ class Port:
         if len(starts) == 0:
             return np.where(known, 0.0, np.nan)
         safe = np.where(known, place, 0)
-        period = np.searchsorted(starts, safe + 1.0, side="right") - 1
+        period = rank(starts, safe + 1.0) - 1
         left = np.where(period >= 0, ends[np.maximum(period, 0)] - safe, 0)
         return np.where(known, np.maximum(left, 0), np.nan)
 

@@ -27,6 +27,10 @@ Lane = tuple[str, str, str]  # host, interface, direction
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
 LOSING = 32  # the bit of quality that says packets were dropped meanwhile (sql/schema/quality.sql)
+OF_BURSTS = (
+    "burst", "run", "epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns", "end_ns", "bytes",
+    "fan_in", "onset_spread_ns", "pattern",
+)  # fmt: skip
 STEPS = ("warm", "possible", "stretches", "totals", "senders")  # tables of bursts.sql that nobody reads afterwards
 STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
@@ -78,18 +82,17 @@ def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]
 
 def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, Any]], origin: int) -> Port:
     """The bins of a lane's chosen runs."""
-    con.execute("CREATE OR REPLACE TEMP TABLE chosen (run VARCHAR, epoch USMALLINT)")
-    con.executemany("INSERT INTO chosen VALUES (?, ?)", [[row["run"], row["epoch"]] for row in rows])
     lossy: list[Floats] = []
 
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
-        for batch in con.sql(
-            f"SELECT ts_ns - {origin} AS at, wire_bytes, quality & {LOSING} <> 0 AS lossy FROM bins "
-            "SEMI JOIN chosen USING (run, epoch)"
-        ).to_arrow_reader(CHUNK):
-            at = batch["at"].to_numpy().astype(np.float64)
-            lossy.append(at[batch["lossy"].to_numpy(zero_copy_only=False)])
-            yield at, batch["wire_bytes"].to_numpy()
+        for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
+            for batch in con.sql(
+                "SELECT ts_ns, wire_bytes, quality FROM bins WHERE run = $run AND epoch = $epoch",
+                params={"run": row["run"], "epoch": row["epoch"]},
+            ).to_arrow_reader(CHUNK):
+                at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
+                lossy.append(at[batch["quality"].to_numpy() & LOSING != 0])
+                yield at, batch["wire_bytes"].to_numpy()
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
@@ -99,22 +102,22 @@ def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, A
 def read_bursts(
     con: duckdb.DuckDBPyConnection, question: Question, chosen: dict[Lane, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """The bursts of the chosen runs, each with its number in the tables that find_bursts() leaves."""
-    from .bursts import find_bursts
+    """OF_BURSTS of the bursts of the chosen runs; `burst` is the number in the tables that judge_bursts() leaves."""
+    from .bursts import judge_bursts
 
     if not chosen:
         return []
-    found = find_bursts(
+    judge_bursts(
         con,
         question.definition,
         hosts=sorted({lane[0] for lane in chosen}),
         since_ns=question.since_ns,
         until_ns=question.until_ns,
     )
-    numbers = con.execute("SELECT burst FROM bursts ORDER BY burst").fetchall()
+    rows = con.execute(f"SELECT {', '.join(OF_BURSTS)} FROM bursts ORDER BY burst").fetchall()
     for table in STEPS:  # the memory is wanted for what follows
         con.execute(f"DROP TABLE IF EXISTS {table}")
-    found = [{"burst": number, **burst} for (number,), burst in zip(numbers, found, strict=True)]
+    found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
     runs = {(run["run"], run["epoch"]) for rows in chosen.values() for run in rows}
     return [burst for burst in found if (burst["run"], burst["epoch"]) in runs]
 
