@@ -460,7 +460,9 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     slack, length = float(port.bin_ns), block_length(met, bursts)
     known = np.isfinite(evidence.delays.total) & np.isfinite(port.position(met))
     exposed = in_bursts(met, bursts, slack)
-    before = in_bursts(met, (2 * bursts[0] - bursts[1] - slack, bursts[0] - 2 * slack), 0.0) & ~exposed
+    # As long as the burst, but not into the one before.
+    begin = np.maximum(2 * bursts[0] - bursts[1] - slack, np.concatenate(([-np.inf], bursts[1][:-1])))
+    before = in_bursts(met, (begin, bursts[0] - 2 * slack), 0.0) & ~exposed
     rows = known & ~exposed
     if before[rows].any():
         spikes = evidence.tail.spikes

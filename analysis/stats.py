@@ -187,19 +187,19 @@ def line_over_blocks(
     sums = np.column_stack([np.bincount(of, weights) for weights in (None, x, y, x * x, y * y, x * y)]).astype(float)
     sums = sums[sums[:, 0] > 0]
 
-    def parts(rows: Floats) -> tuple[Floats, Floats, Floats]:
-        n, x, y, xx, yy, xy = rows.T
-        return xy - x * y / n, np.maximum(xx - x * x / n, 1e-100), np.maximum(yy - y * y / n, 1e-100)
+    def spread(n: Floats, sum_: Floats, squares: Floats) -> Floats:
+        """Sum of squares about the mean; NaN where all values are one."""
+        about = squares - sum_ * sum_ / n
+        return np.where(about > 1e-9 * squares, about, np.nan)
 
     def slope(rows: Floats) -> Floats:
-        xy, xx, _ = parts(rows)
-        found: Floats = xy / xx
+        n, x, y, xx, _, xy = rows.T
+        found: Floats = (xy - x * y / n) / spread(n, x, xx)
         return found
 
     def r(rows: Floats) -> Floats:
-        xy, xx, yy = parts(rows)
-        found: Floats = xy / np.sqrt(xx * yy)
-        return found
+        n, x, y, xx, yy, xy = rows.T
+        return np.clip((xy - x * y / n) / np.sqrt(spread(n, x, xx) * spread(n, y, yy)), -1, 1)
 
     def estimate(value: float, statistic: Callable[[Floats], Floats]) -> Estimate:
         return Estimate(value, *block_bootstrap(sums, statistic, rounds, rng), line.n)
