@@ -24,7 +24,6 @@ SPEEDS = np.concatenate(
     (np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10))
 )  # of a busy period in which it arrives
 SAMPLE = 5000  # probes that a model is fitted to
-NO_WORSE = 1.1  # times the error of what is fitted: then what the senders tell is believed
 
 
 class Prediction(NamedTuple):
@@ -232,7 +231,7 @@ def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Fl
     """A model of the port whose bursts come as fast as its probes' waits say. None without probes that met it full.
 
     One parameter, the share of a busy period in which its bytes arrive, chosen by the least absolute error; where the
-    senders were recorded, what they say of each busy period instead, unless it fits worse.
+    senders were recorded, what they say of each busy period instead, unless it fits worse by more than half a bin.
     """
     crossing, met, full = evidence.crossing, evidence.met, evidence.full_ns
     if crossing is None or met is None or full is None:
@@ -254,8 +253,8 @@ def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Fl
     load = choices[int(np.argmin(errors))]
     came = scene.arrivals_at(crossing)
     if came is not None:
-        told = whole._replace(length=arrival_times(port, came))
-        if float(np.abs(modelled(told) - waited[sample]).mean()) <= NO_WORSE * min(errors):
+        told = whole._replace(length=arrival_times(port, came, whole.background_bps))
+        if float(np.abs(modelled(told) - waited[sample]).mean()) <= min(errors) + port.bin_ns / 2:
             share, load = None, told
     model = modelled(load)
     error = np.abs(model - waited[sample])
@@ -284,12 +283,13 @@ def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Fl
     )
 
 
-def arrival_times(port: Port, came: Arrivals) -> Floats:
+def arrival_times(port: Port, came: Arrivals, background_bps: float) -> Floats:
     """How long the bytes of each busy period took to arrive, ns: twice the mean time after its begin at which they
-    came, as if they came evenly."""
+    came, as if they came evenly. The background comes all the time, and is left out."""
     first, last = port.busy_periods()
-    total = np.concatenate(([0.0], np.cumsum(came.bytes)))
-    moment = np.concatenate(([0.0], np.cumsum(came.bytes * (np.arange(port.bins) + 0.5))))
+    own = came.bytes - background_bps / 8e9 * port.bin_ns
+    total = np.concatenate(([0.0], np.cumsum(own)))
+    moment = np.concatenate(([0.0], np.cumsum(own * (np.arange(port.bins) + 0.5))))
     low, high = np.maximum(first - 1, 0).astype(np.int64), last.astype(np.int64)
     volume = np.maximum(total[high] - total[low], 1e-9)
     mean: Floats = (moment[high] - moment[low]) / volume - first

@@ -121,7 +121,11 @@ def block_bootstrap(
         statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks)
         for done in range(0, rounds, 100)
     ]
-    low, high = np.nanquantile(np.concatenate(values), [0.025, 0.975])
+    found = np.concatenate(values)
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return float("nan"), float("nan")
+    low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -199,7 +203,8 @@ def line_over_blocks(
 
     def r(rows: Floats) -> Floats:
         n, x, y, xx, yy, xy = rows.T
-        return np.clip((xy - x * y / n) / np.sqrt(spread(n, x, xx) * spread(n, y, yy)), -1, 1)
+        found: Floats = (xy - x * y / n) / np.sqrt(spread(n, x, xx) * spread(n, y, yy))
+        return np.clip(found, -1, 1)
 
     def estimate(value: float, statistic: Callable[[Floats], Floats]) -> Estimate:
         return Estimate(value, *block_bootstrap(sums, statistic, rounds, rng), line.n)

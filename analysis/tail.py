@@ -24,7 +24,7 @@ STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
 HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
 LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
-LOSS_P = 0.05
+LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
 
 
@@ -247,17 +247,19 @@ def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
 
 
 def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
-    """Whether probes are surely lost because they are exposed.
+    """Whether most of the exposed probes that are lost are surely lost because they are exposed.
 
-    Losses come in rows, whatever their reason, so rows are counted, not probes: surely (99 %) more of them lie among
-    the exposed than the exposed are of all. And shifted around the probes they do so more rarely than LOSS_P, since
-    two things of one rhythm meet each time or never.
+    Losses come in rows, whatever their reason, so rows are counted, not probes: surely (99 %) they are more than twice
+    as frequent among the exposed as elsewhere, so that more than half of them would not be without. And shifted around
+    the probes they meet the exposed as often more rarely than LOSS_P, since two things of one rhythm meet each time or
+    never.
     """
     row = episodes(lost, np.ones(len(lost), dtype=bool))[lost]
     if not exposed.any() or not len(row):
         return False
     inside = 2 * np.bincount(row, exposed[lost]) > np.bincount(row)
-    if wilson(int(inside.sum()), len(inside), Z_99)[0] <= exposed.mean():
+    least, usual = wilson(int(inside.sum()), len(inside), Z_99)[0], float(exposed.mean())
+    if least * (1 - usual) <= 2 * (1 - least) * usual:
         return False
     at = np.flatnonzero(lost)
     at = at[np.linspace(0, len(at) - 1, min(len(at), LOSSES)).astype(np.int64)]

@@ -42,8 +42,8 @@ def main() -> None:
             verdict = decide(evidence)
             seen[verdict.cause] += 1
             right += case.accepts(verdict.cause)
-            negatives += case.truth != "bursts"
-            false += case.truth != "bursts" and verdict.cause == "bursts"
+            negatives += kind in latency_cases.KINDS["negative"]
+            false += kind in latency_cases.KINDS["negative"] and verdict.cause == "bursts"
             if arguments.explain and not case.accepts(verdict.cause):
                 print(
                     f"{kind} {seed}: {case.truth} but {verdict.cause}: {verdict.reasons} p={evidence.p_value} "
@@ -56,7 +56,7 @@ def main() -> None:
             + f" | {right} of {arguments.seeds} |",
             flush=True,
         )
-    print(f"\nFalse `bursts`: {false} of {negatives} negative cases ({false / negatives:.1%}).")
+    print(f"\nFalse `bursts`: {false} of {negatives} negative cases ({false / max(negatives, 1):.1%}).")
 
 
 if __name__ == "__main__":

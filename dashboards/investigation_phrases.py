@@ -101,12 +101,18 @@ def lag_sample(evidence: Evidence) -> str:
 
 
 def r_words(r: Estimate) -> str:
-    return f"r = {r.value:.3f} ({r.low:.3f} to {r.high:.3f})"
+    return f"r = {between(r)}"
+
+
+def between(estimate: Estimate) -> str:
+    """ "0.852 (0.847 to 0.857)" """
+    if np.isnan(estimate.low):
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
 
 
 def line_words(line: Line) -> str:
-    slope = line.slope
-    return f"{slope.value:.3f} ({slope.low:.3f} to {slope.high:.3f}) ns for each ns, {r_words(line.r)}"
+    return f"{between(line.slope)} ns for each ns, {r_words(line.r)}"
 
 
 def contention_words(seen: Contention) -> str:

@@ -109,4 +109,4 @@ def test_senders_predict_the_queue_of_the_receiver() -> None:
         [0, 187_500, 375_000, np.nan], nan_ok=True
     )
     assert arrivals_of(receiver, [senders[0], receiver]) is None
-    assert arrival_times(receiver, came) == pytest.approx([30 * bin_ns], rel=0.05)  # the half of its busy period
+    assert arrival_times(receiver, came, 0.0) == pytest.approx([30 * bin_ns], rel=0.05)  # the half of its busy period
