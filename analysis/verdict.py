@@ -21,7 +21,8 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
       more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
       port, a link slower than it was said to be);
-   b. with another offset of the clocks the delays would fit the full link, each as long as the link stayed full.
+   b. with another offset of the clocks the delays would fit the full link, each as long as the link stayed full;
+   c. the delays that fall into bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
 6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
 """
 
@@ -108,6 +109,9 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
         order = "before" if evidence.lag_ns < 0 else "after"
         apart = format_duration(abs(evidence.lag_ns))
         return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
+    if evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
+        said = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
+        return f"{said}, though the link was not full while they lasted", CLOCKS
     return None
 
 

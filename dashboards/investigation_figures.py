@@ -310,5 +310,5 @@ def remedies(answer: Investigation) -> Figure | None:
     return Figure(
         "What would help?",
         "Predicted tail of the recorded probes",
-        {"data": traces, "layout": layout(60 + 44 * len(names), barmode="group", **axes)},
+        {"data": traces, "layout": layout(60 + 54 * len(names), barmode="group", **axes)},
     )
