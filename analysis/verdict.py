@@ -22,7 +22,8 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
       more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
       port, a link slower than it was said to be);
    b. with another offset of the clocks the delays would fit the full link, each as long as the link stayed full;
-   c. the delays that fall into bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
+   c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
+      bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
 6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
 """
 
@@ -39,6 +40,7 @@ MAJORITY = 0.5
 EPISODES = 3
 COINCIDENCES = 5
 SIGNIFICANT = 0.005
+UNLIKELY = 0.05
 AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
 ALIKE = 0.7  # correlation at which delays are as long as the port stayed full; what follows them reaches 0.6
 CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
@@ -109,9 +111,10 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
         order = "before" if evidence.lag_ns < 0 else "after"
         apart = format_duration(abs(evidence.lag_ns))
         return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
-    if evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
+    coincide = filled > MAJORITY and (evidence.p_value or 1) <= UNLIKELY
+    if coincide and evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
         said = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
-        return f"{said}, though the link was not full while they lasted", CLOCKS
+        return f"{said}, though the link was not full all the while", CLOCKS
     return None
 
 
