@@ -15,7 +15,7 @@ import numpy as np
 
 from . import distributions
 from .beside import dicts
-from .bursts import COLUMNS, BurstDefinition, each_burst, overlapping_runs
+from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
 from .distributions import Summary
 from .envelope import Interval, merge_intervals
 
@@ -200,8 +200,7 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
     con.execute("CREATE TEMP VIEW runs AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL")
     con.execute(_TOTALS, where)
     # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
-    bursts = each_burst(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
-    next(bursts, None)
+    judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
     con.execute(_SPANS)
     return con
 
