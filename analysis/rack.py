@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..sql.damage import readable
 from .bursts import BurstDefinition
 from .distributions import Summary
 from .rack_beside import Path, Queue, read_paths, read_queues
@@ -104,9 +105,8 @@ def slot_width(span_ns: int) -> int:
 
 
 def gather(store: Store, rack: str, period: Period, definition: BurstDefinition) -> RackReport:
-    """The report of a rack; one without any recording has no lanes. Raises MburstError as find_bursts does."""
-    con = judged(store, rack, period, definition)
-    try:
+    """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
+    with judged(store, rack, period, definition) as con, readable(con):
         found = lanes(con, period)
         slot_ns = slot_width(period.span_ns)
         first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
@@ -121,9 +121,8 @@ def gather(store: Store, rack: str, period: Period, definition: BurstDefinition)
             fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
             queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
             worst=worst(con, WORST), overlaps=overlapping(con))
-        return _compared(store, report, period, feeding(con))
-    finally:
-        con.close()
+        fed = feeding(con)
+    return _compared(store, report, period, fed)
 
 
 def _grid(con: Any, found: Sequence[Lane], slot_ns: int, first: int, beyond: int) -> list[list[Cell]]:
@@ -149,13 +148,10 @@ def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, i
     changes: dict[str, Change] = {}
     known: list[set[str]] = []
     for name, before in earlier.items():
-        con = judged(store, report.rack, before, report.definition)
-        try:
+        with judged(store, report.rack, before, report.definition) as con, readable(con):
             then = lanes(con, before)
             if any(lane.recorded_ns for lane in then):
                 changes[name] = compare(before, report.lanes, then)
                 known.append(set(feeding(con)))
-        finally:
-            con.close()
     new = newcomers(report.lanes, list(changes.values()), fed, known) if changes and report.recorded else None
     return replace(report, previous=changes.get("previous"), weekday=changes.get("weekday"), new=new)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..sql.damage import readable
 from . import distributions
 from .beside import dicts
 from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
@@ -196,12 +197,13 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
     """A connection with the tables named above. Runs whose link speed is not known are left out of the judging."""
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
-    con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
-    con.execute("CREATE TEMP VIEW runs AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL")
-    con.execute(_TOTALS, where)
-    # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
-    judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
-    con.execute(_SPANS)
+    with readable(con):
+        con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
+        con.execute("CREATE TEMP VIEW runs AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL")
+        con.execute(_TOTALS, where)
+        # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
+        judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
+        con.execute(_SPANS)
     return con
 
 

@@ -259,6 +259,10 @@ def _delivery(path: Path, where: str, table: Mapping[str, Any]) -> Delivery:
     for key in ("port", "attempts", "attach"):
         if key in table and (isinstance(table[key], bool) or not isinstance(table[key], int) or table[key] < 0):
             raise UsageError(f"{path}: {where}: {key} is no whole number")
+    if kind == "smtp":
+        from .delivery.mail import require
+
+        require()  # now, rather than when the first report is due
     settings = {key: _filled(path, where, key, table[key]) for key in DELIVERY_KEYS[kind] if key in table}
     if "min-share" in settings:
         settings["min-share"] = parse_fraction(str(settings["min-share"]))

@@ -166,6 +166,16 @@ def mburst(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
+def test_a_damaged_file_is_named_in_one_line(store, tmp_path):
+    fill(store, {"a": [(50, 10)]})
+    path = next((store.path / "bins").rglob("*.parquet"))
+    content = bytearray(path.read_bytes())
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+    path.write_bytes(content)
+    done = mburst(store.path, "--rack", "r1", "--since", "2026-11-20", "--until", "2026-11-21", "-o", tmp_path / "out")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "damaged" in done.stderr
+
+
 def test_the_command(full, tmp_path):
     day = ("--since", "2026-11-20", "--until", "2026-11-21")
     done = mburst(full.path, "--rack", "r1", *day, "-o", tmp_path)
