@@ -37,7 +37,8 @@ def css() -> str:
 def _tiles(report: RackReport) -> str:
     inbound = report.inbound
     n = sum(lane.bursts for lane in inbound)
-    told = [("Bursts received", f"{n:,}", f"by {len({lane.host for lane in inbound if lane.bursts})} hosts"),
+    bursting = len({lane.host for lane in inbound if lane.bursts})
+    told = [("Bursts received", f"{n:,}", f"by {words.count(bursting, 'host')}"),
             ("Time in bursts", format_share(rack_words.share(inbound)), "of recorded time"),
             ("Longest burst", format_duration(report.duration.largest or 0) if n else "–",
              f"median {format_duration(report.duration.p50 or 0)}" if n else "")]
@@ -69,7 +70,8 @@ def _sections(report: RackReport) -> str:
     durations = (f'{rack_pictures.distribution(report)}<dl class="quantiles">{listed}</dl>' if report.durations_ns else
                  "<p>No burst was received.</p>")
     parts: list[tuple[str, str]] = [
-        ("When", rack_pictures.heat_legend() + rack_pictures.heatmap(report)),
+        ("When", rack_pictures.heat_legend() + '<div class="scroll" tabindex="0" role="region" '
+         f'aria-label="Time in bursts by host and time">{rack_pictures.heatmap(report)}</div>'),
         ("Which hosts", rack_tables.hosts(report)),
         (f"How long: {told}", durations),
         ("Who feeds them", rack_tables.feeders(report) if report.feeders else "<p>No sender is known.</p>"),

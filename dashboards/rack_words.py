@@ -56,7 +56,8 @@ def verdict(report: RackReport) -> str:
     if not n:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
-        parts = [f"{len(bursting)} of {count(len(hosts), 'host')} received {count(n, 'burst')}, "
+        who = f"{len(bursting)} of {count(len(hosts), 'host')}" if len(hosts) > 1 else next(iter(hosts))
+        parts = [f"{who} received {count(n, 'burst')}, "
                  f"{format_share(share(report.inbound))} of the time that was recorded"]
         most = max(report.inbound, key=lambda lane: (lane.burst_ns, lane.bursts))
         if len(bursting) > 1:
