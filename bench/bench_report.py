@@ -89,15 +89,16 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
     return n
 
 
-def measured(store: Path, days: int, output: Path) -> tuple[float, float, int]:
-    """Seconds, GB resident and files of `mburst report` over the last day, in a process of its own."""
+def measured(store: Path, days: int, output: Path) -> tuple[float, float, float, int]:
+    """Seconds, of CPUs too, GB resident and files of `mburst report` over the last day, in a process of its own."""
     day = datetime.fromtimestamp((START + (days - 1) * DAY_NS) // 10**9, UTC)
     begun = time.perf_counter()
     command = [sys.executable, "-m", "mburst", "report", str(store), "--all-racks", "--since", f"{day:%Y-%m-%d}",
                "--until", f"{day:%Y-%m-%d}T23:59:59.999999999", "-o", str(output)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     took = time.perf_counter() - begun
-    return took, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6, len(list(output.glob("*.html"))) - 1
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6, len(list(output.glob("*.html"))) - 1
 
 
 def main() -> None:
@@ -119,10 +120,10 @@ def main() -> None:
                         seed = hash((rack, host, day)) % 2**32
                         bins += fill_host(store, f"r{rack:02}", f"h{host:02}", day, options, seed)
             print(f"store: {bins:,} bins in {time.perf_counter() - begun:.0f} s")
-        took, memory, files = measured(root / "store", options.days, root / "reports")
+        took, cpu, memory, files = measured(root / "store", options.days, root / "reports")
         load = os.getloadavg()[0]
         print(f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}, {datetime.now(UTC):%Y-%m-%d}: "
-              f"{files} reports in {took:.1f} s, {memory:.2f} GB resident at most")
+              f"{files} reports in {took:.1f} s, {cpu:.1f} s of CPU, {memory:.2f} GB resident at most")
 
 
 if __name__ == "__main__":

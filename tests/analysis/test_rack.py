@@ -155,7 +155,7 @@ def test_probes_in_and_out_of_bursts(store):
     assert path.met.p50_ns == 2 * MS and path.met.p99_ns is None
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 40)), min_size=1, max_size=30), spans, spans)
 def test_probes_are_placed_as_comparing_each_with_each_burst_does(tmp_path_factory, probes, here, there):
     store = Store.create(tmp_path_factory.mktemp("probes") / "store")
@@ -194,7 +194,7 @@ def test_the_same_period_gives_the_same_facts(store):
     assert first == second
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 30)),
                                                                   max_size=8), min_size=1))
 def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
