@@ -162,6 +162,8 @@ class Collector:
             for task in done - {stop}:
                 task.result()
         finally:
+            for session in self.sessions:
+                session.ending = "the collection ended"
             for task in (stop, *tasks):
                 task.cancel()
             await asyncio.gather(stop, *tasks, return_exceptions=True)

@@ -190,7 +190,8 @@ class Entity:
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
-        self._append(row, start_ns, quality)
+        if any(value is not None for value in row):  # the first values of counters count nothing yet
+            self._append(row, start_ns, quality)
 
     def _window_start(self, filled: list[Slot]) -> int | None:
         """When the row's window began: with the values before; None where there were none."""

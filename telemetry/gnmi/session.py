@@ -79,6 +79,7 @@ class Session:
         self.up: set[str] = set()  # subscriptions that are being received
         self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
         self.refused_encodings: set[str] = set()
+        self.ending = "the connection was lost"  # why a stream that is cancelled ends
         self._said: dict[str, str] = {}
         self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
 
@@ -99,9 +100,11 @@ class Session:
 
         call = channel.unary_unary(messages.CAPABILITIES, messages.CapabilityRequest.SerializeToString,
                                    messages.CapabilityResponse.FromString)  # fmt: skip
-        begin = time.monotonic_ns()
+        ask = {"metadata": self.metadata(), "timeout": self.target.timeout_s}
         try:
-            answer = await call(messages.CapabilityRequest(), metadata=self.metadata(), timeout=self.target.timeout_s)
+            answer = await call(messages.CapabilityRequest(), **ask)
+            begin = time.monotonic_ns()  # of a second call, since the first one has the connection's beginning in it
+            await call(messages.CapabilityRequest(), **ask)
         except grpc.RpcError as error:
             if error.code().name != "UNIMPLEMENTED":
                 raise
@@ -180,7 +183,7 @@ class Session:
             try:
                 ended = await self._stream(channel, subscription, encoding)
             except asyncio.CancelledError:
-                self._lost(subscription, Ended("the connection was lost"))
+                self._lost(subscription, Ended(self.ending))
                 raise
             if self._another_encoding(subscription, encoding, ended):
                 continue
