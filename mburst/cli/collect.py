@@ -151,12 +151,12 @@ def once(config: Config, form: str) -> int:
 def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
     """(device, path, value, meaning) of each leaf of a notification."""
     from ..telemetry.gnmi import values
-    from ..telemetry.gnmi.path import as_text, steps_of
+    from ..telemetry.gnmi.path import as_text, steps_in
 
-    base = steps_of(notification.prefix)
+    base = steps_in(notification.prefix)
     found = []
     for update in notification.update:
-        steps = base + steps_of(update.path)
+        steps = base + steps_in(update.path)
         try:
             kind, value = values.read(update)
         except values.NotUnderstood as error:

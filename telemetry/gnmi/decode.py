@@ -14,7 +14,7 @@ from typing import Any
 from ..tables import QUALITY_GAP
 from . import values
 from .entities import Entity, FactLeaf, Ignored, Leaf, Neighbour, Plain, Record, RecordLeaf, Slot
-from .path import Steps, as_text, covers, steps_of
+from .path import Steps, as_text, covers, steps_in
 from .rows import Rows
 from .vendors import Found, Tables
 
@@ -115,7 +115,7 @@ class Stream:
             entity.quality |= QUALITY_GAP
 
     def feed(self, notification: Any, receive_ns: int) -> None:
-        """Take a Notification in. Never raises for what a device sends; what cannot be understood is counted."""
+        """Take a ReadNotification in. Never raises for what a device sends; what cannot be understood is counted."""
         device = self.device
         ts_ns = notification.timestamp
         if PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
@@ -128,24 +128,28 @@ class Stream:
         else:
             device.count(self.name, "not-understood", f"the time {ts_ns} is no Unix time in nanoseconds: taken as of receipt")
             ts_ns = receive_ns
-        prefix = notification.prefix.SerializeToString() if notification.HasField("prefix") else b""
+        prefix = notification.prefix
         known = self._prefixes.get(prefix)
         if known is None:
-            known = self._prefixes[prefix] = (steps_of(notification.prefix), {})
+            known = self._prefixes[prefix] = (steps_in(prefix), {})
         base, cache = known
         if notification.delete:
-            self._delete([base + steps_of(path) for path in notification.delete], ts_ns, receive_ns, set())
-        seen = set() if notification.atomic else None
-        for update in notification.update:
-            path = update.path.SerializeToString()
-            leaf = cache.get(path)
+            self._delete([base + steps_in(path) for path in notification.delete], ts_ns, receive_ns, set())
+        seen: set[Leaf] | None = set() if notification.atomic else None
+        updates = notification.update
+        for update in updates:
+            leaf = cache.get(update.path)
             if leaf is None:
-                leaf = cache[path] = self._leaf(base + steps_of(update.path))
-            self._take(leaf, update, ts_ns, receive_ns, seen)
+                leaf = cache[update.path] = self._leaf(base + steps_in(update.path))
+            val = update.val
+            if seen is None and val.WhichOneof("value") == "uint_val":  # nearly all of them
+                leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
+            else:
+                self._take(leaf, update, ts_ns, receive_ns, seen)
         if seen is not None:
             self._delete([base], ts_ns, receive_ns, seen)
         device.messages += 1
-        device.values += len(notification.update)
+        device.values += len(updates)
 
     def _take(self, leaf: Leaf, update: Any, ts_ns: int, receive_ns: int, seen: set[Leaf] | None) -> None:
         try:
@@ -153,8 +157,6 @@ class Stream:
         except values.NotUnderstood as error:
             self.device.count(self.name, "not-understood", f"{as_text(leaf.steps)}: {error}")
             return
-        if update.duplicates:
-            self.device.count(self.name, "duplicates", amount=update.duplicates)
         if kind == "json":
             for steps, part in values.leaves(value, leaf.steps, self.device.tables.list_keys):
                 below = self._leaf(steps)
@@ -198,6 +200,10 @@ class Stream:
         if entity is None:
             entity = self._entities[key] = kind(self, found.rule, names or {})
         return entity
+
+    def count_duplicates(self, amount: int) -> None:
+        """The device left values out."""
+        self.device.count(self.name, "duplicates", amount=amount)
 
     def entity_of_record(self, record: Record, names: dict[str, str]) -> Entity:
         """The entity that a record says it is about."""

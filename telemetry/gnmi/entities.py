@@ -73,10 +73,11 @@ class FactLeaf(Leaf):
 class Plain(Leaf):
     """A path that no table knows: its values are rows of `leaves`."""
 
-    __slots__ = ("present", "rows", "source")
+    __slots__ = ("present", "rows", "source", "stream")
 
     def __init__(self, stream: Stream, steps: Steps) -> None:
         super().__init__(steps)
+        self.stream = stream
         table = stream.device.rows.tables["leaves"]
         self.rows = table.rows
         self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
@@ -84,6 +85,8 @@ class Plain(Leaf):
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         self.present = True
+        if duplicates:
+            self.stream.count_duplicates(duplicates)
         self.rows.append((self.source, ts_ns, receive_ns, values.as_text(value), kind, duplicates, False))
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
@@ -120,6 +123,7 @@ class Slot(Leaf):
                 entity.waiting = True
                 entity.stream.open.append(entity)
         if duplicates:
+            entity.stream.count_duplicates(duplicates)
             entity.quality |= QUALITY_MERGED
         self.value = value
         self.filled = True
@@ -298,6 +302,7 @@ class Record:
         self.ts_ns, self.receive_ns = ts_ns, receive_ns
         self.leaves[leaf.name] = (leaf, kind, value)
         if duplicates:
+            self.stream.count_duplicates(duplicates)
             self.quality |= QUALITY_MERGED
         if not self.waiting:
             self.waiting = True

@@ -54,6 +54,10 @@ _MESSAGES = {
     ],
     "SubscribeRequest": ["1 subscribe ?SubscriptionList", "3 poll ?Poll"],
     "SubscribeResponse": ["1 update ?Notification", "3 sync_response ?bool", "4 error ?Error"],
+    # The same on the wire, read with paths left as they came: a path that was seen before need not be parsed again.
+    "ReadUpdate": ["1 path bytes", "2 value Value", "3 val TypedValue", "4 duplicates uint32"],
+    "ReadNotification": ["1 timestamp int64", "2 prefix bytes", "4 update *ReadUpdate", "5 delete *bytes", "6 atomic bool"],
+    "ReadResponse": ["1 update ?ReadNotification", "3 sync_response ?bool", "4 error ?Error"],
     "CapabilityRequest": [],
     "CapabilityResponse": ["1 supported_models *ModelData", "2 supported_encodings *Encoding", "3 gNMI_version string"],
 }  # fmt: skip
@@ -68,7 +72,7 @@ def _add_field(message: descriptor_pb2.DescriptorProto, text: str) -> None:
         field.label = _Field.LABEL_REPEATED
     elif kind[0] == "?":
         if not message.oneof_decl:
-            message.oneof_decl.add(name="response" if message.name == "SubscribeResponse" else "value")
+            message.oneof_decl.add(name="response" if message.name.endswith("Response") else "value")
         field.oneof_index = 0
     kind = kind.lstrip("*?")
     if kind in _ENUMS:
@@ -119,5 +123,7 @@ Subscription = _message("Subscription")
 SubscriptionList = _message("SubscriptionList")
 SubscribeRequest = _message("SubscribeRequest")
 SubscribeResponse = _message("SubscribeResponse")
+ReadNotification = _message("ReadNotification")
+ReadResponse = _message("ReadResponse")
 CapabilityRequest = _message("CapabilityRequest")
 CapabilityResponse = _message("CapabilityResponse")

@@ -101,6 +101,13 @@ def steps_of(message: Any) -> Steps:
     return tuple(_step(element, element) if "[" in element else (element, ()) for element in message.element if element)
 
 
+def steps_in(serialized: bytes) -> Steps:
+    """The steps of a serialized Path message."""
+    from .messages import Path
+
+    return steps_of(Path.FromString(serialized)) if serialized else ()
+
+
 def as_message(name: PathName) -> Any:
     """The Path message of a path."""
     from .messages import Path, PathElem

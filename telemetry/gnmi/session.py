@@ -208,7 +208,7 @@ class Session:
 
         stream = self.streams[subscription.name]
         begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
-                                           messages.SubscribeResponse.FromString)  # fmt: skip
+                                           messages.ReadResponse.FromString)  # fmt: skip
         call = begin_call(metadata=self.metadata())
         watch = asyncio.create_task(self._watch(call, subscription))
         try:
@@ -308,7 +308,7 @@ def _short(text: str) -> str:
 
 
 async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each Notification. What went wrong, a line each. Raises MburstError when no
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each. Raises MburstError when no
     connection can be tried."""
     import grpc
 
@@ -328,7 +328,7 @@ async def _once(session: Session, channel: Any, subscription: Subscription, take
     import grpc
 
     begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
-                                       messages.SubscribeResponse.FromString)  # fmt: skip
+                                       messages.ReadResponse.FromString)  # fmt: skip
     call = begin_call(metadata=session.metadata(), timeout=session.target.timeout_s)
     try:
         await call.write(request_for(subscription, session.target, session.encoding_for(subscription), "ONCE"))
