@@ -172,14 +172,10 @@ class Entity:
             return
         if self.stream.device.aliases:
             self._learn_port()
-        ts_ns, quality = self.ts_ns, self.quality
-        self.quality = 0
+        ts_ns = self.ts_ns
+        start_ns, quality = self._window(filled)
+        quality, self.quality = quality | self.quality, 0
         row: list[int | None] = [None] * self.columns
-        start_ns = self._window_start(filled)
-        if start_ns is None:
-            start_ns = ts_ns
-            if self.rule.semantics == "max-since-last":
-                start_ns, quality = ts_ns - self.stream.interval_ns, quality | QUALITY_GUESSED
         for slot in filled:
             slot.filled = False
             value = slot.number()
@@ -190,21 +186,26 @@ class Entity:
                 value, quality = self._increase(slot, value, quality)
             elif not -LARGEST <= value <= LARGEST:
                 value, quality = None, quality | QUALITY_IMPOSSIBLE
-            slot.last_ns = max(slot.last_ns, ts_ns)
+            if ts_ns > slot.last_ns:
+                slot.last_ns = ts_ns
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
-        if any(value is not None for value in row):  # the first values of counters count nothing yet
+        if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):  # first values of counters count nothing
             self._append(row, start_ns, quality)
 
-    def _window_start(self, filled: list[Slot]) -> int | None:
-        """When the row's window began: with the values before; None where there were none."""
-        if self.rule.window_ns:
-            if self.rule.semantics == "periodic-max":
-                self.quality |= QUALITY_GUESSED
-            return self.ts_ns - self.rule.window_ns
+    def _window(self, filled: list[Slot]) -> tuple[int, int]:
+        """When the row's window began, and QUALITY_GUESSED where the device did not say it: with the values before,
+        unless the device's windows have a length of their own."""
+        rule, ts_ns = self.rule, self.ts_ns
+        if rule.window_ns:
+            return ts_ns - rule.window_ns, QUALITY_GUESSED if rule.semantics == "periodic-max" else 0
         start_ns = min([slot.last_ns for slot in filled if slot.last_ns], default=0)
-        return min(start_ns, self.ts_ns) if start_ns else None
+        if start_ns:
+            return min(start_ns, ts_ns), 0
+        if rule.semantics == "max-since-last":
+            return ts_ns - self.stream.interval_ns, QUALITY_GUESSED
+        return ts_ns, 0
 
     def _increase(self, slot: Slot, value: int, quality: int) -> tuple[int | None, int]:
         """What a counter counted since its value before, and the quality with what that says."""

@@ -61,12 +61,13 @@ def _split(text: str, whole: str) -> list[str]:
     return [part for part in [*parts, part] if part]
 
 
-_KEY = re.compile(r"\[((?:[^\\=\]]|\\.)+)=((?:[^\\\]]|\\.)*)\]")
+_NAME = re.compile(r"((?:[^\\\[]|\\.)*)(.*)", re.DOTALL)
+_KEY = re.compile(r"\[((?:[^\\=\]]|\\.)+)=((?:[^\\\]]|\\.)*)\]", re.DOTALL)
 
 
 def _step(part: str, whole: str) -> Step:
-    bracket = re.search(r"(?<!\\)\[", part)
-    name, rest = (part[: bracket.start()], part[bracket.start() :]) if bracket else (part, "")
+    match = _NAME.fullmatch(part)
+    name, rest = match.groups() if match else (part, "")
     keys, end = {}, 0
     while end < len(rest):
         match = _KEY.match(rest, end)
@@ -80,7 +81,7 @@ def _step(part: str, whole: str) -> Step:
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
 def as_text(steps: Iterable[Step], origin: str = "") -> str:
@@ -89,7 +90,7 @@ def as_text(steps: Iterable[Step], origin: str = "") -> str:
     for name, keys in steps:
         part = re.sub(r"([\\/\[])", r"\\\1", name)
         for key, value in keys:
-            part += f"[{key}=" + value.replace("\\", "\\\\").replace("]", "\\]") + "]"
+            part += "[" + re.sub(r"([\\=\]])", r"\\\1", key) + "=" + value.replace("\\", "\\\\").replace("]", "\\]") + "]"
         parts.append(part)
     return (f"{origin}:" if origin else "") + "/" + "/".join(parts)
 
