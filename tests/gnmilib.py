@@ -25,6 +25,8 @@ from mburst.telemetry.gnmi.path import as_message, parse
 from mburst.telemetry.gnmi.rows import Rows
 from mburst.telemetry.gnmi.vendors import Tables, built_in
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 T0 = 1_795_000_000_000_000_000
 S = 10**9
 

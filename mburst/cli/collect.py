@@ -54,8 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def require() -> None:
-    """Raises MburstError where the libraries for gNMI are missing."""
+    """Raises MburstError where the libraries for gNMI are missing. Keeps gRPC's own log lines from the terminal: what
+    they are about is said in ours."""
     import importlib.util
+    import os
+
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
     lacking = [name for name in ("grpc", "google.protobuf", "yaml") if not _found(importlib.util.find_spec, name)]
     if lacking:

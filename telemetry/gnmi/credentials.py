@@ -171,20 +171,39 @@ def diagnose(target: Target) -> str:
 
     gRPC says of most failures only that it could not connect.
     """
+    if target.address.startswith("unix:"):
+        return "" if os.path.exists(target.address.removeprefix("unix:")) else "there is no such socket"
     try:
         with socket.create_connection(host_port(target.address), target.timeout_s) as plain:
             if target.insecure:
-                return ""
+                return _speaks_tls(plain)
             if target.skip_verify:
                 return ""  # what is wrong with a pinned certificate was said before
-            context = _context(target)
-            name = target.tls_server_name or host_port(target.address)[0]
-            with context.wrap_socket(plain, server_hostname=name) as tls:
-                tls.settimeout(0.3)
-                try:
-                    tls.recv(1)  # TLS 1.3 tells a refused client only after the handshake
-                except TimeoutError:
-                    pass
-                return "" if tls.selected_alpn_protocol() == "h2" else "TLS: the server speaks no HTTP/2"
+            return _handshake(target, plain)
     except (OSError, ValueError) as error:
         return reason(error)
+
+
+def _handshake(target: Target, plain: socket.socket) -> str:
+    """What is wrong with TLS as it is configured. Raises OSError."""
+    with _context(target).wrap_socket(plain, server_hostname=target.tls_server_name or host_port(target.address)[0]) as tls:
+        tls.settimeout(1.0)
+        try:
+            closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 tells a refused client only now
+        except TimeoutError:
+            closed = False
+        if closed:
+            asked = "" if target.tls_cert else ": does it want a client's certificate (tls-cert and tls-key)?"
+            return f"TLS: the server closes the connection after the handshake{asked}"
+        return "" if tls.selected_alpn_protocol() == "h2" else "TLS: the server speaks no HTTP/2"
+
+
+def _speaks_tls(plain: socket.socket) -> str:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.wrap_socket(plain).close()
+    except (ssl.SSLError, ConnectionError):
+        return ""
+    return "the server speaks TLS, and the configuration says insecure"

@@ -166,4 +166,4 @@ def test_the_example_of_the_page_is_a_table(tmp_path: Path):
     fed = Fed()
     fed.device.tables = Tables([load(path), *built_in()], "acme")
     leaf = "/acme/port[name=1/1]/class[id=5]/depth/peak"
-    assert fed.feed(notification(T0, {leaf: 12})).take()["queues"][0]["max_bytes"] == 12 * 1
+    assert fed.feed(notification(T0, {leaf: 12})).take()["queues"][0]["max_bytes"] == 12
