@@ -3,8 +3,9 @@
 """How many updates a second does `mburst collect` take from a switch into a store, on one core?
 
 A server (gnmi_source.py) on another core sends UPDATES updates of 512 queues, ten leaves each, as fast as they are
-taken. Counted from the collector's first message to the sync behind the last one, while it writes, and then to the end of
-the process with all rows sealed. Of each queue's ten leaves five are columns of `queues`, and five are rows of `leaves`.
+taken. Counted from the collector's first message to the sync behind the last one, while it writes, and then to the end
+of the process with all rows sealed. Of each queue's ten leaves five are columns of `queues`, and five are rows of
+`leaves`.
 
 Then the disk stalls (the store's writer is made to wait): how much memory the collector takes, and what it says it
 dropped, beside what it received.
@@ -48,7 +49,8 @@ async def work():
     while device.values < int(sys.argv[3]):
         await asyncio.sleep(0.2)
     await asyncio.sleep(1.5)
-    print(device.values, collector.writing.dropped.total(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(device.values, collector.writing.dropped.total(), peak, flush=True)
     import os; os._exit(0)
 asyncio.run(work())
 """
@@ -61,7 +63,9 @@ class Source:
         self.socket = folder / "switch.sock"
         self._process = subprocess.Popen(
             [*pinned(0), sys.executable, HERE / "gnmi_source.py", self.socket, str(updates), str(a_message)],
-            stdout=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdout and self._process.stdout.readline().startswith("ready")
 
     def close(self) -> None:
@@ -83,8 +87,9 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
         config = folder / "gnmi.yaml"
         config.write_text(CONFIG.format(socket=source.socket, buffer="1G"))
         try:
-            process = subprocess.Popen([*pinned(1), MBURST, "collect", config, "-o", folder / "store"],
-                                       stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                [*pinned(1), MBURST, "collect", config, "-o", folder / "store"], stdout=subprocess.PIPE, text=True
+            )
             wait_for_sync(folder / "store")
             process.send_signal(2)
             _, _, usage = os.wait4(process.pid, 0)
@@ -95,8 +100,11 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
         said = process.stdout.read()
         assert f"{updates:,} values" in said and "dropped" not in said, said
         first_ns, sync_ns = spans(folder / "store")
-        return (updates * 1e9 / (sync_ns - first_ns), updates * 1e9 / (ended_ns - first_ns),
-                usage.ru_utime + usage.ru_stime)
+        return (
+            updates * 1e9 / (sync_ns - first_ns),
+            updates * 1e9 / (ended_ns - first_ns),
+            usage.ru_utime + usage.ru_stime,
+        )
 
 
 def wait_for_sync(store: Path) -> None:
@@ -106,7 +114,9 @@ def wait_for_sync(store: Path) -> None:
     while True:
         time.sleep(0.5)
         if (store / "mburst.json").exists() and (store / "hot" / "collection").exists():
-            found = Store.open(store).connect().execute("SELECT count(*) FROM collection WHERE event = 'sync'").fetchone()
+            found = (
+                Store.open(store).connect().execute("SELECT count(*) FROM collection WHERE event = 'sync'").fetchone()
+            )
             if found and found[0]:
                 return
 
@@ -116,8 +126,8 @@ def spans(store: Path) -> tuple[int, int]:
     from mburst.sql import Store
 
     con = Store.open(store).connect()
-    first, = con.execute("SELECT min(receive_ns) FROM queues").fetchone() or (0,)
-    sync, = con.execute("SELECT ts_ns FROM collection WHERE event = 'sync'").fetchone() or (0,)
+    (first,) = con.execute("SELECT min(receive_ns) FROM queues").fetchone() or (0,)
+    (sync,) = con.execute("SELECT ts_ns FROM collection WHERE event = 'sync'").fetchone() or (0,)
     return first, sync
 
 
@@ -129,8 +139,12 @@ def stalled(updates: int, buffer: str) -> str:
         config = folder / "gnmi.yaml"
         config.write_text(CONFIG.format(socket=source.socket, buffer=buffer))
         try:
-            done = subprocess.run([*pinned(1), sys.executable, "-c", STALL, config, folder / "store", str(updates)],
-                                  capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [*pinned(1), sys.executable, "-c", STALL, config, folder / "store", str(updates)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
         finally:
             source.close()
         values, dropped, peak = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
@@ -147,8 +161,11 @@ def main() -> None:
         updates = arguments.updates if a_message > 1 else arguments.updates // 4
         found = [collected(updates, a_message) for _ in range(arguments.rounds)]
         live, sealed, cpu = zip(*found, strict=True)
-        print(f"| {a_message} updates a message | {spread(list(live))}/s received | {spread(list(sealed))}/s sealed | "
-              f"{spread([seconds / updates * 1e6 for seconds in cpu])} µs of CPU an update |", flush=True)
+        print(
+            f"| {a_message} updates a message | {spread(list(live))}/s received | {spread(list(sealed))}/s sealed | "
+            f"{spread([seconds / updates * 1e6 for seconds in cpu])} µs of CPU an update |",
+            flush=True,
+        )
     for buffer in ("32M", "128M"):
         print(f"| disk stalled, buffer {buffer} | {stalled(2 * arguments.updates, buffer)} |", flush=True)
 

@@ -2,8 +2,9 @@
 """A gNMI server that sends notifications which it made beforehand, as fast as they are taken: for bench_gnmi.py.
 
 64 ports of 8 queues, ten leaves of each queue's state. After the last one the stream stays open. Says "ready PATH" when
-it listens. It speaks just enough HTTP/2 (RFC 9113) for one client of grpcio, which asks for the capabilities on its first
-stream and subscribes on its second: a server on top of a gRPC library would cost more than the collector that is measured.
+it listens. It speaks just enough HTTP/2 (RFC 9113) for one client of grpcio, which asks for the capabilities on its
+first stream and subscribes on its second: a server on top of a gRPC library would cost more than the collector that is
+measured.
 """
 
 from __future__ import annotations
@@ -17,25 +18,42 @@ from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import as_message, parse
 
 PORTS, QUEUES = 64, 8
-LEAVES = ("max-queue-len", "avg-queue-len", "transmit-octets", "transmit-pkts", "dropped-octets", "dropped-pkts",
-          "ecn-marked-octets", "ecn-marked-pkts", "watermark-pkts", "tail-dropped-pkts")
+LEAVES = (
+    "max-queue-len",
+    "avg-queue-len",
+    "transmit-octets",
+    "transmit-pkts",
+    "dropped-octets",
+    "dropped-pkts",
+    "ecn-marked-octets",
+    "ecn-marked-pkts",
+    "watermark-pkts",
+    "tail-dropped-pkts",
+)
 
 
 def made(updates: int, a_message: int) -> list[bytes]:
     """So many updates in serialized messages of `a_message` updates each; the timestamps rise."""
     keys = [(port, queue) for port in range(PORTS) for queue in range(QUEUES)]
     base = "/qos/interfaces/interface[interface-id=Ethernet{}]/output/queues/queue[name={}]/state/{}"
-    paths = {(port, queue, leaf): as_message(parse(base.format(port, queue, leaf)))
-             for port, queue in keys for leaf in LEAVES}
+    paths = {
+        (port, queue, leaf): as_message(parse(base.format(port, queue, leaf)))
+        for port, queue in keys
+        for leaf in LEAVES
+    }
     now_ns, found = time.time_ns(), []
     for number in range(updates // a_message):
         first = number * a_message
         round_, place = divmod(first // len(LEAVES), len(keys))
         port, queue = keys[place]
         leaves = [LEAVES[(first + i) % len(LEAVES)] for i in range(a_message)]
-        notification = messages.Notification(timestamp=now_ns + round_ * 10**9 // 10 + place, update=[
-            messages.Update(path=paths[port, queue, leaf], val=messages.TypedValue(uint_val=number * 7 + i))
-            for i, leaf in enumerate(leaves)])
+        notification = messages.Notification(
+            timestamp=now_ns + round_ * 10**9 // 10 + place,
+            update=[
+                messages.Update(path=paths[port, queue, leaf], val=messages.TypedValue(uint_val=number * 7 + i))
+                for i, leaf in enumerate(leaves)
+            ],
+        )
         found.append(messages.SubscribeResponse(update=notification).SerializeToString())
     return found
 

@@ -1,7 +1,7 @@
 """Collects from many switches into a store: sessions in one event loop, and a thread that writes.
 
-The loop never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted by
-device, and told in `collection`, while the streams go on being read.
+The loop never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
+by device, and told in `collection`, while the streams go on being read.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ TOLD_S = 1.0
 class Writing:
     """The thread that appends to the store, and the bounded queue before it."""
 
-    def __init__(self, store: Store, limit_bytes: int, racks: dict[str, str]) -> None:
+    def __init__(self, store: Store, limit_bytes: int) -> None:
         self._store = store
         self._limit = limit_bytes
-        self._racks = racks
         self._queue: queue.SimpleQueue[tuple[str, Any, int] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -52,12 +51,14 @@ class Writing:
         self._thread.start()
 
     def hand(self, table: str, rows: pa.RecordBatch | pa.Table) -> Counter[str]:
-        """Queue rows; those that were dropped instead, by device. What befell a device is never dropped."""
-        from .telemetry.gnmi.rows import devices_of
+        """Queue rows; those that were dropped instead, by device. Tables that have few rows are never dropped, nor is a
+        batch that finds the queue empty, so that at most the limit and one batch wait."""
+        from .telemetry.gnmi.rows import RARE, devices_of
 
         size = rows.nbytes
         with self._lock:
-            fits = self._waiting_bytes + size <= self._limit or table == "collection"
+            waiting = self._waiting_bytes
+            fits = not waiting or waiting + size <= self._limit or table in RARE
             if fits:
                 self._waiting_bytes += size
         if fits:
@@ -123,8 +124,13 @@ class Progress:
 class Collector:
     """One run over a configuration. `say` gets each line for people, `progress` the state once a second."""
 
-    def __init__(self, config: Config, store: Store, say: Callable[[str], None],
-                 progress: Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        say: Callable[[str], None],
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
         from .telemetry.gnmi.rows import Rows
         from .telemetry.gnmi.session import Session
 
@@ -136,7 +142,7 @@ class Collector:
             Session(target, device_of(target, config, self.rows, f"gnmi-{batch}-{target.name}", vendors), vendors, say)
             for target in config.targets
         ]
-        self.writing = Writing(store, config.buffer_bytes, {target.name: target.rack for target in config.targets})
+        self.writing = Writing(store, config.buffer_bytes)
         self._inventory(f"gnmi-{batch}")
         self._seen = (time.monotonic(), 0)
         self._flushed = 0.0
@@ -144,9 +150,20 @@ class Collector:
 
     def _inventory(self, batch: str) -> None:
         for link in self.config.links:
-            self.rows.add("links", batch=batch, ts_ns=time.time_ns(), host=link.host, interface=link.interface,
-                          rack=link.rack, link_bps=link.link_bps, device=link.device, port=link.port, queue=link.queue,
-                          origin="configuration", present=True)
+            self.rows.add(
+                "links",
+                batch=batch,
+                ts_ns=time.time_ns(),
+                host=link.host,
+                interface=link.interface,
+                rack=link.rack,
+                link_bps=link.link_bps,
+                device=link.device,
+                port=link.port,
+                queue=link.queue,
+                origin="configuration",
+                present=True,
+            )
 
     async def run(self, duration_s: float | None = None) -> None:
         """Collect until SIGINT, SIGTERM, the duration or a failure of the store, which is raised as MburstError."""
@@ -187,7 +204,6 @@ class Collector:
                 self._tell()
         raise self.writing.failure
 
-
     def _flush(self, everything: bool = False) -> None:
         """Hand on the rows that are whole; with `everything`, also those that might have got more values."""
         self._flushed = time.monotonic()
@@ -196,7 +212,12 @@ class Collector:
                 stream.flush() if everything else stream.settle()
             if everything:
                 session.device.estimate_clock(time.time_ns())
+        self._hand_on()
+        for session in self.sessions:
             session.device.told(time.time_ns())
+        self._hand_on()  # with what was dropped just now
+
+    def _hand_on(self) -> None:
         lost: Counter[str] = Counter()
         for table, rows in self.rows.take():
             lost += self.writing.hand(table, rows)
@@ -224,7 +245,9 @@ def vendors_of(config: Config) -> tuple[Vendor, ...]:
     names = [vendor.name for vendor in vendors]
     for target in config.targets:
         if target.vendor and target.vendor not in names:
-            raise UsageError(f"mburst.vendors.{target.name}: no table {target.vendor!r}", f"there are {', '.join(names)}")
+            raise UsageError(
+                f"mburst.vendors.{target.name}: no table {target.vendor!r}", f"there are {', '.join(names)}"
+            )
     return vendors
 
 

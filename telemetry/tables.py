@@ -62,7 +62,15 @@ DEVICE_CLOCKS = pa.schema(
 
 # The columns that a device's values fill.
 QUEUE_VALUES = ("max_bytes", "avg_bytes", "transmit_bytes", "dropped_packets", "ecn_marked_packets")
-PORT_VALUES = ("in_bytes", "out_bytes", "in_discards", "out_discards", "in_pause_frames", "out_pause_frames", "link_bps")
+PORT_VALUES = (
+    "in_bytes",
+    "out_bytes",
+    "in_discards",
+    "out_discards",
+    "in_pause_frames",
+    "out_pause_frames",
+    "link_bps",
+)
 BUFFER_VALUES = ("used_bytes", "max_bytes", "limit_bytes")
 
 STAMP_KINDS = ("hw", "sw", "app", "")

@@ -44,13 +44,26 @@ def value(given: Any) -> Any:
     return messages.TypedValue(json_ietf_val=json.dumps(given).encode())
 
 
-def notification(ts_ns: int, updates: dict[str, Any], *, prefix: str = "", deletes: list[str] | None = None,
-                 atomic: bool = False, duplicates: int = 0, target: str = "") -> Any:
+def notification(
+    ts_ns: int,
+    updates: dict[str, Any],
+    *,
+    prefix: str = "",
+    deletes: list[str] | None = None,
+    atomic: bool = False,
+    duplicates: int = 0,
+    target: str = "",
+) -> Any:
     """A Notification of paths in text and their values."""
     made = messages.Notification(
-        timestamp=ts_ns, atomic=atomic, delete=[as_message(parse(path)) for path in deletes or []],
-        update=[messages.Update(path=as_message(parse(path)), val=value(given), duplicates=duplicates)
-                for path, given in updates.items()])
+        timestamp=ts_ns,
+        atomic=atomic,
+        delete=[as_message(parse(path)) for path in deletes or []],
+        update=[
+            messages.Update(path=as_message(parse(path)), val=value(given), duplicates=duplicates)
+            for path, given in updates.items()
+        ],
+    )
     if prefix or target:
         made.prefix.CopyFrom(as_message(parse(prefix or "/")))
         made.prefix.target = target
@@ -97,8 +110,14 @@ Script = Callable[[Any, Any], AsyncIterator[Any]]
 class Target:
     """A gNMI server in a thread. `script(request, context)` yields responses; when it returns, the stream ends."""
 
-    def __init__(self, script: Script, port: int = 0, credentials: Any = None, encodings: list[str] | None = None,
-                 models: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        port: int = 0,
+        credentials: Any = None,
+        encodings: list[str] | None = None,
+        models: list[str] | None = None,
+    ) -> None:
         self.script, self.port, self.credentials = script, port or free_port(), credentials
         self.encodings, self.models = encodings, models or []
         self.requests: list[Any] = []
@@ -129,11 +148,15 @@ class Target:
 
         self._stopped = asyncio.Event()
         server = grpc.aio.server()
-        handlers = {"Subscribe": grpc.stream_stream_rpc_method_handler(
-            self._subscribe, messages.SubscribeRequest.FromString, lambda made: made.SerializeToString())}
+        handlers = {
+            "Subscribe": grpc.stream_stream_rpc_method_handler(
+                self._subscribe, messages.SubscribeRequest.FromString, lambda made: made.SerializeToString()
+            )
+        }
         if self.encodings is not None:
             handlers["Capabilities"] = grpc.unary_unary_rpc_method_handler(
-                self._capabilities, messages.CapabilityRequest.FromString, lambda made: made.SerializeToString())
+                self._capabilities, messages.CapabilityRequest.FromString, lambda made: made.SerializeToString()
+            )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(messages.SERVICE, handlers),))
         address = f"127.0.0.1:{self.port}"
         if self.credentials:
@@ -148,7 +171,8 @@ class Target:
     async def _capabilities(self, request: Any, context: Any) -> Any:
         return messages.CapabilityResponse(
             supported_models=[messages.ModelData(name=name) for name in self.models],
-            supported_encodings=[messages.ENCODINGS.index(name) for name in self.encodings or ()])
+            supported_encodings=[messages.ENCODINGS.index(name) for name in self.encodings or ()],
+        )
 
     async def _subscribe(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         self.metadata.append(dict(context.invocation_metadata()))
@@ -206,8 +230,12 @@ def agent(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tuple[
     """`mburst switch-agent` as a process on loopback: (address, process). It is killed at the end."""
     if not any(argument.startswith("--listen") for argument in arguments):
         arguments = (*arguments, "--listen=127.0.0.1:0")
-    process = subprocess.Popen([sys.executable, "-m", "mburst", "switch-agent", *arguments], stdout=subprocess.PIPE,
-                               text=True, env={**os.environ, **(env or {})})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mburst", "switch-agent", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+    )
     try:
         assert process.stdout
         line = process.stdout.readline()
@@ -244,14 +272,21 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         now = datetime.datetime.now(datetime.UTC)
-        builder = (x509.CertificateBuilder().subject_name(subject)
-                   .issuer_name(signer[1].subject if signer else subject).public_key(key.public_key())
-                   .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
-                   .not_valid_after(now + datetime.timedelta(days=2))
-                   .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True))
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(signer[1].subject if signer else subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=2))
+            .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+        )
         if hosts:
-            names = [x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
-                     for host in hosts]
+            names = [
+                x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
+                for host in hosts
+            ]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return key, builder.sign(signer[0] if signer else key, hashes.SHA256())
 

@@ -20,14 +20,22 @@ SUBSCRIPTIONS = "subscriptions: {c: {paths: [/interfaces, /foo], stream-mode: sa
 
 
 def run(*arguments: str | Path, timeout: float = 30, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "mburst", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=timeout, check=False, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
+        [sys.executable, "-m", "mburst", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **options,
+    )  # type: ignore[call-overload, no-any-return]
 
 
 def written(folder: Path, address: str, paths: str = "[/interfaces]") -> Path:
     path = folder / "gnmi.yaml"
-    path.write_text(f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-                    f"subscriptions: {{c: {{paths: {paths}, stream-mode: sample, sample-interval: 50ms}}}}\n")
+    path.write_text(
+        f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+        f"subscriptions: {{c: {{paths: {paths}, stream-mode: sample, sample-interval: 50ms}}}}\n"
+    )
     return path
 
 
@@ -35,11 +43,19 @@ def test_check_says_what_each_path_becomes(capsys, monkeypatch):
     monkeypatch.setenv("GNMI_PASSWORD", "top-secret")
     assert main(["collect", str(ROOT / "examples" / "gnmi.yaml"), "--check"]) == 0
     said = capsys.readouterr().out
-    for part in ("tor1: 192.0.2.11:6030, TLS, CA", "user collector", "tor3: 192.0.2.13:57400, TLS, trust on first use",
-                 "ports: in_bytes, out_bytes, in_discards, out_discards by openconfig", "links: host, interface by openconfig",
-                 "queues: max_bytes, dropped_packets (event) by arista", "fact: segmentSize", "fact: boot",
-                 "queues: max_bytes (periodic-max) by sonic", "queues: max_bytes, avg_bytes (sliding-max) by srlinux",
-                 "1 links in the inventory"):
+    for part in (
+        "tor1: 192.0.2.11:6030, TLS, CA",
+        "user collector",
+        "tor3: 192.0.2.13:57400, TLS, trust on first use",
+        "ports: in_bytes, out_bytes, in_discards, out_discards by openconfig",
+        "links: host, interface by openconfig",
+        "queues: max_bytes, dropped_packets (event) by arista",
+        "fact: segmentSize",
+        "fact: boot",
+        "queues: max_bytes (periodic-max) by sonic",
+        "queues: max_bytes, avg_bytes (sliding-max) by srlinux",
+        "1 links in the inventory",
+    ):
         assert part in said, part
     assert "top-secret" not in said and "leaves" not in said.replace("kept as a leaf", "")
 
@@ -75,8 +91,12 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
         config = written(tmp_path, address)
         done = run("collect", config, "-o", tmp_path / "store", "--duration", "1s")
         assert done.returncode == 0 and done.stderr == "" and "rows collected into" in done.stdout
-        process = subprocess.Popen([sys.executable, "-m", "mburst", "collect", config, "-o", tmp_path / "store"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mburst", "collect", config, "-o", tmp_path / "store"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         time.sleep(2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -88,12 +108,16 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
 def test_the_inventory_fills_links(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, address)
-        config.write_text(config.read_text() + "mburst: {racks: {a: r9}, links: [{device: a, port: p1, host: h, link: 1G},"
-                          " {device: a, port: p2, host: g, rack: r8}]}\n")
+        config.write_text(
+            config.read_text() + "mburst: {racks: {a: r9}, links: [{device: a, port: p1, host: h, link: 1G},"
+            " {device: a, port: p2, host: g, rack: r8}]}\n"
+        )
         assert run("collect", config, "-o", tmp_path / "store", "--duration", "300ms").returncode == 0
     rows = json.loads(run("sql", tmp_path / "store", "links", "--json").stdout)
     assert [(row["port"], row["host"], row["rack"], row["link_bps"]) for row in rows] == [
-        ("p1", "h", "r9", 10**9), ("p2", "g", "r8", None)]
+        ("p1", "h", "r9", 10**9),
+        ("p2", "g", "r8", None),
+    ]
 
 
 @pytest.mark.parametrize(("arguments", "line"), [

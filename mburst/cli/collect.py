@@ -14,22 +14,24 @@ if TYPE_CHECKING:
     from ..collector import Progress
     from ..telemetry.gnmi.config import Config, Item, Subscription, Target
 
-DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours in
-a store, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md says
-what mburst adds. Paths that mburst has no column for are kept as rows of `leaves`."""
+DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours
+in a store, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
+says what mburst adds. Paths that mburst has no column for are kept as rows of `leaves`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("collect", help="collect queue depths and counters from switches by gNMI",
-                              description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "collect", help="collect queue depths and counters from switches by gNMI", description=DESCRIPTION
+    )
     parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="ask each target once, print what it says, and store nothing")
-    look.add_argument("--check", action="store_true",
-                      help="read the file, say what each path means to mburst, and connect to nobody")
+    look.add_argument(
+        "--check", action="store_true", help="read the file, say what each path means to mburst, and connect to nobody"
+    )
     output.add_format(parser)
     parser.set_defaults(run=run)
 
@@ -101,11 +103,15 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:
         device = session.device
-        print(f"{device.name}: {device.values:,} values in {device.messages:,} messages"
-              + (f", {device.resets:,} counters began anew" if device.resets else ""))
+        print(
+            f"{device.name}: {device.values:,} values in {device.messages:,} messages"
+            + (f", {device.resets:,} counters began anew" if device.resets else "")
+        )
     dropped = collector.writing.dropped.total()
-    print(f"{collector.writing.written:,} rows collected into {store}"
-          + (f"; {dropped:,} were dropped, since the store did not keep up" if dropped else ""))
+    print(
+        f"{collector.writing.written:,} rows collected into {store}"
+        + (f"; {dropped:,} were dropped, since the store did not keep up" if dropped else "")
+    )
     return 130 if collector.stopped.is_set() else 0
 
 
@@ -167,7 +173,9 @@ def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
             kind, value = "string", f"({error})"
         tables = session.device.tables
         parts = values.leaves(value, steps, tables.list_keys) if kind == "json" else [(steps, value)]
-        found += [(session.target.name, as_text(path), values.as_text(part), _meaning(tables, path)) for path, part in parts]
+        found += [
+            (session.target.name, as_text(path), values.as_text(part), _meaning(tables, path)) for path, part in parts
+        ]
     return found
 
 
@@ -191,7 +199,10 @@ def check(config: Config) -> int:
 
     vendors = vendors_of(config)
     for target in config.targets:
-        print(f"{target.name}: {target.address}, {_trust(target)}" + (f", user {target.username}" if target.username else ""))
+        print(
+            f"{target.name}: {target.address}, {_trust(target)}"
+            + (f", user {target.username}" if target.username else "")
+        )
         tables = Tables(vendors, target.vendor)
         for subscription in target.subscriptions:
             print(f"  {subscription.name}: {_asked(subscription, target)}")
@@ -228,8 +239,13 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
     shown: set[str] = set()
     for entry in tables.meanings(steps):
         if isinstance(entry, Rule):
-            columns = ", ".join(dict.fromkeys(meaning.column for leaf, meaning in entry.leaves.items()
-                                              if meaning.column and _asked_for(leaf, entry, steps)))
+            columns = ", ".join(
+                dict.fromkeys(
+                    meaning.column
+                    for leaf, meaning in entry.leaves.items()
+                    if meaning.column and _asked_for(leaf, entry, steps)
+                )
+            )
             if not columns:
                 continue
             line = f"{entry.table}: {columns}" + (f" ({entry.semantics})" if entry.semantics else "")

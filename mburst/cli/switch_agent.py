@@ -10,22 +10,29 @@ from typing import Any
 from ..errors import MburstError, UsageError
 from ..units import parse_rate
 
-DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond, their
-counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a white-box
-switch), and for trying out a collector. It needs no privileges; as root its readings are punctual under load too. The
-password of --username is read from the environment: MBURST_AGENT_PASSWORD."""
+DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
+their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
+white-box switch), and for trying out a collector. It needs no privileges; as root its readings are punctual under load
+too. The password of --username is read from the environment: MBURST_AGENT_PASSWORD."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("switch-agent", help="serve this machine's queues and counters by gNMI",
-                              description=DESCRIPTION)
+    parser = verbs.add_parser(
+        "switch-agent", help="serve this machine's queues and counters by gNMI", description=DESCRIPTION
+    )
     parser.add_argument("ports", nargs="*", metavar="INTERFACE", help="ports to serve (default: those of all bridges)")
-    parser.add_argument("--listen", default="127.0.0.1:9339", metavar="ADDRESS:PORT",
-                        help="where, or unix:PATH (default: %(default)s)")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9339", metavar="ADDRESS:PORT", help="where, or unix:PATH (default: %(default)s)"
+    )
     parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
-    parser.add_argument("--ethers", metavar="FILE", type=Path, default=Path("/etc/ethers"),
-                        help="names of the hosts behind the ports, as ethers(5) has them (default: %(default)s)")
+    parser.add_argument(
+        "--ethers",
+        metavar="FILE",
+        type=Path,
+        default=Path("/etc/ethers"),
+        help="names of the hosts behind the ports, as ethers(5) has them (default: %(default)s)",
+    )
     door = parser.add_argument_group("who may come in")
     door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to show, in PEM")
     door.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
@@ -62,7 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
         address = await agent.start()
         watermarks.start()
         queues = f"{len(watermarks.ports)} with a queue" if watermarks.ports else "none with a queue"
-        print(f"serving {len(ports)} ports, {queues}, on {address}" + ("" if door.certificate else " without TLS"), flush=True)
+        print(
+            f"serving {len(ports)} ports, {queues}, on {address}" + ("" if door.certificate else " without TLS"),
+            flush=True,
+        )
         await agent.serve()
 
     try:

@@ -17,7 +17,9 @@ _ATTRIBUTE = struct.Struct("=HH")
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_STATS64 = 1, 3, 10, 23
 _NDA_LLADDR = 2
 _NUD_PERMANENT = 0x80  # an address of the bridge itself
-_STATS64 = struct.Struct("=8Q")  # rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped
+_STATS64 = struct.Struct(
+    "=8Q"
+)  # rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped
 _SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
 _SETTINGS = struct.Struct("=IIIH")  # struct ethtool_cmd: cmd, supported, advertising, speed in Mb/s (low half)
 _SPEED_HIGH = 28  # offset of the high half
@@ -81,7 +83,9 @@ def interfaces() -> list[Interface]:
         _, _, rx, tx, _, _, rx_dropped, tx_dropped = _STATS64.unpack_from(have.get(_IFLA_STATS64, bytes(64)))
         master = struct.unpack("=I", have[_IFLA_MASTER])[0] if _IFLA_MASTER in have else 0
         name = have[_IFLA_IFNAME].rstrip(b"\0").decode()
-        found.append(Interface(index, name, master, have.get(_IFLA_ADDRESS, b"").hex(":"), rx, tx, rx_dropped, tx_dropped))
+        found.append(
+            Interface(index, name, master, have.get(_IFLA_ADDRESS, b"").hex(":"), rx, tx, rx_dropped, tx_dropped)
+        )
     return found
 
 

@@ -70,14 +70,18 @@ class Agent:
         try:
             if door.certificate and door.key:
                 root = _read(door.client_ca) if door.client_ca else None
-                credentials = grpc.ssl_server_credentials([(_read(door.key), _read(door.certificate))], root, root is not None)
+                credentials = grpc.ssl_server_credentials(
+                    [(_read(door.key), _read(door.certificate))], root, root is not None
+                )
                 port = self._server.add_secure_port(door.address, credentials)
             else:
                 port = self._server.add_insecure_port(door.address)
         except RuntimeError:
             port = 0
         if not port:
-            raise MburstError(f"cannot listen on {door.address}", "is the port free, and are key and certificate right?")
+            raise MburstError(
+                f"cannot listen on {door.address}", "is the port free, and are key and certificate right?"
+            )
         await self._server.start()
         return door.address if door.address.startswith("unix:") else f"{door.address.rpartition(':')[0]}:{port}"
 

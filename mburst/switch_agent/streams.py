@@ -54,8 +54,10 @@ def _checked(base: Steps, part: Any) -> Wanted:
     interval_ns = part.sample_interval
     mode = messages.STREAM_MODES[part.mode]
     if mode == "SAMPLE" and 0 < interval_ns < SHORTEST_NS:
-        raise Refused(f"a sample interval of {format_duration(interval_ns)} is not supported: "
-                      f"{format_duration(SHORTEST_NS)} is the shortest")
+        raise Refused(
+            f"a sample interval of {format_duration(interval_ns)} is not supported: "
+            f"{format_duration(SHORTEST_NS)} is the shortest"
+        )
     if mode == "TARGET_DEFINED":
         interval_ns = TARGET_DEFINED_NS
     return Wanted(steps, mode, interval_ns or SHORTEST_NS, part.heartbeat_interval, part.suppress_redundant)
@@ -121,7 +123,10 @@ class Stream:
         if wanted.mode == "SAMPLE":
             return [self._sample(wanted, lambda leaf: True)]
         if wanted.mode == "TARGET_DEFINED":
-            return [self._sample(wanted, lambda leaf: not leaf.is_steady), self._changes(wanted, lambda leaf: leaf.is_steady)]
+            return [
+                self._sample(wanted, lambda leaf: not leaf.is_steady),
+                self._changes(wanted, lambda leaf: leaf.is_steady),
+            ]
         tasks = [self._changes(wanted, lambda leaf: not leaf.is_depth), self._depths(wanted)]
         return [*tasks, self._heartbeat(wanted)] if wanted.heartbeat_ns else tasks
 
@@ -193,7 +198,9 @@ class Stream:
         try:
             while True:
                 for port, ts_ns, depth, duplicates in await changes.take():
-                    update = messages.Update(path=_path(paths[port]), val=typed(depth, self.encoding), duplicates=duplicates)
+                    update = messages.Update(
+                        path=_path(paths[port]), val=typed(depth, self.encoding), duplicates=duplicates
+                    )
                     await self._send(ts_ns, [update])
         finally:
             self.tree.watermarks.unlisten(changes.add)
@@ -235,8 +242,11 @@ class Changes:
             merged: dict[str, tuple[str, int, int, int]] = {}
             for port, ts_ns, depth, duplicates in self._waiting:
                 had = merged.get(port)
-                merged[port] = (port, ts_ns, max(depth, had[2]), had[3] + 1 + duplicates) if had else (port, ts_ns, depth,
-                                                                                                       duplicates)
+                merged[port] = (
+                    (port, ts_ns, max(depth, had[2]), had[3] + 1 + duplicates)
+                    if had
+                    else (port, ts_ns, depth, duplicates)
+                )
             self._waiting = list(merged.values())
         self._waiting += found
         self._ready.set()

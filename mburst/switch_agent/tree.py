@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..errors import MburstError
@@ -172,10 +173,16 @@ class Tree:
             port, mac = indexes.get(neighbour.port), neighbour.mac
             if port is None:
                 continue
-            base = (*NEIGHBOUR[:2], ("interface", (("name", port),)), NEIGHBOUR[3], ("neighbor", (("id", mac),)), NEIGHBOUR[5])
+            base = (
+                *NEIGHBOUR[:2],
+                ("interface", (("name", port),)),
+                NEIGHBOUR[3],
+                ("neighbor", (("id", mac),)),
+                NEIGHBOUR[5],
+            )
             said = {"id": mac, "chassis-id": mac, "port-id": mac, "system-name": self.names.get(mac, mac)}
             for name, value in said.items():
-                yield Leaf((*base, (name, ())), lambda value=value: value)
+                yield Leaf((*base, (name, ())), partial(str, value))
 
 
 def boot_time_ns() -> int:

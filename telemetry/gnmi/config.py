@@ -20,16 +20,65 @@ from .durations import parse_go_duration
 from .messages import ENCODINGS
 from .path import PathName, parse
 
-GLOBALS = ("username", "password", "token", "port", "encoding", "insecure", "tls-ca", "tls-cert", "tls-key",
-           "tls-server-name", "skip-verify", "timeout", "retry", "gzip")
-TARGET = (*(word for word in GLOBALS if word != "port"), "name", "address", "subscriptions", "tags", "metadata",
-          "grpc-keepalive")
-TARGET_ELSEWHERE = ("outputs", "event-tags", "buffer-size", "proto-files", "proto-dirs", "proxy", "tunnel-target-type",
-                    "tls-min-version", "tls-max-version", "tls-version", "log-tls-secret", "auth-scheme",
-                    "cipher-suites", "tcp-keepalive")
-SUBSCRIPTION = ("name", "paths", "path", "prefix", "target", "set-target", "mode", "stream-mode", "encoding", "qos",
-                "sample-interval", "heartbeat-interval", "suppress-redundant", "updates-only", "models",
-                "stream-subscriptions")
+GLOBALS = (
+    "username",
+    "password",
+    "token",
+    "port",
+    "encoding",
+    "insecure",
+    "tls-ca",
+    "tls-cert",
+    "tls-key",
+    "tls-server-name",
+    "skip-verify",
+    "timeout",
+    "retry",
+    "gzip",
+)
+TARGET = (
+    *(word for word in GLOBALS if word != "port"),
+    "name",
+    "address",
+    "subscriptions",
+    "tags",
+    "metadata",
+    "grpc-keepalive",
+)
+TARGET_ELSEWHERE = (
+    "outputs",
+    "event-tags",
+    "buffer-size",
+    "proto-files",
+    "proto-dirs",
+    "proxy",
+    "tunnel-target-type",
+    "tls-min-version",
+    "tls-max-version",
+    "tls-version",
+    "log-tls-secret",
+    "auth-scheme",
+    "cipher-suites",
+    "tcp-keepalive",
+)
+SUBSCRIPTION = (
+    "name",
+    "paths",
+    "path",
+    "prefix",
+    "target",
+    "set-target",
+    "mode",
+    "stream-mode",
+    "encoding",
+    "qos",
+    "sample-interval",
+    "heartbeat-interval",
+    "suppress-redundant",
+    "updates-only",
+    "models",
+    "stream-subscriptions",
+)
 SUBSCRIPTION_ELSEWHERE = ("outputs", "history", "depth")
 MBURST = ("racks", "vendors", "links", "tables", "buffer")
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
@@ -141,7 +190,9 @@ def load(path: str, environment: Mapping[str, str] | None = None) -> Config:
         where = f" line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{where}: no YAML: {getattr(error, 'problem', None) or error}") from None
     if not isinstance(content, dict):
-        raise UsageError(f"{path}: no configuration", "it needs `targets:` and `subscriptions:`; see examples/gnmi.yaml")
+        raise UsageError(
+            f"{path}: no configuration", "it needs `targets:` and `subscriptions:`; see examples/gnmi.yaml"
+        )
     return _Reader(path, dict(os.environ if environment is None else environment)).config(content)
 
 
@@ -316,8 +367,14 @@ class _Reader:
 
     # --- targets ----------------------------------------------------------------------------------------------------
 
-    def target(self, name: str, entry: dict[str, Any], defaults: dict[str, Any],
-               subscriptions: dict[str, Subscription], own: dict[str, Any]) -> Target:
+    def target(
+        self,
+        name: str,
+        entry: dict[str, Any],
+        defaults: dict[str, Any],
+        subscriptions: dict[str, Subscription],
+        own: dict[str, Any],
+    ) -> Target:
         where = f"targets.{name}"
         self.known(entry, TARGET, TARGET_ELSEWHERE, where)
         entry = {**defaults, **entry}
@@ -384,5 +441,12 @@ class _Reader:
             speed = parse_rate(str(part["link"])) if part.get("link") else None
         except UsageError as error:
             raise self.fail(where, str(error), error.hint) from None
-        return Link(device, str(part["port"]), str(part["host"]), str(part.get("interface") or ""),
-                    str(part.get("queue") or ""), str(rack), speed)
+        return Link(
+            device,
+            str(part["port"]),
+            str(part["host"]),
+            str(part.get("interface") or ""),
+            str(part.get("queue") or ""),
+            str(rack),
+            speed,
+        )

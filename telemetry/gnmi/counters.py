@@ -1,5 +1,5 @@
-"""Increases of counters: plain, over a wrap, or after a reset (RFC 2578 section 7.1.6: a Counter32 or Counter64 goes back
-to zero at its largest value, and says nothing about why it is smaller than before)."""
+"""Increases of counters: plain, over a wrap, or after a reset (RFC 2578 section 7.1.6: a Counter32 or Counter64 goes
+back to zero at its largest value, and says nothing about why it is smaller than before)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def increase(before: int, now: int, limit: int | None, known_reset: bool) -> tup
     """(increase, what happened) from BEFORE to NOW.
 
     LIMIT: the most that can have been counted meanwhile; None where nobody knows. KNOWN_RESET: the device says that it
-    started, or that the counter was cleared, since BEFORE. After a reset the increase is what was counted since, a lower
-    bound. A value that went back is a wrap only if the increase would fit LIMIT; without one, only if the counter was in
-    the last quarter of its width and is in the first."""
+    started, or that the counter was cleared, since BEFORE. After a reset the increase is what was counted since, a
+    lower bound. A value that went back is a wrap only if the increase would fit LIMIT; without one, only if the counter
+    was in the last quarter of its width and is in the first."""
     if known_reset:
         return now, Step.RESET
     if now >= before:

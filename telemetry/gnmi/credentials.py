@@ -67,9 +67,10 @@ async def channel_to(target: Target) -> tuple[Any, str]:
         return grpc.aio.insecure_channel(target.address, options=options, compression=compression), ""
     key = _read(target.tls_key, "tls-key", target) if target.tls_key else None
     certificate = _read(target.tls_cert, "tls-cert", target) if target.tls_cert else None
-    note = ""
+    note, root = "", None
     if target.skip_verify:
-        root, name, note = await asyncio.to_thread(_pinned, target)
+        pinned, name, note = await asyncio.to_thread(_pinned, target)
+        root = pinned
         options.append(("grpc.ssl_target_name_override", name))
     else:
         root = _read(target.tls_ca, "tls-ca", target) if target.tls_ca else None
@@ -111,9 +112,12 @@ def fetch(target: Target) -> str:
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        with socket.create_connection(host_port(target.address), target.timeout_s) as plain:
-            with context.wrap_socket(plain, server_hostname=target.tls_server_name or host_port(target.address)[0]) as tls:
-                der = tls.getpeercert(binary_form=True)
+        name = target.tls_server_name or host_port(target.address)[0]
+        with (
+            socket.create_connection(host_port(target.address), target.timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=name) as tls,
+        ):
+            der = tls.getpeercert(binary_form=True)
     except (OSError, ValueError) as error:
         raise MburstError(f"{target.name}: {target.address}: {reason(error)}") from None
     if der is None:
@@ -133,24 +137,26 @@ def _name_of_pinned(target: Target, pem: str) -> str:
         context.load_cert_chain(target.tls_cert, target.tls_key)
     address = host_port(target.address)
     try:
-        with socket.create_connection(address, target.timeout_s) as plain:
-            with context.wrap_socket(plain, server_hostname=target.tls_server_name or address[0]) as tls:
-                shown = tls.getpeercert() or {}
+        with (
+            socket.create_connection(address, target.timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=target.tls_server_name or address[0]) as tls,
+        ):
+            shown: Any = tls.getpeercert() or {}
     except ssl.SSLCertVerificationError:
         raise MburstError(f"{target.name}: {target.address}: {_changed(target, pem)}") from None
     except (OSError, ValueError) as error:
         raise MburstError(f"{target.name}: {target.address}: {reason(error)}") from None
-    names: Any = shown.get("subjectAltName", ())
-    for kind, value in names:
+    for kind, value in shown.get("subjectAltName", ()):
         if kind in ("DNS", "IP Address"):
             return str(value).replace("*", "any")
-    subject: Any = shown.get("subject", ())
-    return next((value for part in subject for key, value in part if key == "commonName"), "")
+    return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
 
 
 def _changed(target: Target, kept: str) -> str:
-    return (f"the certificate is another than the one that was trusted on first use: SHA-256 "
-            f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; if that is right, remove {pin_path(target)}")
+    return (
+        f"the certificate is another than the one that was trusted on first use: SHA-256 "
+        f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; if that is right, remove {pin_path(target)}"
+    )
 
 
 def reason(error: BaseException) -> str:
@@ -186,7 +192,9 @@ def diagnose(target: Target) -> str:
 
 def _handshake(target: Target, plain: socket.socket) -> str:
     """What is wrong with TLS as it is configured. Raises OSError."""
-    with _context(target).wrap_socket(plain, server_hostname=target.tls_server_name or host_port(target.address)[0]) as tls:
+    with _context(target).wrap_socket(
+        plain, server_hostname=target.tls_server_name or host_port(target.address)[0]
+    ) as tls:
         tls.settimeout(1.0)
         try:
             closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 tells a refused client only now

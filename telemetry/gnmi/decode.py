@@ -25,7 +25,9 @@ SETTLED_NS = 250_000_000  # after this a row waits for no more of its values
 class Device:
     """What is known of a target, over all its subscriptions and connections."""
 
-    def __init__(self, name: str, rows: Rows, batch: str, tables: Tables, rack: str = "", speeds: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, name: str, rows: Rows, batch: str, tables: Tables, rack: str = "", speeds: dict[str, int] | None = None
+    ) -> None:
         self.name = name
         self.rows = rows
         self.batch = batch
@@ -67,20 +69,45 @@ class Device:
         """Whether the device says that it started, or that somebody cleared the port's counters, after a time."""
         return self.boot_ns > since_ns or self.cleared.get(port, 0) > since_ns
 
-    def event(self, subscription: str, event: str, ts_ns: int, until_ns: int | None = None, amount: int | None = None,
-              detail: str = "") -> None:
+    def event(
+        self,
+        subscription: str,
+        event: str,
+        ts_ns: int,
+        until_ns: int | None = None,
+        amount: int | None = None,
+        detail: str = "",
+    ) -> None:
         """A row of `collection`."""
-        self.rows.add("collection", batch=self.batch, device=self.name, subscription=subscription, ts_ns=ts_ns,
-                      until_ns=until_ns, event=event, amount=amount, detail=detail)
+        self.rows.add(
+            "collection",
+            batch=self.batch,
+            device=self.name,
+            subscription=subscription,
+            ts_ns=ts_ns,
+            until_ns=until_ns,
+            event=event,
+            amount=amount,
+            detail=detail,
+        )
 
     def estimate_clock(self, now_ns: int) -> None:
         """A row of `device_clocks` for the messages since the last one."""
         if self.least_lag_ns is None:
             return
         way = None if self.rtt_ns is None else self.rtt_ns // 2
-        self.rows.add("device_clocks", batch=self.batch, device=self.name, ts_ns=now_ns, messages=self.lag_messages,
-                      least_lag_ns=self.least_lag_ns, largest_lag_ns=self.largest_lag_ns, rtt_ns=self.rtt_ns,
-                      offset_ns=(way or 0) - self.least_lag_ns, uncertainty_ns=way)
+        self.rows.add(
+            "device_clocks",
+            batch=self.batch,
+            device=self.name,
+            ts_ns=now_ns,
+            messages=self.lag_messages,
+            least_lag_ns=self.least_lag_ns,
+            largest_lag_ns=self.largest_lag_ns,
+            rtt_ns=self.rtt_ns,
+            offset_ns=(way or 0) - self.least_lag_ns,
+            uncertainty_ns=way,
+        )
         self.least_lag_ns, self.largest_lag_ns, self.lag_messages = None, 0, 0
 
     def told(self, now_ns: int) -> None:
@@ -126,7 +153,9 @@ class Stream:
                 device.largest_lag_ns = lag
             device.lag_messages += 1
         else:
-            device.count(self.name, "not-understood", f"the time {ts_ns} is no Unix time in nanoseconds: taken as of receipt")
+            device.count(
+                self.name, "not-understood", f"the time {ts_ns} is no Unix time in nanoseconds: taken as of receipt"
+            )
             ts_ns = receive_ns
         prefix = notification.prefix
         known = self._prefixes.get(prefix)

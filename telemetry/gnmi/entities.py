@@ -191,7 +191,9 @@ class Entity:
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
-        if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):  # first values of counters count nothing
+        if quality & QUALITY_IMPOSSIBLE or any(
+            value is not None for value in row
+        ):  # first values of counters count nothing
             self._append(row, start_ns, quality)
 
     def _window(self, filled: list[Slot]) -> tuple[int, int]:
@@ -381,9 +383,20 @@ class Neighbour(Entity):
     def _tell(self, host: str, interface: str, present: bool) -> None:
         device = self.stream.device
         port = device.port(self.names["port"])
-        device.rows.add("links", batch=device.batch, ts_ns=self.receive_ns, host=host, interface=interface,
-                        rack=device.rack, link_bps=device.speeds.get(port), device=device.name, port=port, queue="",
-                        origin="lldp", present=present)
+        device.rows.add(
+            "links",
+            batch=device.batch,
+            ts_ns=self.receive_ns,
+            host=host,
+            interface=interface,
+            rack=device.rack,
+            link_bps=device.speeds.get(port),
+            device=device.name,
+            port=port,
+            queue="",
+            origin="lldp",
+            present=present,
+        )
 
     def gone(self, slot: Slot) -> None:
         self.emit()

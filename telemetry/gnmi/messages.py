@@ -56,7 +56,9 @@ _MESSAGES = {
     "SubscribeResponse": ["1 update ?Notification", "3 sync_response ?bool", "4 error ?Error"],
     # The same on the wire, read with paths left as they came: a path that was seen before need not be parsed again.
     "ReadUpdate": ["1 path bytes", "2 value Value", "3 val TypedValue", "4 duplicates uint32"],
-    "ReadNotification": ["1 timestamp int64", "2 prefix bytes", "4 update *ReadUpdate", "5 delete *bytes", "6 atomic bool"],
+    "ReadNotification": [
+        "1 timestamp int64", "2 prefix bytes", "4 update *ReadUpdate", "5 delete *bytes", "6 atomic bool",
+    ],
     "ReadResponse": ["1 update ?ReadNotification", "3 sync_response ?bool", "4 error ?Error"],
     "CapabilityRequest": [],
     "CapabilityResponse": ["1 supported_models *ModelData", "2 supported_encodings *Encoding", "3 gNMI_version string"],
@@ -106,7 +108,7 @@ def _file() -> descriptor_pb2.FileDescriptorProto:
 
 
 _pool = descriptor_pool.DescriptorPool()
-_pool.Add(_file())  # type: ignore[no-untyped-call]
+_pool.Add(_file())
 
 
 def _message(name: str) -> Any:

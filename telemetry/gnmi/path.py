@@ -1,7 +1,8 @@
 """Paths of gNMI: their text form, their message, and what lies under which.
 
 A path is its origin and its steps; a step is a name and its keys, sorted. Text form as in the gNMI path conventions
-(openconfig/reference, rpc/gnmi/gnmi-path-conventions.md): `origin:/a/b[key=value]`, where `\\` escapes `]`, `/` and `\\`.
+(openconfig/reference, rpc/gnmi/gnmi-path-conventions.md): `origin:/a/b[key=value]`, where `\\` escapes `]`, `/` and
+`\\`.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def as_text(steps: Iterable[Step], origin: str = "") -> str:
     for name, keys in steps:
         part = re.sub(r"([\\/\[])", r"\\\1", name)
         for key, value in keys:
-            part += "[" + re.sub(r"([\\=\]])", r"\\\1", key) + "=" + value.replace("\\", "\\\\").replace("]", "\\]") + "]"
+            part += (
+                "[" + re.sub(r"([\\=\]])", r"\\\1", key) + "=" + value.replace("\\", "\\\\").replace("]", "\\]") + "]"
+            )
         parts.append(part)
     return (f"{origin}:" if origin else "") + "/" + "/".join(parts)
 

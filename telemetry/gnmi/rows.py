@@ -1,7 +1,7 @@
 """Rows on their way to the store: gathered as tuples, turned into Arrow in batches, bounded.
 
-Text columns are the same for all rows of one source (a queue, a port, a leaf), so a row carries the source's number, and
-the text is looked up when a batch is made.
+Text columns are the same for all rows of one source (a queue, a port, a leaf), so a row carries the source's number,
+and the text is looked up when a batch is made.
 """
 
 from __future__ import annotations

@@ -25,8 +25,15 @@ FIRST_PAUSE_S = 0.5
 STEADY_S = 10.0  # a stream that lasted so long begins its pauses anew
 LEAST_WATCH_S = 5.0
 PREFERRED = ("PROTO", "JSON_IETF", "JSON")
-REFUSALS = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED",
-            "FAILED_PRECONDITION", "OUT_OF_RANGE")
+REFUSALS = (
+    "INVALID_ARGUMENT",
+    "UNIMPLEMENTED",
+    "NOT_FOUND",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "FAILED_PRECONDITION",
+    "OUT_OF_RANGE",
+)
 _WORDS = {"UNAUTHENTICATED": "user or password is refused", "PERMISSION_DENIED": "not permitted",
           "DEADLINE_EXCEEDED": "no answer: timed out", "UNIMPLEMENTED": "not implemented by the target",
           "RESOURCE_EXHAUSTED": "too much for the target or for a message"}  # fmt: skip
@@ -72,8 +79,14 @@ def request_for(subscription: Subscription, target: Target, encoding: str, mode:
 class Session:
     """One target. `say` gets each line that a person should see; `now` is the clock of receipt."""
 
-    def __init__(self, target: Target, device: Device, vendors: tuple[Vendor, ...], say: Callable[[str], None],
-                 now: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        target: Target,
+        device: Device,
+        vendors: tuple[Vendor, ...],
+        say: Callable[[str], None],
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
         self.target, self.device, self.vendors, self.say, self.now = target, device, vendors, say, now
         self.streams = {wanted.name: Stream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions}
         self.up: set[str] = set()  # subscriptions that are being received
@@ -112,8 +125,9 @@ class Session:
             return
         rtt_ns = time.monotonic_ns() - begin
         self.device.rtt_ns = min(rtt_ns, self.device.rtt_ns or rtt_ns)
-        self.encodings = tuple(messages.ENCODINGS[number] for number in answer.supported_encodings
-                               if number < len(messages.ENCODINGS))
+        self.encodings = tuple(
+            messages.ENCODINGS[number] for number in answer.supported_encodings if number < len(messages.ENCODINGS)
+        )
         self._detect([(model.name, model.organization) for model in answer.supported_models])
 
     def _detect(self, models: list[tuple[str, str]]) -> None:
@@ -308,8 +322,8 @@ def _short(text: str) -> str:
 
 
 async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each. Raises MburstError when no
-    connection can be tried."""
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each. Raises MburstError
+    when no connection can be tried."""
     import grpc
 
     channel, note = await channel_to(session.target)

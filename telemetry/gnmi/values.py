@@ -135,8 +135,9 @@ def as_integer(value: Any) -> int | None:
             return int(value)
         except ValueError:
             return None
-    if isinstance(value, float | Decimal) and value == value and abs(value) < 2**63:
-        return int(value)
+    if isinstance(value, float | Decimal):
+        number = float(value)
+        return int(value) if number == number and abs(number) < 2**63 else None
     return None
 
 
@@ -153,5 +154,12 @@ def as_time(value: Any) -> int | None:
 
 def kind_of(value: Any) -> str:
     """The kind of a leaf of a JSON tree."""
-    kinds: dict[type, str] = {bool: "bool", int: "int", float: "double", str: "string", type(None): "none", list: "list"}
+    kinds: dict[type, str] = {
+        bool: "bool",
+        int: "int",
+        float: "double",
+        str: "string",
+        type(None): "none",
+        list: "list",
+    }
     return kinds.get(type(value), "json")

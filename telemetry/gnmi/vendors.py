@@ -1,7 +1,7 @@
 """What paths mean: tables of paths → columns, one TOML file a vendor in vendors/ (docs/add-a-switch.md has the format).
 
-A table is data. It says which subtree is a row of which table of the store, which of its leaves is which column, whether
-a leaf is a gauge or a counter, and over which window a maximum was taken.
+A table is data. It says which subtree is a row of which table of the store, which of its leaves is which column,
+whether a leaf is a gauge or a counter, and over which window a maximum was taken.
 """
 
 from __future__ import annotations
@@ -22,11 +22,31 @@ from .path import Steps, covers, parse, without_module
 FOLDER = Path(__file__).parent / "vendors"
 
 COLUMNS = {"queues": QUEUE_VALUES, "ports": PORT_VALUES, "buffers": BUFFER_VALUES, "links": ("host", "interface")}
-KEYS = {"queues": ("port", "queue"), "ports": ("port",), "buffers": ("component", "resource"), "links": ("port", "neighbor")}
+KEYS = {
+    "queues": ("port", "queue"),
+    "ports": ("port",),
+    "buffers": ("component", "resource"),
+    "links": ("port", "neighbor"),
+}
 KINDS = {"gauges": "gauge", "counters": "counter", "counts": "count", "speeds": "speed", "texts": "text"}
 FACTS = ("boot", "clear", "alias", "segmentSize")
-_ROW_WORDS = {"table", "path", "origin", "semantics", "window", "note", "when", "keys", "time", "event", "times", "plain",
-              "ignore", *KINDS, *(key for keys in KEYS.values() for key in keys)}
+_ROW_WORDS = {
+    "table",
+    "path",
+    "origin",
+    "semantics",
+    "window",
+    "note",
+    "when",
+    "keys",
+    "time",
+    "event",
+    "times",
+    "plain",
+    "ignore",
+    *KINDS,
+    *(key for keys in KEYS.values() for key in keys),
+}
 _FACT_WORDS = {"path", "fact", "note"}
 _TIME_UNITS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -184,10 +204,14 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
     table, where = entry["table"], entry["path"]
     if table not in COLUMNS:
         raise UsageError(f"{where}: no table {table!r}", f"there are {', '.join(COLUMNS)}")
-    leaves = {leaf: Meaning(column, kind) for word, kind in KINDS.items() for leaf, column in entry.get(word, {}).items()}
+    leaves = {
+        leaf: Meaning(column, kind) for word, kind in KINDS.items() for leaf, column in entry.get(word, {}).items()
+    }
     for meaning in leaves.values():
         if meaning.column not in COLUMNS[table]:
-            raise UsageError(f"{where}: {table} has no column {meaning.column!r}", f"it has {', '.join(COLUMNS[table])}")
+            raise UsageError(
+                f"{where}: {table} has no column {meaning.column!r}", f"it has {', '.join(COLUMNS[table])}"
+            )
     leaves |= {leaf: Meaning("", "ignore") for leaf in entry.get("ignore", ())}
     leaves |= {leaf: Meaning("", "plain") for leaf in entry.get("plain", ())}
     semantics = entry.get("semantics", "")
@@ -248,7 +272,10 @@ class Tables:
         self.vendors = tuple(sorted(vendors, key=lambda vendor: vendor.name != detected))
         self.detected = detected
         self.rules = [
-            rule for vendor in self.vendors for rule in vendor.rules if not rule.when_detected or vendor.name == detected
+            rule
+            for vendor in self.vendors
+            for rule in vendor.rules
+            if not rule.when_detected or vendor.name == detected
         ]
         self.facts = [fact for vendor in self.vendors for fact in vendor.facts]
         self.list_keys = _list_keys([rule.pattern for rule in self.rules] + [fact.pattern for fact in self.facts])
@@ -278,7 +305,8 @@ class Tables:
             for sensor, answers in vendor.answers.items():
                 if covers(parse(sensor).steps, subscribed):
                     paths += [parse(answer).steps for answer in answers]
-        for entry in [*self.rules, *self.facts]:
+        entries: list[Rule | Fact] = [*self.rules, *self.facts]
+        for entry in entries:
             shape = entry.pattern.shape()
             if any(_overlap(shape, path) for path in paths):
                 yield entry

@@ -1,4 +1,5 @@
-"""The switch agent on the rack: what it says of the port's queue is what the probes waited for, and what the queue held."""
+"""The switch agent on the rack: what it says of the port's queue is what the probes waited for, and what the queue
+held."""
 
 from __future__ import annotations
 
@@ -44,9 +45,15 @@ class Collected:
 
     def windows(self, device: str) -> list[np.ndarray]:
         """Start, end and largest depth of each window."""
-        found = Store.open(self.folder / "store").connect().execute(
-            "SELECT window_start_ns, ts_ns, max_bytes FROM queues WHERE device = ? AND max_bytes IS NOT NULL ORDER BY ts_ns",
-            [device]).fetchnumpy()
+        found = (
+            Store.open(self.folder / "store")
+            .connect()
+            .execute(
+                "SELECT window_start_ns, ts_ns, max_bytes FROM queues WHERE device = ? AND max_bytes >= 0 ORDER BY 2",
+                [device],
+            )
+            .fetchnumpy()
+        )
         return [np.asarray(column) for column in found.values()]
 
 
@@ -56,8 +63,11 @@ def measure(folder: Path, link: str) -> Collected:
     with Rack(40, link) as rack:
         ethers.write_text("".join(f"{mac(nic.address)} {nic.host}\n" for nic in rack.plan.nics))
         config.write_text(CONFIG.format(socket=socket))
-        rack.exec_in(rack.plan.namespace("tor"), [*mburst, "switch-agent", "--listen", f"unix:{socket}", "--link", link,
-                                                  "--ethers", str(ethers)], stdout=subprocess.DEVNULL)
+        rack.exec_in(
+            rack.plan.namespace("tor"),
+            [*mburst, "switch-agent", "--listen", f"unix:{socket}", "--link", link, "--ethers", str(ethers)],
+            stdout=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + 20
         while not socket.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -131,7 +141,9 @@ def test_nothing_was_dropped_and_every_byte_is_counted(collected):
     first = collected[0]
     [(sent, dropped)] = first.query("SELECT sum(transmit_bytes), sum(dropped_packets) FROM queues WHERE device = 'tor'")
     [(out,)] = first.query("SELECT sum(out_bytes) FROM ports")
-    assert dropped == 0 and sent >= first.port_bytes and out >= first.port_bytes  # what was sent before the rounds is in it
+    assert (
+        dropped == 0 and sent >= first.port_bytes and out >= first.port_bytes
+    )  # what was sent before the rounds is in it
     assert out - first.port_bytes < 100_000
 
 
@@ -148,5 +160,6 @@ def test_the_speed_is_told_and_nothing_is_impossible(collected):
 def test_one_clock_has_no_offset_but_the_way(collected):
     """Agent and collector share a clock, so the least lag is the way from one to the other."""
     for least, offset, uncertainty in collected[0].query(
-            "SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"):
+        "SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"
+    ):
         assert 0 < least < 10**9 and abs(offset) <= least + uncertainty

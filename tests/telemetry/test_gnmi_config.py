@@ -80,7 +80,10 @@ def test_a_whole_file(tmp_path):
     assert [(item.stream_mode, item.sample_ns) for item in depth.items] == [("SAMPLE", 90 * 10**9)] * 2
     assert depth.items[1].path.origin == "openconfig" and depth.interval_ns == 90 * 10**9
     assert (near.items[0].stream_mode, near.items[0].heartbeat_ns, near.encoding) == ("ON_CHANGE", 5 * 10**8, "PROTO")
-    assert [(item.stream_mode, item.suppress_redundant) for item in mixed.items] == [("SAMPLE", False), ("ON_CHANGE", True)]
+    assert [(item.stream_mode, item.suppress_redundant) for item in mixed.items] == [
+        ("SAMPLE", False),
+        ("ON_CHANGE", True),
+    ]
     assert mixed.target == "COUNTERS_DB" and mixed.mode == "STREAM"
     [link] = found.links
     assert (link.device, link.host, link.rack, link.link_bps) == ("tor1", "cache-1", "r7", 25 * 10**9)
@@ -116,7 +119,8 @@ BAD = {
     "targets.a: unknown key 'adress'; there are username": S + "targets: {a: {adress: x}}",
     "subscriptions.s: unknown key 'sample_interval'": T + "subscriptions: {s: {paths: [/a], sample_interval: 1s}}",
     "subscriptions.s: there are no paths": T + "subscriptions: {s: {mode: stream}}",
-    "subscriptions.s.sample-interval: '10' is no duration": T + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
+    "subscriptions.s.sample-interval: '10' is no duration": T
+    + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
     "subscriptions.s.stream-mode: 'often' is none of": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
     "subscriptions.s.encoding: 'xml' is no encoding": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': a [ without its ]": T + "subscriptions: {s: {paths: ['/a[b']}}",
@@ -163,7 +167,8 @@ UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 36
 @given(st.lists(st.tuples(st.integers(0, 10**4), st.sampled_from(sorted(UNITS))), min_size=1, max_size=4))
 def test_durations_as_go_adds_them_up(parts):
     assert parse_go_duration("".join(f"{count}{unit}" for count, unit in parts)) == sum(
-        count * UNITS[unit] for count, unit in parts)
+        count * UNITS[unit] for count, unit in parts
+    )
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1s ", "-1s", "1d", "1s2"])

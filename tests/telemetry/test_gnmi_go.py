@@ -1,5 +1,6 @@
-"""Against the reference implementations in Go: the fake server, which replays exact responses, and a target on the cache
-and subscribe packages (tests/go/target). Skipped, with the reason, where there is no Go or no module to be had."""
+"""Against the reference implementations in Go: the fake server, which replays exact responses, and a target on the
+cache and subscribe packages (tests/go/target). Skipped, with the reason, where there is no Go or no module to be
+had."""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, buil
     links = query(tmp_path, "SELECT host, interface, present FROM links ORDER BY ts_ns")
     assert links == [("cache-1", "eth0", True), ("cache-1", "eth0", False)]
     assert query(tmp_path, "SELECT value, deleted FROM leaves WHERE path <> '/end' ORDER BY receive_ns") == [
-        ("x", False), ("", True)]
+        ("x", False),
+        ("", True),
+    ]
 
 
 def test_the_reference_target_with_certificates_and_password(tmp_path, built, authority):
@@ -139,9 +142,23 @@ def fake(program: Path, folder: Path, authority: Authority, responses: list[Any]
     certificate, key = authority.issue("fake", ["127.0.0.1"])
     path, port = folder / "fake.txt", free_port()
     path.write_text(script(responses, hold=hold))
-    process = subprocess.Popen([program, "--config", path, "--text", "--port", str(port), "--server_crt", certificate,
-                                "--server_key", key, "--allow_no_client_auth"], stderr=subprocess.DEVNULL,
-                               env={**os.environ, "TMPDIR": str(folder)})  # its log
+    process = subprocess.Popen(
+        [
+            program,
+            "--config",
+            path,
+            "--text",
+            "--port",
+            str(port),
+            "--server_crt",
+            certificate,
+            "--server_key",
+            key,
+            "--allow_no_client_auth",
+        ],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )  # its log
     try:
         yield port
     finally:
@@ -153,12 +170,14 @@ def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
     """Sync first and again, JSON_IETF, duplicates, atomic, deletes, a prefix with an origin, leaves of every kind."""
     now_ns = time.time_ns()
     atomic = notification(now_ns + 2, {"/b": 3}, prefix="/top", atomic=True)
+    in_json = messages.TypedValue(json_ietf_val=b'"5000"')
+    kinds = {"/d": messages.TypedValue(double_val=0.5), "/n": messages.TypedValue(int_val=-4)}
     responses = [
         SYNC,
-        updated(notification(now_ns, {Q + "max-queue-len": messages.TypedValue(json_ietf_val=b'"5000"')}, duplicates=2)),
+        updated(notification(now_ns, {Q + "max-queue-len": in_json}, duplicates=2)),
         updated(notification(now_ns, {"/a": 1, "/b": 2}, prefix="openconfig:/top")),
         updated(atomic), SYNC,
-        updated(notification(now_ns + 3, {"/d": messages.TypedValue(double_val=0.5), "/n": messages.TypedValue(int_val=-4)})),
+        updated(notification(now_ns + 3, kinds)),
         updated(notification(now_ns + 4, {}, deletes=["/top"])),
     ]  # fmt: skip
     with fake(built["fake"], tmp_path, authority, responses, hold=True) as port:
@@ -166,9 +185,16 @@ def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
         collect(tmp_path, text, lambda collector: collector.sessions[0].device.messages >= 5)
     assert query(tmp_path, "SELECT max_bytes, quality FROM queues") == [(5000, 8192)]
     leaves = query(tmp_path, "SELECT path, value, deleted FROM leaves ORDER BY ts_ns, path, deleted")
-    assert leaves == [("/top/a", "1", False), ("/top/b", "2", False), ("/top/a", "", True), ("/top/b", "3", False),
-                      ("/d", "0.5", False), ("/n", "-4", False), ("/top/b", "", True)]
-    events = [event for event, in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns, event")]
+    assert leaves == [
+        ("/top/a", "1", False),
+        ("/top/b", "2", False),
+        ("/top/a", "", True),
+        ("/top/b", "3", False),
+        ("/d", "0.5", False),
+        ("/n", "-4", False),
+        ("/top/b", "", True),
+    ]
+    events = [event for (event,) in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns, event")]
     assert events.count("sync") == 2 and "duplicates" in events
 
 

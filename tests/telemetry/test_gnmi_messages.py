@@ -18,7 +18,8 @@ from mburst.telemetry.gnmi.path import PathName, as_message, as_text, covers, pa
 NAMES = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable() and text == text.strip())
 KEYS = st.dictionaries(NAMES, st.text(max_size=8).filter(lambda text: text == text.strip("'\"")), max_size=3)
 STEPS = st.lists(st.tuples(NAMES, KEYS), max_size=5).map(
-    lambda steps: tuple((name, tuple(sorted(keys.items()))) for name, keys in steps))
+    lambda steps: tuple((name, tuple(sorted(keys.items()))) for name, keys in steps)
+)
 
 
 def varint(number: int) -> bytes:
@@ -85,8 +86,15 @@ KINDS = [
 def test_every_kind_of_value(wire, expected):
     update = messages.Update.FromString(field(3, wire))
     assert values.read(update) == expected
-    rows = Fed().feed(messages.Notification(timestamp=T0, update=[messages.Update(
-        path=as_message(parse("/unknown/leaf")), val=update.val)])).take()
+    rows = (
+        Fed()
+        .feed(
+            messages.Notification(
+                timestamp=T0, update=[messages.Update(path=as_message(parse("/unknown/leaf")), val=update.val)]
+            )
+        )
+        .take()
+    )
     assert rows["leaves"]  # whatever it is, it is kept
 
 

@@ -46,8 +46,13 @@ def test_leaves_of_one_time_are_one_row_however_they_come():
 
 
 def test_gauges_typed_as_counters_are_never_deltas():
-    rows = Fed().feed(*(notification(T0 + i * S, {Q + "max-queue-len": depth})
-                        for i, depth in enumerate([9000, 100, 2**32 + 1]))).take()["queues"]
+    rows = (
+        Fed()
+        .feed(
+            *(notification(T0 + i * S, {Q + "max-queue-len": depth}) for i, depth in enumerate([9000, 100, 2**32 + 1]))
+        )
+        .take()["queues"]
+    )
     assert [row["max_bytes"] for row in rows] == [9000, 100, 2**32 + 1]
 
 
@@ -68,9 +73,15 @@ def test_the_prefix_and_the_module_names_make_no_difference():
 
 def test_the_port_behind_an_interface_id_may_be_told_later():
     reference = "/qos/interfaces/interface[interface-id=Ethernet1]/interface-ref/state/interface"
-    rows = Fed().feed(notification(T0, {Q + "max-queue-len": 1}),
-                      notification(T0 + 1, {reference: "Ethernet1/1"}),
-                      notification(T0 + S, {Q + "max-queue-len": 2})).take()["queues"]
+    rows = (
+        Fed()
+        .feed(
+            notification(T0, {Q + "max-queue-len": 1}),
+            notification(T0 + 1, {reference: "Ethernet1/1"}),
+            notification(T0 + S, {Q + "max-queue-len": 2}),
+        )
+        .take()["queues"]
+    )
     assert {row["port"] for row in rows} == {"Ethernet1/1"}
 
 
@@ -106,17 +117,25 @@ def test_what_a_port_cannot_do_is_kept_and_flagged():
     """SONiC builds have been seen to tell 458 Gb/s of a port of 100 Gb/s."""
     speed = "/interfaces/interface[name=Ethernet1]/ethernet/state/port-speed"
     second = 100 * 10**9 // 8
-    fed = Fed().feed(notification(T0, {speed: "openconfig-if-ethernet:SPEED_100GB", C + "out-octets": 0}),
-                     notification(T0 + S, {C + "out-octets": second}),
-                     notification(T0 + 2 * S, {C + "out-octets": second + 458 * second // 100}),
-                     notification(T0 + 2 * S, {Q + "transmit-octets": 5, Q + "max-queue-len": 2**64 - 1}),
-                     notification(T0 + 3 * S, {Q + "transmit-octets": 5 + 2 * second, Q + "avg-queue-len": 8,
-                                               Q + "max-queue-len": 4}))
+    fed = Fed().feed(
+        notification(T0, {speed: "openconfig-if-ethernet:SPEED_100GB", C + "out-octets": 0}),
+        notification(T0 + S, {C + "out-octets": second}),
+        notification(T0 + 2 * S, {C + "out-octets": second + 458 * second // 100}),
+        notification(T0 + 2 * S, {Q + "transmit-octets": 5, Q + "max-queue-len": 2**64 - 1}),
+        notification(
+            T0 + 3 * S, {Q + "transmit-octets": 5 + 2 * second, Q + "avg-queue-len": 8, Q + "max-queue-len": 4}
+        ),
+    )
     taken = fed.take()
     assert [(row["out_bytes"], row["link_bps"], row["quality"]) for row in taken["ports"]] == [
-        (None, 10**11, 0), (second, None, 0), (458 * second // 100, None, QUALITY_IMPOSSIBLE)]
+        (None, 10**11, 0),
+        (second, None, 0),
+        (458 * second // 100, None, QUALITY_IMPOSSIBLE),
+    ]
     assert [(row["max_bytes"], row["quality"]) for row in taken["queues"]] == [
-        (None, QUALITY_IMPOSSIBLE), (4, QUALITY_IMPOSSIBLE)]
+        (None, QUALITY_IMPOSSIBLE),
+        (4, QUALITY_IMPOSSIBLE),
+    ]
 
 
 def test_a_gap_is_in_the_next_windows():
@@ -140,18 +159,24 @@ def test_unknown_paths_are_names_and_values():
 
 
 def test_deletes_can_be_whole_branches():
-    fed = Fed().feed(notification(T0, {"/x/a": 1, "/x/b": 2, "/y": 3, Q + "dropped-pkts": 10}),
-                     notification(T0 + 1, {}, deletes=["/x", Q]), notification(T0 + 2, {}, deletes=["/x"]),
-                     notification(T0 + S, {Q + "dropped-pkts": 4, Q + "max-queue-len": 1}))
+    fed = Fed().feed(
+        notification(T0, {"/x/a": 1, "/x/b": 2, "/y": 3, Q + "dropped-pkts": 10}),
+        notification(T0 + 1, {}, deletes=["/x", Q]),
+        notification(T0 + 2, {}, deletes=["/x"]),
+        notification(T0 + S, {Q + "dropped-pkts": 4, Q + "max-queue-len": 1}),
+    )
     taken = fed.take()
     assert [row["path"] for row in taken["leaves"] if row["deleted"]] == ["/x/a", "/x/b"]
     assert taken["queues"][-1]["dropped_packets"] is None  # a queue that was made anew counts from its start
 
 
 def test_atomic_replaces_all_under_its_prefix():
-    fed = Fed().feed(notification(T0, {"/a": 1, "/b": 2}, prefix="/top"), notification(T0, {"/other": 1}),
-                     notification(T0 + 1, {"/b": 3, "/c": {"d": 4}}, prefix="/top", atomic=True),
-                     notification(T0 + 2, {"/b": 3}, prefix="/top", atomic=True))
+    fed = Fed().feed(
+        notification(T0, {"/a": 1, "/b": 2}, prefix="/top"),
+        notification(T0, {"/other": 1}),
+        notification(T0 + 1, {"/b": 3, "/c": {"d": 4}}, prefix="/top", atomic=True),
+        notification(T0 + 2, {"/b": 3}, prefix="/top", atomic=True),
+    )
     gone = [(row["path"], row["ts_ns"]) for row in fed.take()["leaves"] if row["deleted"]]
     assert gone == [("/top/a", T0 + 1), ("/top/c/d", T0 + 2)]
 
@@ -161,11 +186,17 @@ def test_neighbours_are_links_that_come_and_go():
     fed.feed(notification(T0, {N + "/state/system-name": "cache-1", N + "/state/port-id": "eth0"}))
     fed.feed(notification(T0 + 1, {N + "/state/system-name": "cache-1", N + "/state/port-id": "eth0"}))
     fed.feed(notification(T0 + 2, {N + "/state/port-id": "eth1"}), notification(T0 + 3, {}, deletes=[N]))
-    rows = [(row["host"], row["interface"], row["port"], row["present"], row["rack"], row["link_bps"])
-            for row in fed.take()["links"]]
+    rows = [
+        (row["host"], row["interface"], row["port"], row["present"], row["rack"], row["link_bps"])
+        for row in fed.take()["links"]
+    ]
     at = ("Ethernet1",)
-    assert rows == [("cache-1", "eth0", *at, True, "r1", 25 * 10**9), ("cache-1", "eth0", *at, False, "r1", 25 * 10**9),
-                    ("cache-1", "eth1", *at, True, "r1", 25 * 10**9), ("cache-1", "eth1", *at, False, "r1", 25 * 10**9)]
+    assert rows == [
+        ("cache-1", "eth0", *at, True, "r1", 25 * 10**9),
+        ("cache-1", "eth0", *at, False, "r1", 25 * 10**9),
+        ("cache-1", "eth1", *at, True, "r1", 25 * 10**9),
+        ("cache-1", "eth1", *at, False, "r1", 25 * 10**9),
+    ]
 
 
 def test_times_that_are_none_are_said():
@@ -175,8 +206,12 @@ def test_times_that_are_none_are_said():
 
 
 def test_an_older_value_that_comes_late_counts_nothing():
-    rows = Fed().feed(notification(T0, {C + "out-octets": 10}), notification(T0 + 2 * S, {C + "out-octets": 30}),
-                      notification(T0 + S, {C + "out-octets": 20}), notification(T0 + 3 * S, {C + "out-octets": 40}))
+    rows = Fed().feed(
+        notification(T0, {C + "out-octets": 10}),
+        notification(T0 + 2 * S, {C + "out-octets": 30}),
+        notification(T0 + S, {C + "out-octets": 20}),
+        notification(T0 + 3 * S, {C + "out-octets": 40}),
+    )
     assert [(row["ts_ns"] - T0, row["out_bytes"]) for row in rows.take()["ports"]] == [(2 * S, 20), (3 * S, 10)]
 
 
@@ -201,14 +236,25 @@ def test_the_clock_is_estimated_and_applied_nowhere():
 
 def test_chip_buffers():
     used = "/components/component[name=chip]/integrated-circuit/utilization/resources/resource[name=pool]/state/"
-    [row] = Fed().feed(notification(T0, {used + "used": 10, used + "high-watermark": 90, used + "max-limit": 80})).take()[
-        "buffers"]
+    [row] = (
+        Fed()
+        .feed(notification(T0, {used + "used": 10, used + "high-watermark": 90, used + "max-limit": 80}))
+        .take()["buffers"]
+    )
     assert (row["component"], row["resource"], row["used_bytes"], row["max_bytes"], row["limit_bytes"]) == (
-        "chip", "pool", 10, 90, 80)
+        "chip",
+        "pool",
+        10,
+        90,
+        80,
+    )
     assert row["semantics"] == "periodic-max" and row["quality"] == QUALITY_IMPOSSIBLE
 
 
 def test_the_first_maximum_has_no_window_to_speak_of():
     rows = Fed("mburst", interval_ns=10**7).feed(notification(T0, {Q + "max-queue-len": 7})).take()["queues"]
     assert (rows[0]["semantics"], rows[0]["window_start_ns"], rows[0]["quality"]) == (
-        "max-since-last", T0 - 10**7, QUALITY_GUESSED)
+        "max-since-last",
+        T0 - 10**7,
+        QUALITY_GUESSED,
+    )

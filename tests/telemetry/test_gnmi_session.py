@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,15 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
         said = collect(tmp_path, config(a=plain(port)), until)
     second.stop()
     [(gap, ends)] = query(tmp_path, "SELECT ts_ns, until_ns FROM collection WHERE event = 'gap'")
-    before, inside, after = query(tmp_path, f"""SELECT count(*) FILTER (receive_ns <= {gap}),
-        count(*) FILTER (receive_ns > {gap} AND receive_ns < {ends}), count(*) FILTER (receive_ns >= {ends}) FROM queues""")[0]
+    before, inside, after = query(
+        tmp_path,
+        f"""SELECT count(*) FILTER (receive_ns <= {gap}), count(*) FILTER (receive_ns > {gap} AND receive_ns < {ends}),
+        count(*) FILTER (receive_ns >= {ends}) FROM queues""",
+    )[0]
     assert before >= 20 and inside == 0 and after >= 20 and gap <= state["down"] + 10**9 <= ends + 10**9
     flagged = query(tmp_path, "SELECT count(*) FROM queues WHERE quality & 2048 <> 0 AND max_bytes IS NOT NULL")
     assert flagged == [(1,)]
-    events = [event for event, in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns")]
+    events = [event for (event,) in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns")]
     assert events[:2] == ["connect", "sync"] and "disconnect" in events
     assert any("Connection refused" in line or "closed" in line.lower() for line in said) and len(said) <= 6, said
 
@@ -95,8 +99,9 @@ def test_a_clean_end_is_an_end_too(tmp_path):
 
     with Target(script) as target:
         said = collect(tmp_path, config(a=plain(target.port)), lambda collector: len(target.requests) >= 3)
-    assert len(said) >= 3 and said == ["a: q: the target closed the stream", "a: q: receives again"] * (len(said) // 2) + [
-        "a: q: the target closed the stream"] * (len(said) % 2)
+    assert len(said) >= 3 and said == ["a: q: the target closed the stream", "a: q: receives again"] * (
+        len(said) // 2
+    ) + ["a: q: the target closed the stream"] * (len(said) % 2)
     assert query(tmp_path, "SELECT count(*) >= 6 FROM queues") == [(True,)]
     assert query(tmp_path, "SELECT count(*) >= 2 FROM collection WHERE event = 'gap'") == [(True,)]
 
@@ -133,8 +138,11 @@ def refuse(code: str, words: str) -> Any:
 ])  # fmt: skip
 def test_a_refusal_is_one_line_and_others_go_on(tmp_path, code, words, line):
     with Target(refuse(code, words)) as bad, Target(forever) as good:
-        said = collect(tmp_path, config(bad=plain(bad.port), good=plain(good.port)),
-                       lambda collector: heard(collector, "good") >= 100)
+        said = collect(
+            tmp_path,
+            config(bad=plain(bad.port), good=plain(good.port)),
+            lambda collector: heard(collector, "good") >= 100,
+        )
     assert said == [f"bad: q: {line}"] and len(bad.requests) == 1
     assert query(tmp_path, "SELECT device, detail FROM collection WHERE event = 'refused'") == [("bad", line)]
 
@@ -172,11 +180,15 @@ def test_large_messages_and_many_subscriptions(tmp_path):
         async for made in forever(request, context):
             yield made
 
-    text = ("subscriptions:\n  b: {paths: [/a, /b], stream-mode: on-change, heartbeat-interval: 30s, updates-only: true}\n"
-            "  c: {paths: ['openconfig:/c[k=v]'], prefix: /top, set-target: true, qos: 10}\n")
+    text = (
+        "subscriptions:\n  b: {paths: [/a, /b], stream-mode: on-change, heartbeat-interval: 30s, updates-only: true}\n"
+        "  c: {paths: ['openconfig:/c[k=v]'], prefix: /top, set-target: true, qos: 10}\n"
+    )
     with Target(script) as target:
         collect(tmp_path, f"targets: {{a: {plain(target.port)}}}\n{text}", lambda collector: heard(collector, "a") >= 6)
-    b, c = sorted((request.subscribe for request in target.requests), key=lambda one: len(one.subscription), reverse=True)
+    b, c = sorted(
+        (request.subscribe for request in target.requests), key=lambda one: len(one.subscription), reverse=True
+    )
     assert [part.mode for part in b.subscription] == [1, 1] and b.updates_only and not b.HasField("prefix")
     assert (c.prefix.target, c.prefix.elem[0].name, c.qos.marking) == ("a", "top", 10)
     assert (c.subscription[0].path.origin, dict(c.subscription[0].path.elem[0].key)) == ("openconfig", {"k": "v"})
@@ -195,22 +207,20 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
         append(self, batch)
 
     monkeypatch.setattr(Writer, "append", slow)
-    sent = {"values": 0}
-
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         yield SYNC
-        for number in range(10**6):
+        while True:
             yield updated(notification(time.time_ns(), {f"/x{i}": "y" * 900 for i in range(50)}))
-            sent["values"] += 50
             await asyncio.sleep(0.001)
 
     started = time.monotonic()
     stalled["until"] = started + 2.5
-    state: dict[str, int] = {}
+    state: dict[str, Any] = {}
 
     def until(collector: Any) -> bool:
         writing = collector.writing
-        state.update(dropped=writing.dropped.total(), waiting=max(state.get("waiting", 0), writing._waiting_bytes))
+        state["waiting"] = max(state.get("waiting", 0), writing._waiting_bytes)
+        state["collector"] = collector
         return time.monotonic() > started + 4
 
     with Target(script) as target:
@@ -218,8 +228,9 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
         collect(tmp_path, text, until)
     [(kept,)] = query(tmp_path, "SELECT count(*) FROM leaves")
     [(told,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM collection WHERE event = 'dropped'")
-    assert state["dropped"] == told > 0 and state["waiting"] <= 1 << 20
-    assert kept > 0 and abs(kept + told - sent["values"]) <= 2_000  # those on their way at the end
+    collector = state["collector"]
+    assert collector.writing.dropped.total() == told > 0 and state["waiting"] <= 32 << 20
+    assert kept > 0 and kept + told == heard(collector, "a")  # not one that is neither stored nor counted
 
 
 def test_a_store_that_cannot_be_written_ends_it_in_one_line(tmp_path, monkeypatch):
@@ -264,8 +275,9 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
         }
 
         def until(collector: Any) -> bool:
-            return heard(collector, "good") > 30 and {line.split(":")[0] for line in said_so_far(collector)} >= set(targets) - {
-                "good"}
+            return heard(collector, "good") > 30 and {line.split(":")[0] for line in said_so_far(collector)} >= set(
+                targets
+            ) - {"good"}
 
         said = collect(tmp_path, of_agent(config(**targets)), until)
     lines = {name: [line for line in said if line.startswith(f"{name}: ")] for name in targets}
@@ -293,7 +305,9 @@ subscriptions:
   interval: {{paths: [/qos/interfaces], stream-mode: sample, sample-interval: 1ms}}
   encoding: {{paths: [/qos/interfaces], encoding: bytes}}
 """
-        said = collect(tmp_path, text, lambda collector: len(said_so_far(collector)) >= 3 and heard(collector, "a") > 50)
+        said = collect(
+            tmp_path, text, lambda collector: len(said_so_far(collector)) >= 3 and heard(collector, "a") > 50
+        )
     assert sorted(said) == [
         "a: encoding: the encoding 1 is not supported: use PROTO, JSON_IETF, JSON",
         "a: interval: a sample interval of 1 ms is not supported: 10 ms is the shortest",
@@ -311,8 +325,13 @@ def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authorit
     for run, (certificate, key) in enumerate((first, first, last)):
         (tmp_path / str(run)).mkdir()
         with agent("lo", f"--listen=127.0.0.1:{port}", f"--tls-cert={certificate}", f"--tls-key={key}"):
-            lines.append(collect(tmp_path / str(run), text,
-                                 lambda collector: heard(collector, "a") > 5 or (run == 2 and said_so_far(collector))))
+            lines.append(
+                collect(
+                    tmp_path / str(run),
+                    text,
+                    lambda collector: heard(collector, "a") > 5 or "another than" in str(said_so_far(collector)),
+                )
+            )
     assert len(lines[0]) == 1 and "trusted on first use: SHA-256" in lines[0][0]
     assert lines[1] == []
     assert len(lines[2]) >= 1 and "another than the one that was trusted on first use" in lines[2][0]
@@ -333,13 +352,18 @@ def test_the_agent_is_killed_and_comes_back(tmp_path):
 
     with agent("lo", f"--listen=127.0.0.1:{port}") as (address, process):
         state["process"] = process
-        text = (f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-                "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 20ms}}\n")
+        text = (
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 20ms}}\n"
+        )
         collect(tmp_path, text, until)
     state["second"].__exit__(None, None, None)
     [(gaps,)] = query(tmp_path, "SELECT count(*) FROM collection WHERE event = 'gap'")
-    [(flagged, resets)] = query(tmp_path, "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
-                                          " FROM ports WHERE out_bytes IS NOT NULL")
+    [(flagged, resets)] = query(
+        tmp_path,
+        "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
+        " FROM ports WHERE out_bytes IS NOT NULL",
+    )
     assert gaps == 1 and flagged >= 1 and resets == 0  # the kernel counted on
 
 
@@ -352,7 +376,9 @@ def ask(address: str, mode: str, encoding: str = "PROTO", polls: int = 0, **opti
 
     from mburst.telemetry.gnmi.path import as_message, parse
 
-    wanted = messages.SubscriptionList(mode=messages.LIST_MODES.index(mode), encoding=messages.ENCODINGS.index(encoding))
+    wanted = messages.SubscriptionList(
+        mode=messages.LIST_MODES.index(mode), encoding=messages.ENCODINGS.index(encoding)
+    )
     wanted.subscription.add(path=as_message(parse("/interfaces/interface[name=lo]/state/counters")), **options)
 
     def requests() -> Any:
@@ -361,8 +387,9 @@ def ask(address: str, mode: str, encoding: str = "PROTO", polls: int = 0, **opti
             yield messages.SubscribeRequest(poll={})
 
     with grpc.insecure_channel(address) as channel:
-        call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
-                                     messages.SubscribeResponse.FromString)
+        call = channel.stream_stream(
+            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
+        )
         return list(call(requests(), timeout=10))
 
 
@@ -382,10 +409,12 @@ def test_once_poll_and_encodings():
 def test_samples_come_at_multiples_of_the_interval(tmp_path: Path):
     """A true timer: over two seconds the mean interval is the asked one, and windows leave no time out."""
     with agent("lo") as (address, _):
-        text = (f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-                "subscriptions: {c: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 10ms}}\n").replace("/qos", "")
+        text = (
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            "subscriptions: {c: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 10ms}}\n"
+        ).replace("/qos", "")
         begun = time.monotonic()
         collect(tmp_path, text, lambda collector: time.monotonic() - begun > 2)
     rows = query(tmp_path, "SELECT window_start_ns, ts_ns FROM ports WHERE out_bytes IS NOT NULL ORDER BY ts_ns")
-    assert all(start == end for (_, end), (start, _) in zip(rows, rows[1:], strict=False))
+    assert all(start == end for (_, end), (start, _) in pairwise(rows))
     assert 20 < len(rows) - 1 <= (rows[-1][1] - rows[0][1]) / 10**7 + 2  # never more often; less, on a busy machine
