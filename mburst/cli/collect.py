@@ -184,6 +184,8 @@ def _meaning(tables: Any, steps: Any) -> str:
         return f"fact: {fact[0]}"
     found = tables.rule(steps)
     meaning = found.meaning if found else None
+    if meaning is not None and meaning.kind == "ignore":
+        return "(repeats a key)"
     if meaning is None or not meaning.column:
         return "leaves"
     return f"{found.rule.table}.{meaning.column}"
