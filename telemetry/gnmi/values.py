@@ -64,12 +64,27 @@ def from_json(text: bytes) -> tuple[str, Any]:
         value = json.loads(text)
     except ValueError as error:
         raise NotUnderstood(f"no JSON: {error}") from None
+    except RecursionError:
+        raise NotUnderstood("JSON that is nested too deeply") from None
+    if b"\\u" in text:
+        value = _without_surrogates(value)
     if isinstance(value, dict | list):
         return "json", value
     if value is None:
         return "none", None
     kinds: dict[type, str] = {bool: "bool", int: "int", float: "double", str: "string"}
     return kinds[type(value)], value
+
+
+def _without_surrogates(value: Any) -> Any:
+    """JSON can escape half of a character, which no other text can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(below) for name, below in value.items()}
+    return value
 
 
 def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]) -> Iterator[tuple[Steps, Any]]:
@@ -144,11 +159,11 @@ def as_integer(value: Any) -> int | None:
 def as_time(value: Any) -> int | None:
     """Unix nanoseconds of a number of them or of an RFC 3339 time; None where it is neither."""
     number = as_integer(value)
-    if number is not None:
+    if number is not None or not isinstance(value, str):
         return number
     try:
         return parse_time(value)
-    except (UsageError, TypeError):
+    except UsageError:
         return None
 
 
