@@ -37,6 +37,7 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 
 bench: $(VENV)/ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	@sh .ci/packages tshark
+	$(BIN)/pip install --quiet --editable '.[gnmi]'
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built

@@ -147,6 +147,7 @@ class Collector:
         self._seen = (time.monotonic(), 0)
         self._flushed = 0.0
         self.stopped = asyncio.Event()
+        self.interrupted = False  # by SIGINT
 
     def _inventory(self, batch: str) -> None:
         for link in self.config.links:
@@ -170,7 +171,7 @@ class Collector:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread
             for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self.stopped.set)
+                loop.add_signal_handler(number, self._stop, number)
         tasks = [asyncio.create_task(session.run(), name=session.target.name) for session in self.sessions]
         tasks.append(asyncio.create_task(self._keep(), name="mburst-keep"))
         stop = asyncio.create_task(self.stopped.wait())
@@ -186,6 +187,10 @@ class Collector:
             await asyncio.gather(stop, *tasks, return_exceptions=True)
             self._flush(everything=True)
             await asyncio.to_thread(self.writing.close)
+
+    def _stop(self, number: int) -> None:
+        self.interrupted = number == signal.SIGINT
+        self.stopped.set()
 
     async def _keep(self) -> None:
         """Hand rows on, look after the clocks, show progress."""

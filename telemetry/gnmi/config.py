@@ -84,7 +84,7 @@ MBURST = ("racks", "vendors", "links", "tables", "buffer")
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 TOP = ("targets", "subscriptions", "mburst")
 
-_MODES = {"stream": "STREAM", "once": "ONCE", "poll": "POLL"}
+_MODES = {"stream": "STREAM", "once": "ONCE"}
 _STREAM_MODES = {"target-defined": "TARGET_DEFINED", "on-change": "ON_CHANGE", "sample": "SAMPLE"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>\d+))?|unix:.+")
@@ -386,6 +386,8 @@ class _Reader:
         if bool(entry.get("tls-cert")) != bool(entry.get("tls-key")):
             raise self.fail(where, "tls-cert and tls-key go together")
         label = str(entry.get("name") or name)
+        if insecure and (entry.get("username") or entry.get("token")):
+            self.warnings.append(f"{self.path}: {where}: user and password go over the network in the clear")
         return Target(
             name=label,
             address=self.address(str(entry.get("address") or name), entry.get("port"), where),

@@ -128,18 +128,25 @@ class Stream:
         self.device = device
         self.name = name
         self.interval_ns = interval_ns
-        self.synced = False
-        self.quality = 0  # bits that the next row of every entity gets
+        self._resumed_ns = 0
         self._prefixes: dict[bytes, tuple[Steps, dict[bytes, Leaf]]] = {b"": ((), {})}
         self._leaves: dict[Steps, Leaf] = {}
         self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
         self.open: list[Entity | Record | Neighbour] = []  # those that hold values which are in no row yet
 
-    def resume(self) -> None:
+    def resume(self, now_ns: int) -> None:
         """The connection is back after a gap: the windows of the next rows have it in them."""
         self.flush()
+        self._resumed_ns = now_ns
         for entity in self._entities.values():
             entity.quality |= QUALITY_GAP
+
+    def sync(self) -> None:
+        """The device has sent all that there is: neighbours that it named before a gap, but not since, have gone."""
+        self.flush()
+        for entity in self._entities.values():
+            if isinstance(entity, Neighbour) and entity.receive_ns < self._resumed_ns:
+                entity.leave(self._resumed_ns)
 
     def feed(self, notification: Any, receive_ns: int) -> None:
         """Take a ReadNotification in. Never raises for what a device sends; what cannot be understood is counted."""

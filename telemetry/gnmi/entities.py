@@ -401,6 +401,12 @@ class Neighbour(Entity):
     def gone(self, slot: Slot) -> None:
         self.emit()
         self.known.pop(slot.column, None)
-        if self.told and slot.column == 0:
+        if slot.column == 0:
+            self.leave(self.receive_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """The neighbour has gone."""
+        self.receive_ns = now_ns
+        if self.told:
             self._tell(*self.told, present=False)
             self.told = None

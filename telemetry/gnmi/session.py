@@ -24,6 +24,7 @@ from .vendors import Tables, Vendor
 FIRST_PAUSE_S = 0.5
 STEADY_S = 10.0  # a stream that lasted so long begins its pauses anew
 LEAST_WATCH_S = 5.0
+CLOSED = "the target closed the stream"
 PREFERRED = ("PROTO", "JSON_IETF", "JSON")
 REFUSALS = (
     "INVALID_ARGUMENT",
@@ -202,6 +203,8 @@ class Session:
             if self._another_encoding(subscription, encoding, ended):
                 continue
             self._lost(subscription, ended)
+            if subscription.mode == "ONCE" and ended.reason == CLOSED:
+                await asyncio.Event().wait()
             self._tell(subscription.name, ended)
             if ended.code == "UNAVAILABLE":
                 return ended
@@ -229,7 +232,7 @@ class Session:
             await call.write(request_for(subscription, self.target, encoding))
             async for response in call:
                 self._receive(response, subscription, stream)
-            return Ended("the target closed the stream")
+            return Ended(CLOSED)
         except grpc.RpcError as error:
             return await self._explained(error.code(), error.details())
         except asyncio.InvalidStateError:  # it ended while the request was written
@@ -252,6 +255,7 @@ class Session:
         if kind == "update":
             stream.feed(response.update, now_ns)
         elif kind == "sync_response":
+            stream.sync()
             self.device.event(subscription.name, "sync", now_ns)
         elif kind == "error":
             self.say(f"{self.target.name}: {subscription.name}: {response.error.message}")
@@ -262,7 +266,7 @@ class Session:
         before = self._lost_ns.get(subscription.name)
         if before is not None:
             self.device.event(subscription.name, "gap", before, until_ns=now_ns)
-            stream.resume()
+            stream.resume(now_ns)
         if self._said.pop(subscription.name, None):
             self.say(f"{self.target.name}: {subscription.name}: receives again")
 

@@ -91,6 +91,7 @@ def test_a_whole_file(tmp_path):
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
         "ignored, since mburst has no use for it: log, outputs",
         "targets.[2001:db8::1]:9339.outputs is ignored, since mburst has no use for it",
+        "targets.[2001:db8::1]:9339: user and password go over the network in the clear",
     ]
 
 
@@ -122,6 +123,7 @@ BAD = {
     "subscriptions.s.sample-interval: '10' is no duration": T
     + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
     "subscriptions.s.stream-mode: 'often' is none of": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
+    "subscriptions.s.mode: 'poll' is none of stream, once": T + "subscriptions: {s: {paths: [/a], mode: poll}}",
     "subscriptions.s.encoding: 'xml' is no encoding": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': a [ without its ]": T + "subscriptions: {s: {paths: ['/a[b']}}",
     "subscriptions.s: qos 99 is no DSCP": T + "subscriptions: {s: {paths: [/a], qos: 99}}",

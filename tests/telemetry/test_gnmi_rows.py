@@ -140,7 +140,7 @@ def test_what_a_port_cannot_do_is_kept_and_flagged():
 
 def test_a_gap_is_in_the_next_windows():
     fed = Fed().feed(notification(T0, {Q + "max-queue-len": 1}))
-    fed.stream.resume()
+    fed.stream.resume(T0 + 59 * S)
     rows = fed.feed(*(notification(T0 + i * S, {Q + "max-queue-len": i}) for i in (60, 61))).take()["queues"]
     assert [(row["window_start_ns"] - T0, row["quality"]) for row in rows[1:]] == [(0, QUALITY_GAP), (60 * S, 0)]
 
@@ -197,6 +197,17 @@ def test_neighbours_are_links_that_come_and_go():
         ("cache-1", "eth1", *at, True, "r1", 25 * 10**9),
         ("cache-1", "eth1", *at, False, "r1", 25 * 10**9),
     ]
+
+
+def test_neighbours_that_left_during_a_gap_are_gone():
+    second = N.replace("id=1", "id=2") + "/state/system-name"
+    fed = Fed().feed(notification(T0, {N + "/state/system-name": "cache-1", second: "cache-2"}))
+    fed.stream.resume(T0 + 60 * S)
+    fed.feed(notification(T0 + 61 * S, {second: "cache-2"}))
+    fed.stream.sync()
+    fed.stream.sync()  # a second one says nothing new
+    assert [(row["host"], row["present"]) for row in fed.take()["links"]] == [
+        ("cache-1", True), ("cache-2", True), ("cache-1", False)]  # fmt: skip
 
 
 def test_times_that_are_none_are_said():
