@@ -192,7 +192,7 @@ SYNC = messages.SubscribeResponse(sync_response=True)
 # --- a collection ---------------------------------------------------------------------------------------------------
 
 
-def collect(folder: Path, config: str, until: Callable[[Any], bool], timeout_s: float = 20) -> list[str]:
+def collect(folder: Path, config: str, until: Callable[[Any], bool], timeout_s: float = 60) -> list[str]:
     """Collect by CONFIG into folder/store until UNTIL(collector) holds; the lines that people would have seen."""
     from mburst.collector import Collector
     from mburst.telemetry.gnmi.config import load

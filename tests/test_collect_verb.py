@@ -19,7 +19,7 @@ from mburst.__main__ import main
 SUBSCRIPTIONS = "subscriptions: {c: {paths: [/interfaces, /foo], stream-mode: sample, sample-interval: 50ms}}\n"
 
 
-def run(*arguments: str | Path, timeout: float = 30, **options: object) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, timeout: float = 90, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mburst", *map(str, arguments)],
         capture_output=True,
@@ -97,9 +97,11 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        time.sleep(2)
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "store" / "hot").glob("ports/*.arrows")) and time.monotonic() < deadline:
+            time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "values in" in out and err == ""
     links = run("sql", tmp_path / "store", "collection", "--json")
     assert {row["event"] for row in json.loads(links.stdout)} >= {"connect", "sync", "disconnect"}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 from ..errors import MburstError, UsageError
 from ..units import parse_rate
+
+PRIORITY = -10  # nice(2), of the threads that are started from now on
 
 DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
 their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
@@ -58,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     password = os.environ.get("MBURST_AGENT_PASSWORD", "")
     if arguments.username and not password:
         raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
+    with contextlib.suppress(OSError):  # only root may: the readings wait for whatever else this process does
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     ports = served(arguments.ports)
     speed = parse_rate(arguments.link) if arguments.link else None
     watermarks = Watermarks(ports)

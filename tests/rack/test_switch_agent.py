@@ -68,7 +68,7 @@ def measure(folder: Path, link: str) -> Collected:
             [*mburst, "switch-agent", "--listen", f"unix:{socket}", "--link", link, "--ethers", str(ethers)],
             stdout=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not socket.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         collector = subprocess.Popen([*mburst, "collect", config, "-o", folder / "store"], stdout=subprocess.DEVNULL)
@@ -83,7 +83,7 @@ def measure(folder: Path, link: str) -> Collected:
             time.sleep(0.5)
         finally:
             collector.send_signal(signal.SIGINT)
-            collector.wait(20)
+            collector.wait(60)
     return Collected(folder, rounds, port_bytes)
 
 
