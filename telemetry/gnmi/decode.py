@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from typing import Any
 
-from ..tables import QUALITY_GAP
 from . import values
 from .entities import Entity, FactLeaf, Ignored, Leaf, Neighbour, Plain, Record, RecordLeaf, Slot
 from .path import Steps, as_text, covers, steps_in
@@ -128,7 +127,8 @@ class Stream:
         self.device = device
         self.name = name
         self.interval_ns = interval_ns
-        self._resumed_ns = 0
+        self.gap_ns = 0  # device's time of the last that was heard before a gap
+        self._newest_ns = self._resumed_ns = 0
         self._prefixes: dict[bytes, tuple[Steps, dict[bytes, Leaf]]] = {b"": ((), {})}
         self._leaves: dict[Steps, Leaf] = {}
         self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
@@ -137,9 +137,7 @@ class Stream:
     def resume(self, now_ns: int) -> None:
         """The connection is back after a gap: the windows of the next rows have it in them."""
         self.flush()
-        self._resumed_ns = now_ns
-        for entity in self._entities.values():
-            entity.quality |= QUALITY_GAP
+        self._resumed_ns, self.gap_ns = now_ns, self._newest_ns
 
     def sync(self) -> None:
         """The device has sent all that there is: neighbours that it named before a gap, but not since, have gone."""
@@ -159,6 +157,8 @@ class Stream:
             if lag > device.largest_lag_ns:
                 device.largest_lag_ns = lag
             device.lag_messages += 1
+            if ts_ns > self._newest_ns:
+                self._newest_ns = ts_ns
         else:
             device.count(
                 self.name, "not-understood", f"the time {ts_ns} is no Unix time in nanoseconds: taken as of receipt"

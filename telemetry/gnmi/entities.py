@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..tables import QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_MERGED, QUALITY_RESET
+from ..tables import QUALITY_GAP, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_MERGED, QUALITY_RESET
 from . import values
 from .counters import Step, increase
 from .path import Steps, as_text
@@ -191,9 +191,8 @@ class Entity:
             if value is not None:
                 had = row[slot.column]
                 row[slot.column] = value if had is None else had + value
-        if quality & QUALITY_IMPOSSIBLE or any(
-            value is not None for value in row
-        ):  # first values of counters count nothing
+        # The first values of counters count nothing.
+        if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
             self._append(row, start_ns, quality)
 
     def _window(self, filled: list[Slot]) -> tuple[int, int]:
@@ -239,6 +238,8 @@ class Entity:
 
     def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
         quality |= self._judged(row, start_ns)
+        if start_ns <= self.stream.gap_ns < self.ts_ns:
+            quality |= QUALITY_GAP
         self.table.rows.append((self.source, start_ns, self.ts_ns, self.receive_ns, *row, quality))
 
     def _judged(self, row: list[int | None], start_ns: int) -> int:

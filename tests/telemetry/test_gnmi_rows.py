@@ -145,6 +145,15 @@ def test_a_gap_is_in_the_next_windows():
     assert [(row["window_start_ns"] - T0, row["quality"]) for row in rows[1:]] == [(0, QUALITY_GAP), (60 * S, 0)]
 
 
+def test_a_gap_is_in_every_window_that_has_it():
+    """Also in those of leaves that come in rows of their own."""
+    fed = Fed().feed(notification(T0, {Q + "max-queue-len": 1}), notification(T0 + 1, {Q + "dropped-pkts": 1}))
+    fed.stream.resume(T0 + 59 * S)
+    later = T0 + 60 * S
+    fed.feed(notification(later, {Q + "max-queue-len": 1}), notification(later + 1, {Q + "dropped-pkts": 3}))
+    assert [row["quality"] for row in fed.take()["queues"]] == [0, QUALITY_GAP, QUALITY_GAP]
+
+
 def test_duplicates_are_counted_and_flagged():
     made = notification(T0, {Q + "max-queue-len": 1}, duplicates=3)
     taken = Fed().feed(made, notification(T0, {"/x/y": 1}, duplicates=4)).take()

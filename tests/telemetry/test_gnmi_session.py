@@ -406,6 +406,39 @@ def test_once_poll_and_encodings():
         assert [response.WhichOneof("response") for response in polled] == ["update", "sync_response"] * 3
 
 
+def streamed(address: str, seconds: float, **options: Any) -> list[Any]:
+    """What a stream of the host's name brings in a time."""
+    import grpc
+
+    from mburst.telemetry.gnmi.path import as_message, parse
+
+    wanted = messages.SubscriptionList(encoding=messages.ENCODINGS.index("PROTO"))
+    wanted.subscription.add(path=as_message(parse("/system/state/hostname")), **options)
+    found = []
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_stream(
+            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
+        )
+        try:
+            for response in call(iter([messages.SubscribeRequest(subscribe=wanted)]), timeout=seconds):
+                found.append(response.WhichOneof("response"))
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED, error
+    return found
+
+
+def test_what_does_not_change_is_sent_as_asked():
+    sample, change = messages.STREAM_MODES.index("SAMPLE"), messages.STREAM_MODES.index("ON_CHANGE")
+    with agent("lo") as (address, _):
+        beaten = streamed(address, 1.5, mode=sample, sample_interval=10**7, suppress_redundant=True)
+        assert beaten == ["update", "sync_response"]
+        beaten = streamed(address, 2, mode=sample, sample_interval=10**7, suppress_redundant=True,
+                          heartbeat_interval=4 * 10**8)  # fmt: skip
+        assert 3 <= len(beaten) <= 2 + 2 / 0.4
+        assert streamed(address, 1.5, mode=change) == ["update", "sync_response"]
+        assert 3 <= len(streamed(address, 2, mode=change, heartbeat_interval=4 * 10**8)) <= 2 + 2 / 0.4
+
+
 def test_samples_come_at_multiples_of_the_interval(tmp_path: Path):
     """A true timer: over two seconds the mean interval is the asked one, and windows leave no time out."""
     with agent("lo") as (address, _):
