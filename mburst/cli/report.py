@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import MburstError
 from . import definition
 
 
@@ -37,9 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     con = store.connect(arguments.rack, since, until)
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
     if not chosen:
-        which = [f"{name} {value}" for name, value in (("rack", arguments.rack), ("host", arguments.host)) if value]
-        raise MburstError(f"{arguments.store}: no recording" + (f" of {' and '.join(which)}" if which else ""),
-                          "`mburst sql STORE runs` lists what there is")
+        raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
     page, facts = write(reports, wanted, Path(arguments.output))
     print(f"report: {page}")
