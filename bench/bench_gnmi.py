@@ -163,7 +163,7 @@ def main() -> None:
         live, sealed, cpu = zip(*found, strict=True)
         print(
             f"| {a_message} updates a message | {spread(list(live))}/s received | {spread(list(sealed))}/s sealed | "
-            f"{spread([seconds / updates * 1e6 for seconds in cpu])} µs of CPU an update, start-up and sealing included |",
+            f"{spread([seconds / updates * 1e6 for seconds in cpu])} µs of CPU an update, with start-up and sealing |",
             flush=True,
         )
     for buffer in ("32M", "128M"):
