@@ -47,12 +47,13 @@ class BuildEngine(build_ext):
 setup(
     packages=[
         "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab",
-        "mburst.simulate", *(f"mburst.{room}" for room in ROOMS),
+        "mburst.simulate", "mburst.switch_agent", *(f"mburst.{room}" for room in ROOMS), "mburst.telemetry.gnmi",
     ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={
         "mburst.agent": ["mburst.toml"],
         "mburst.capture": ["*.pyi", "py.typed"],
+        "mburst.telemetry.gnmi": ["vendors/*.toml"],
         "mburst.sql": ["*.sql", "schema/*.sql", "queries/*.sql"],
         "mburst.dashboards": ["static/*", "templates/*"],
     },
