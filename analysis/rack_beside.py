@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..sql import text
 from .beside import LATENCY, dicts
 from .rack_period import Period
 
@@ -34,15 +35,6 @@ FROM marked GROUP BY ALL ORDER BY src, dst, protocol, met
 _UNPLACED = """
 SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
     AND src NOT IN (SELECT host FROM rack_runs) AND dst NOT IN (SELECT host FROM rack_runs)
-"""
-_LINKS = """
-WITH latest AS (
-    SELECT device, port, queue, host, interface, rack, present FROM links WHERE ts_ns < $until
-    QUALIFY row_number() OVER (PARTITION BY device, port, host, interface ORDER BY ts_ns DESC, batch DESC) = 1
-)
-SELECT DISTINCT device, port, queue, host, interface FROM latest
-WHERE present AND (rack = $rack OR host IN (SELECT host FROM rack_runs))
-ORDER BY device, port, queue, host, interface
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, count(*) AS windows,
@@ -140,14 +132,15 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
 
 
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
-    """Hosts by device, port and queue ('' for all of a port's); empty where the store has no inventory of links."""
-    known = con.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'links' AND NOT internal").fetchall()
-    if not known[0][0]:
-        return {}
+    """Hosts of the rack by device, port and queue ('' for all of a port's), as links were at the end of the period;
+    empty where the store does not know any."""
+    con.execute("CREATE OR REPLACE TEMP TABLE links AS SELECT * FROM main.links WHERE ts_ns < $1", [period.until_ns])
+    here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_runs").fetchall()}
     hosts: dict[tuple[str, str, str], list[str]] = {}
-    for row in dicts(con, _LINKS, {"rack": rack, "until": period.until_ns}):
-        name = " ".join(part for part in (row["host"], row["interface"]) if part)
-        hosts.setdefault((row["device"], row["port"], row["queue"]), []).append(name)
+    for row in dicts(con, text("links"), {}):
+        if row["rack"] == rack or row["host"] in here:
+            name = " ".join(part for part in (row["host"], row["interface"]) if part)
+            hosts.setdefault((row["device"], row["port"], row["queue"]), []).append(name)
     return hosts
 
 

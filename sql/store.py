@@ -96,8 +96,9 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB with a view for each table of LISTING, the table quality, and the macros of macros.sql,
         over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot hold such rows
-        (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave out runs by
-        time. Nothing is fetched from a network. Raises MburstError."""
+        (a rack or a whole day at a time, with a day to spare); they do not filter rows, never leave out runs by time,
+        and never leave out links, which hold until something else is said. Nothing is fetched from a network.
+        Raises MburstError."""
         narrow = segments.Narrow(
             rack,
             None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,
@@ -114,6 +115,8 @@ class Store:
             narrow = segments.Narrow(None, narrow.first_day, narrow.last_day)
         if table == "runs":  # their date is when they were written, not what they are about
             narrow = segments.Narrow(narrow.rack)
+        if table == "links":
+            narrow = segments.Narrow()
         with segments.failing_as_one_line(self.path / table, "read"):
             logs, files = segments.snapshot(self.path, table, narrow)
             for path in files:

@@ -138,6 +138,7 @@ class Meter:
         self._names: dict[str, LaneName] = {}
         self._probed_ns = self._queued_ns = self.since_ns
         self._scraped: dict[str, int] = {}
+        self._begun = False
 
     def advance(self, scraper: str) -> dict[LaneName, dict[str, float]]:
         """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER.
@@ -279,5 +280,10 @@ class Meter:
         self._queued_ns = max((row["newest_ns"] for row in rows), default=self._queued_ns)
 
     def _targets(self, con: duckdb.DuckDBPyConnection) -> None:
-        known = con.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'collection'").fetchall()[0][0]
-        self.targets = dict(con.execute(_TARGETS).fetchall()) if known else {}
+        """What the last event of each device was: first in all of the store, then in what is newer."""
+        if self._begun:
+            self.targets |= dict(con.execute(_TARGETS).fetchall())
+            return
+        with self.store.connect() as whole:
+            self.targets = dict(whole.execute(_TARGETS).fetchall())
+        self._begun = True

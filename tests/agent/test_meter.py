@@ -130,6 +130,21 @@ def test_probes_and_queues(store):
     assert of.queues["tor-1", "swp1", "0"] == (2, 77)
 
 
+def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
+    def event(device: str, at: int, name: str) -> dict[str, object]:
+        return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
+
+    long_ago = NOW - 40 * 86_400 * 10**9
+    write(store, "collection", event("tor-1", long_ago, "connect"), event("tor-1", long_ago + 1, "sync"),
+          event("tor-2", long_ago, "connect"), event("tor-2", long_ago + 1, "disconnect"))
+    of = meter(store)
+    of.advance("a")
+    assert of.targets == {"tor-1": True, "tor-2": False}
+    write(store, "collection", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap"))
+    of.advance("a")
+    assert of.targets == {"tor-1": False, "tor-2": False}
+
+
 @settings(deadline=None, max_examples=8)
 @given(st.lists(st.sampled_from([0, 100, FULL]), min_size=1, max_size=60), st.lists(st.integers(1, 20), max_size=6))
 def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):

@@ -182,6 +182,20 @@ def test_queues_that_filled_or_dropped(store):
     assert told.queues[1].max_at_ns == START + MS and told.queue_count == 3 and not told.queues_known
 
 
+def test_links_tell_which_queues_are_the_racks(store):
+    fill(store, {"a": [(50, 10)]})
+    link = {"batch": "b", "queue": "", "origin": "lldp", "present": True, "interface": "eth0", "rack": ""}
+    month = 30 * DAY
+    write(store, "links", {**link, "ts_ns": START - month, "host": "a", "device": "tor-1", "port": "p1"},
+          {**link, "ts_ns": START - month, "host": "z", "device": "tor-1", "port": "p2"},
+          {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False})
+    write(store, "queues", *({"port": port, "window_start_ns": START, "ts_ns": START + MS, "max_bytes": 900}
+                             for port in ("p1", "p2", "p3")))
+    told = report(store)
+    assert told.queues_known and told.queue_count == 1
+    assert [(queue.port, queue.hosts) for queue in told.queues] == [("p1", ["a eth0"])]
+
+
 def test_slots_follow_the_length_of_a_period():
     assert [slot_width(n) for n in (20 * 10**9, 30 * 60 * 10**9, DAY, 7 * DAY, 30 * DAY)] == [
         10**9, 60 * 10**9, HOUR, HOUR, DAY]
