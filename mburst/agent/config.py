@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PARTS = ("record", "probe", "reflect", "collect", "live", "metrics")
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
+READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
 LEFT_OUT = ("help", "json", "csv", "check", "once")  # options that have no place in a service
 REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", "bin", "threshold", "release", "join",
                "min-duration", "link")
@@ -160,7 +161,8 @@ def _parts(path: Path, verb: str, value: Any, shared: Mapping[str, str],
         _only(path, where, table, ["name", *keys])
         label = table.get("name", "" if len(tables) == 1 else str(number))
         own = {key: value for key, value in table.items() if key != "name"}
-        given = {**{key: text for key, text in shared.items() if key in keys}, **own}
+        meaning = {READERS.get(verb, {}).get(key, key): text for key, text in shared.items()}
+        given = {**{key: text for key, text in meaning.items() if key in keys}, **own}
         argv = [verb, *_arguments(path, where, given, keys)]
         _try(path, where, argv)
         parts.append(Part(f"{verb} {label}".strip(), argv))

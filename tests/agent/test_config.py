@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -45,6 +46,17 @@ def test_several_parts_of_a_kind(read):
         ("record front", "--store=store"), ("record 2", "--store=other")]
 
 
+def test_a_reader_gets_the_shared_store_as_what_it_reads(read, monkeypatch):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("inputs", nargs="+")
+    parser.add_argument("--store")
+    monkeypatch.setattr("mburst.agent.config._runnable", lambda: {"live": parser})
+    monkeypatch.setattr("mburst.agent.config._try", lambda path, where, argv: parser.parse_args(argv[1:]))
+    assert read(BASE + "[live]\n").parts[0].argv == ["live", "--", "store"]
+    [part] = read(BASE + '[live]\ninputs = "eth0"\nstore = "own"\n').parts
+    assert part.argv == ["live", "--store=own", "--", "eth0"]
+
+
 def test_reports_and_deliveries(read, monkeypatch):
     monkeypatch.setenv("SECRET", "s3cret")
     config = read(BASE + REPORT + 'every = "hour"\ndelay = "5m"\nracks = ["r1"]\ndeliver = "ops"\nbin = "1ms"\n'
@@ -57,7 +69,7 @@ def test_reports_and_deliveries(read, monkeypatch):
 
 @pytest.mark.parametrize(("text", "said"), [
     ("store = ", "no TOML"),
-    ('stroe = "x"\n', "has no key 'stroe' (valid are deliver"),
+    ('stroe = "x"\n', "has no key 'stroe' (valid are "),
     (BASE + "record = 5\n", "record is no table"),
     (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
     (BASE + "[record]\n", "[record]: the following arguments are required"),
