@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,34 +101,52 @@ class Exchanges:
         """Probes whose answer may still come."""
         return self.counts.sent - self.counts.answered - self.counts.lost
 
-    def take(self, due_before_ns: int, names: dict[str, str]) -> pa.RecordBatch | None:
-        """Settle the probes that were due before a time: as rows of the table probes with the columns of `names`
-        (batch, src, dst, protocol) filled in, and no more here. Without an answer by now they are lost."""
+    def settle(self, due_before_ns: int) -> Settled | None:
+        """Take out the probes that were due before a time. Without an answer by now they are lost."""
         count = bisect_left(self.app_send, due_before_ns)
         if not count:
             return None
+        settled = Settled(self.first, *(column[:count] for column in self._columns))
+        for column in self._columns:
+            del column[:count]
+        self.first += count
+        self.counts.lost += settled.app_recv.count(0)
+        return settled
+
+
+class Settled(NamedTuple):
+    """Probes of a path that nothing can happen to any more: the columns of Exchanges, from the number `first` on."""
+
+    first: int
+    app_send: array[int]
+    sent: array[int]
+    tx: array[int]
+    remote_rx: array[int]
+    remote_tx: array[int]
+    rx: array[int]
+    app_recv: array[int]
+    tx_kind: array[int]
+    rx_kind: array[int]
+
+    def rows(self, names: dict[str, str]) -> pa.RecordBatch:
+        """As rows of the table probes, with the columns of `names` (batch, src, dst, protocol) filled in."""
         import numpy as np
         import pyarrow as pa
 
         from .tables import PROBES
 
-        app_send, sent, tx, remote_rx, remote_tx, rx, app_recv, tx_kind, rx_kind = (
-            np.array(column[:count]) for column in self._columns)
-        for column in self._columns:
-            del column[:count]
-        lost = app_recv == 0
-        self.counts.lost += int(np.count_nonzero(lost))
-        kind = np.where(lost | (tx_kind == 0), tx_kind, np.minimum(tx_kind, rx_kind))
+        columns = {name: np.array(values) for name, values in zip(self._fields[1:], self[1:], strict=True)}
+        count = len(self.sent)
+        tx_kind, sent, tx = columns.pop("tx_kind"), columns.pop("sent"), columns.pop("tx")
+        lost = columns["app_recv"] == 0
+        kind = np.where(lost | (tx_kind == 0), tx_kind, np.minimum(tx_kind, columns.pop("rx_kind")))
         filled = {name: pa.repeat(value, count) for name, value in names.items()}
-        filled |= {name: pa.array(values, mask=values == 0) for name, values in (
-            ("app_send_ns", app_send), ("remote_rx_ns", remote_rx), ("remote_tx_ns", remote_tx), ("rx_ns", rx),
-            ("app_recv_ns", app_recv))}
+        filled |= {f"{name}_ns": pa.array(values, mask=values == 0) for name, values in columns.items()}
         filled |= {
             "seq": pa.array(np.arange(self.first, self.first + count)),
             "tx_ns": pa.array(np.where(tx == 0, sent, tx)),
             "rtt_ns": pa.nulls(count, pa.int64()),
             "lost": pa.array(lost),
-            "stamp_kind": pa.array(KINDS).take(pa.array(kind)),
+            "stamp_kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(KINDS)),
         }
-        self.first += count
-        return pa.RecordBatch.from_arrays([filled[name] for name in PROBES.names], schema=PROBES)
+        return pa.RecordBatch.from_arrays([filled[name] for name in PROBES.names], PROBES.names)

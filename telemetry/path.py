@@ -162,12 +162,13 @@ class DatagramPath(Path):
             self.take(memoryview(self._buffer)[:size], timestamping.arrival(control), time.time_ns())
 
     def _learn(self) -> None:
-        """Take what the error queue holds: stamps of departure, and what the network says of earlier probes."""
-        while told := timestamping.event(self._sock):
-            if isinstance(told, timestamping.Refused):
-                self.trouble(told.errno)
-            elif told.ns:
-                self.exchanges.departed(self._numbered_from + told.number, told.ns, told.kind)
+        """Take the next of the error queue: a stamp of departure, or what the network says of an earlier probe. The
+        loop calls again while there is more; to ask an empty queue costs more than all else of a probe."""
+        told = timestamping.event(self._sock)
+        if isinstance(told, timestamping.Refused):
+            self.trouble(told.errno)
+        elif told is not None and told.ns:
+            self.exchanges.departed(self._numbered_from + told.number, told.ns, told.kind)
 
     def unplaced(self, number: int) -> None:
         """Count an answer whose probe waits no more."""

@@ -56,6 +56,7 @@ class TcpPath(Path):
         self._next_try_ns = time.monotonic_ns() + _AGAIN_NS
         self._out = bytearray()
         self._in = bytearray()
+        self._waits_for_room = True
         self._under_way: list[int] = []  # numbers whose echo has not come, in order
         self._sock = open_socket(self.target, socket.SOCK_STREAM, 0, self._source, self._dscp)
         self._sock.setblocking(False)
@@ -99,8 +100,14 @@ class TcpPath(Path):
         except OSError as error:
             self._break(error.errno or 0)
             return
-        self.loop.change(self._sock, READ | (WRITE if self._out else 0))
+        self._wait_for_room(bool(self._out))
         self._learn()
+
+    def _wait_for_room(self, wanted: bool) -> None:
+        if wanted != self._waits_for_room:
+            assert self._sock is not None
+            self.loop.change(self._sock, READ | (WRITE if wanted else 0))
+            self._waits_for_room = wanted
 
     def _ready(self, events: int) -> None:
         if not self._connected:
@@ -108,9 +115,9 @@ class TcpPath(Path):
             return
         if events & ERROR:
             self._learn()
-        if events & (READ | HANGUP):
+        if events & (READ | HANGUP) and self._connected:
             self._read()
-        if events & WRITE and self._out:
+        if events & WRITE and self._connected:
             self._write()
 
     def _arrive(self) -> None:
@@ -126,7 +133,7 @@ class TcpPath(Path):
             self.exchanges.counts.restarts += 1
         self._was_connected = True
         timestamping.enable(self._sock, hardware=self.hardware)
-        self.loop.change(self._sock, READ)
+        self._wait_for_room(False)
 
     def _read(self) -> None:
         assert self._sock is not None
@@ -167,9 +174,10 @@ class TcpPath(Path):
             self._tell(f"{self.target.name}: {os.strerror(errno.ECONNRESET)}; connecting again")
 
     def _learn(self) -> None:
-        """Take the error queue's stamps: their number is that of the message's last byte in the stream."""
-        while self._sock is not None and (told := timestamping.event(self._sock)):
-            if isinstance(told, timestamping.Refused):
-                self._break(told.errno)
-            elif told.ns:
-                self.exchanges.departed(self._stream_from + told.number // self._size, told.ns, told.kind)
+        """Take the next stamp of the error queue: its number is that of a message's last byte in the stream."""
+        assert self._sock is not None
+        told = timestamping.event(self._sock)
+        if isinstance(told, timestamping.Refused):
+            self._break(told.errno)
+        elif told is not None and told.ns:
+            self.exchanges.departed(self._stream_from + told.number // self._size, told.ns, told.kind)

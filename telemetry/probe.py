@@ -14,18 +14,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING
 
 from ..units import NS_PER_S
 from . import stamp
 from .clock import Clocks, Reading, jump_ns
+from .exchanges import Settled
 from .loop import Loop, wake_promptly
 from .path import IcmpPath, Path, Tell, UdpPath
 from .path_tcp import TcpPath
 from .targets import Target
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SETTLE_EVERY_NS = 100_000_000
 _CLOCK_EVERY_NS = NS_PER_S
@@ -34,7 +31,7 @@ _CONNECT_NS = 2 * NS_PER_S
 _AT_ONCE = 16  # overdue probes that are sent before answers are taken
 _LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 
-Take = Callable[["pa.RecordBatch"], None]
+Take = Callable[[Settled, dict[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -112,12 +109,8 @@ class Prober:
         self._loop.close()
 
     def run(self, take: Take) -> None:
-        """Probe, and give every probe to `take` as rows of the table probes once it is settled: when its answer can
-        come no more in time."""
-        import numpy  # noqa: F401  loaded before the first probe: it takes longer than many gaps between probes
-
-        from . import tables  # noqa: F401
-
+        """Probe, and give every probe to `take` once it is settled: when its answer can come no more in time. `take`
+        is called between probes, so it should be quick."""
         wake_promptly()
         gc.collect()
         gc.freeze()
@@ -171,9 +164,9 @@ class Prober:
 
     def _settle(self, take: Take, due_before_ns: int) -> None:
         for path in self._each():
-            rows = path.exchanges.take(due_before_ns, self.names(path))
-            if rows is not None:
-                take(rows)
+            settled = path.exchanges.settle(due_before_ns)
+            if settled is not None:
+                take(settled, self.names(path))
 
     def _watch_clock(self) -> None:
         """Tell when somebody sets the clock: exchanges under way at that moment are measured wrong."""

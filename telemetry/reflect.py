@@ -27,7 +27,6 @@ _IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS = 49, 51, 66
 _IP_TOS, _IP_TTL = 1, 2
 _IPV6_PKTINFO, _IPV6_HOPLIMIT, _IPV6_TCLASS = 50, 52, 67
 _RECEIVE_BUFFER = 4 << 20
-_AT_ONCE = 64  # datagrams of one socket before others are looked at
 _NUMBERS = 4096  # answers whose departure may still be unknown
 _MOST_SESSIONS = 65_536
 _SPIN_NS = 150_000  # a wait ends about so late; what is left of one is spent awake
@@ -158,14 +157,13 @@ class UdpPort:
 
     def _ready(self, events: int) -> None:
         if events & ERROR:
-            self._learn_departures()
+            self._learn_departure()
         if events & READ:
-            for _ in range(_AT_ONCE):
-                try:
-                    size, control, _, peer = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
-                except OSError:  # nothing more, or an error of the network about an answer
-                    return
-                self._answer(size, control, peer)
+            try:
+                size, control, _, peer = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
+            except OSError:  # an error of the network about an answer
+                return
+            self._answer(size, control, peer)
 
     def _answer(self, size: int, control: Control, peer: tuple[Any, ...]) -> None:
         if size < stamp.LEAST_SENDER_BYTES or peer[1] in self._own_ports:  # two reflectors would never end
@@ -225,14 +223,14 @@ class UdpPort:
             return
         self._number += 1
         self._reflector.answered += 1
-        self._learn_departures()
+        self._learn_departure()
 
-    def _learn_departures(self) -> None:
-        while told := timestamping.event(self._sock):
-            if isinstance(told, timestamping.Sent) and told.ns:
-                entry = self._outgoing[told.number % _NUMBERS]
-                if entry and entry[0] == told.number:
-                    entry[1].left = entry[2], told.ns
+    def _learn_departure(self) -> None:
+        told = timestamping.event(self._sock)
+        if isinstance(told, timestamping.Sent) and told.ns:
+            entry = self._outgoing[told.number % _NUMBERS]
+            if entry and entry[0] == told.number:
+                entry[1].left = entry[2], told.ns
 
 
 def _way_back(own: bytes, tos: int) -> Control:

@@ -36,7 +36,7 @@ _FOLLOW_UP = struct.Struct("!IQB3x")
 _EXTRA_PADDING, _FOLLOW_UP_TYPE = 1, 7
 _UNRECOGNIZED = 0x80  # flag that the reflector sets on a TLV that it does not know
 _SOFTWARE_LOCAL = 2  # method of a timestamp: RFC 8972 section 4.3
-_FRACTION = 1 << 32
+_WHOLE, _HALF = 1 << 32, 1 << 31
 
 
 def to_ntp(ns: int) -> int:
@@ -47,16 +47,18 @@ def to_ntp(ns: int) -> int:
 
 def from_ntp(stamp: int, near_ns: int) -> int:
     """Unix nanoseconds of an NTP timestamp, in the era that is nearest to `near_ns` (the first one ends in 2036)."""
-    seconds = (stamp >> 32) - NTP_UNIX_S
-    seconds += round((near_ns // NS_PER_S - seconds) / _FRACTION) * _FRACTION
+    seconds = _nearest((stamp >> 32) - NTP_UNIX_S, near_ns // NS_PER_S)
     return seconds * NS_PER_S + ((stamp & 0xFFFFFFFF) * NS_PER_S >> 32)
 
 
 def from_ptp(stamp: int, near_ns: int) -> int:
     """Unix nanoseconds of a truncated PTPv2 timestamp (RFC 8186): 32 bits of seconds, 32 of nanoseconds."""
-    seconds = stamp >> 32
-    seconds += round((near_ns // NS_PER_S - seconds) / _FRACTION) * _FRACTION
-    return seconds * NS_PER_S + (stamp & 0xFFFFFFFF)
+    return _nearest(stamp >> 32, near_ns // NS_PER_S) * NS_PER_S + (stamp & 0xFFFFFFFF)
+
+
+def _nearest(seconds: int, near: int) -> int:
+    """Of the times that look the same in 32 bits of seconds, the one nearest to another."""
+    return near + (seconds - near + _HALF) % _WHOLE - _HALF
 
 
 def error_estimate(max_error_ns: int, synchronized: bool) -> int:
