@@ -89,7 +89,7 @@ def format_time(ns: int) -> str:
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
     for size, unit in steps:
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:  # what three digits would show as 1000 of the next unit
             return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
     size, unit = steps[-1]
     return f"{value / size:.3g} {unit}"

@@ -43,10 +43,11 @@ class Exchanges:
         self.remote_tx = array("q")
         self.rx = array("q")
         self.app_recv = array("q")
+        self.clock_error = array("q")
         self.tx_kind = array("b")
         self.rx_kind = array("b")
         self._columns = (self.app_send, self.sent, self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv,
-                         self.tx_kind, self.rx_kind)
+                         self.clock_error, self.tx_kind, self.rx_kind)
         self._highest = -1
 
     @property
@@ -79,22 +80,22 @@ class Exchanges:
             self.tx[place] = ns
             self.tx_kind[place] = _KIND_NUMBER[kind]
 
-    def answer(self, place: int, rx_ns: int, kind: str, now_ns: int, remote: tuple[int, int] = (0, 0)) -> bool:
-        """An answer that came now, and the reflector's stamps (received, sent). False where it is a duplicate."""
+    def answer(self, place: int, rx_ns: int, kind: str, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """An answer that came now; of the reflector when it received and when it answered, and by how much the clocks
+        may differ."""
         if self.app_recv[place]:
             self.counts.duplicates += 1
-            return False
+            return
         self.app_recv[place] = now_ns
         if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
             self.rx[place] = rx_ns
             self.rx_kind[place] = _KIND_NUMBER[kind]
-        self.remote_rx[place], self.remote_tx[place] = remote
+        self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
         self.counts.answered += 1
         number = self.first + place
         if number < self._highest:
             self.counts.reordered += 1
         self._highest = max(self._highest, number)
-        return True
 
     @property
     def waiting(self) -> int:
@@ -125,6 +126,7 @@ class Settled(NamedTuple):
     remote_tx: array[int]
     rx: array[int]
     app_recv: array[int]
+    clock_error: array[int]
     tx_kind: array[int]
     rx_kind: array[int]
 

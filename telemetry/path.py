@@ -76,6 +76,7 @@ class Path:
         self.exchanges = Exchanges()
         self.loop = loop
         self.hardware = hardware
+        self.clock_error_ns: int | None = None  # of this end's clock; None while it is not kept by NTP or PTP
         self._tell = tell
         self._told: set[int] = set()
 
@@ -210,7 +211,9 @@ class UdpPath(DatagramPath):
             self.exchanges.counts.stray += 1
             return
         else:
-            self.exchanges.answer(place, *rx, now_ns, (answer.rx_ns, answer.tx_ns))
+            theirs, ours = stamp.error_ns(answer.error), self.clock_error_ns
+            apart = 0 if theirs is None or ours is None else theirs + ours
+            self.exchanges.answer(place, *rx, now_ns, (answer.rx_ns, answer.tx_ns, apart))
         self._count_remote(answer)
 
     def _count_remote(self, answer: stamp.Reply) -> None:

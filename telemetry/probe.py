@@ -17,7 +17,7 @@ from heapq import heapify, heapreplace
 
 from ..units import NS_PER_S
 from . import stamp
-from .clock import Clocks, Reading, jump_ns
+from .clock import Clocks, jump_ns
 from .exchanges import Settled
 from .loop import Loop, wake_promptly
 from .path import IcmpPath, Path, Tell, UdpPath
@@ -25,7 +25,6 @@ from .path_tcp import TcpPath
 from .targets import Target
 
 _SETTLE_EVERY_NS = 100_000_000
-_CLOCK_EVERY_NS = NS_PER_S
 _BEGIN_IN_NS = 20_000_000
 _CONNECT_NS = 2 * NS_PER_S
 _AT_ONCE = 16  # overdue probes that are sent before answers are taken
@@ -169,15 +168,15 @@ class Prober:
                 take(settled, self.names(path))
 
     def _watch_clock(self) -> None:
-        """Tell when somebody sets the clock: exchanges under way at that moment are measured wrong."""
-        now: Reading = self._clocks.read()
-        if now.ts_ns - self._last.ts_ns < _CLOCK_EVERY_NS and abs(jump_ns(self._last, now)) < _LEAST_JUMP_NS:
-            return
+        """Know how well the clock is kept, and tell when somebody sets it: exchanges under way then are wrong."""
+        now = self._clocks.read()
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
             self._tell(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
                        "probes that were under way then are measured wrong")
         self._last = now
+        for path in self._each():
+            path.clock_error_ns = now.max_error_ns if now.synchronized else None
 
 
 def kind_of(protocol: str) -> socket.SocketKind:

@@ -109,11 +109,13 @@ class Reflector:
         """End `serve` soon. May be called by a signal handler."""
         self._stopping = True
 
-    def serve(self) -> None:
-        """Answer until told to stop."""
+    def serve(self, until_ns: int | None = None) -> None:
+        """Answer until told to stop, or until a time of CLOCK_MONOTONIC."""
         wake_promptly()
         while not self._stopping:
             now = time.monotonic_ns()
+            if until_ns is not None and now >= until_ns:
+                return
             if now >= self._next_reading_ns:
                 reading = self._clocks.read()
                 self.error = stamp.error_estimate(reading.max_error_ns, reading.synchronized)
