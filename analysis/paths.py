@@ -3,8 +3,8 @@
 A round trip is that of the network: the reflector's time is taken out where the reflector told it. One-way delays need
 the two clocks to agree. Where both ends said how well their clocks are kept, and that is better than the minimum filter
 can do, the delays are as measured; else the clocks' offset and drift are taken out by the minimum filter of both
-directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is `ClockState.uncertainty_ns`;
-what a delay is beyond the least one is not touched by that.
+directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
+`ClockState.uncertainty_ns`; what a delay is beyond the least one is not touched by that.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
     """What the selected probes met, a path each, in the order of names."""
     paths = con.execute(
         f"""SELECT src, dst, protocol, min(tx_ns), max(tx_ns),
-                   string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind) FILTER (WHERE stamp_kind <> '' AND NOT lost)
+                   string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind)
+                       FILTER (WHERE stamp_kind <> '' AND NOT lost)
             FROM probes WHERE {_WHERE} GROUP BY ALL ORDER BY src, dst, protocol""", selection.parameters()).fetchall()
     return [_met(con, selection, *path) for path in paths]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def rounds(met: Met) -> list[Round]:
 def persistence(found: Sequence[Round]) -> float | None:
     """Correlation of the p99 of a minute with that of the next: near 1, a slow minute is followed by another; near 0,
     it says nothing of the next. None with fewer than eight pairs of minutes one after the other."""
-    pairs = [(a.p99, b.p99) for a, b in zip(found, found[1:], strict=False)
+    pairs = [(a.p99, b.p99) for a, b in pairwise(found)
              if a.p99 is not None and b.p99 is not None and b.start_ns - a.start_ns == MINUTE_NS]
     if len(pairs) < 8:
         return None

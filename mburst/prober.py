@@ -20,7 +20,7 @@ from .errors import MburstError
 if TYPE_CHECKING:
     from .sql import Store
     from .telemetry.exchanges import Counts, Settled
-    from .telemetry.probe import Plan, Prober
+    from .telemetry.probe import Plan
     from .telemetry.targets import Target
 
 SWITCH_S = 0.0001  # how long the storing thread may keep the prober from running Python

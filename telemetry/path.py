@@ -14,7 +14,6 @@ import struct
 import time
 from collections.abc import Callable
 
-
 from ..errors import MburstError
 from . import stamp, timestamping
 from .exchanges import Exchanges

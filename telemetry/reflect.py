@@ -123,8 +123,12 @@ class Reflector:
             self._loop.wait(self._held.release())
 
     def close(self) -> None:
-        for part in (*self._ports, *self._echoes, self._clocks, self._loop):
-            part.close()
+        for port in self._ports:
+            port.close()
+        for echo in self._echoes:
+            echo.close()
+        self._clocks.close()
+        self._loop.close()
 
 
 class UdpPort:

@@ -34,7 +34,7 @@ _REPLY = struct.Struct("!IQHHQIQHHB")
 _TLV = struct.Struct("!BBH")
 _FOLLOW_UP = struct.Struct("!IQB3x")
 _EXTRA_PADDING, _FOLLOW_UP_TYPE = 1, 7
-_UNRECOGNIZED = 0x80  # flag that the reflector sets on a TLV that it does not know
+_UNRECOGNIZED = 0x80  # flag of a TLV: the sender sets it, and a reflector that knows the TLV clears it
 _SOFTWARE_LOCAL = 2  # method of a timestamp: RFC 8972 section 4.3
 _WHOLE, _HALF = 1 << 32, 1 << 31
 
@@ -94,10 +94,10 @@ def request(size: int, session: int, error: int) -> bytearray:
     at = BASE_BYTES
     with_follow_up = at + _TLV.size + _FOLLOW_UP.size
     if size == with_follow_up or size >= with_follow_up + _TLV.size:
-        _TLV.pack_into(packet, at, 0, _FOLLOW_UP_TYPE, _FOLLOW_UP.size)
+        _TLV.pack_into(packet, at, _UNRECOGNIZED, _FOLLOW_UP_TYPE, _FOLLOW_UP.size)
         at = with_follow_up
     if size > at:
-        _TLV.pack_into(packet, at, 0, _EXTRA_PADDING, size - at - _TLV.size)
+        _TLV.pack_into(packet, at, _UNRECOGNIZED, _EXTRA_PADDING, size - at - _TLV.size)
     return packet
 
 
@@ -121,7 +121,7 @@ class Reply(NamedTuple):
     follow_up: tuple[int, int] | None  # the reflector's number of an earlier reply, and when that really left
 
 
-def parse_reply(data: bytes, near_ns: int) -> Reply | None:
+def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
     """A reply of STAMP or TWAMP Light; None for what is too short. `near_ns` settles the era of its timestamps."""
     if len(data) < BASE_BYTES - 3:  # TWAMP Light ends with the TTL
         return None
@@ -139,32 +139,30 @@ def parse_reply(data: bytes, near_ns: int) -> Reply | None:
 
 def wants_follow_up(data: bytes) -> bool:
     """Whether the first TLV of a sender's packet asks for follow-up telemetry."""
-    return len(data) >= FOLLOW_UP_AT + _FOLLOW_UP.size and data[BASE_BYTES:FOLLOW_UP_AT] == b"\x00\x07\x00\x10"
+    return len(data) >= FOLLOW_UP_AT + _FOLLOW_UP.size and data[BASE_BYTES + 1:FOLLOW_UP_AT] == b"\x07\x00\x10"
 
 
 def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytearray:
     """The answer to a sender's packet, as long as it is but at least 44 bytes, to be stamped by `stamp_reply` when it
-    leaves. TLVs other than follow-up telemetry and padding are returned flagged as not recognized (RFC 8972,
-    section 4). `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
+    leaves. TLVs come back as they were, flagged whether they were recognized (RFC 8972, section 4):
+    follow-up telemetry and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
     packet = bytearray(data)
     if len(packet) < BASE_BYTES:
         packet.extend(bytes(BASE_BYTES - len(packet)))
     session = int.from_bytes(packet[14:16], "big") if len(data) >= BASE_BYTES else 0
     REFLECTOR.pack_into(packet, 0, sequence & 0xFFFFFFFF, 0, error, session, to_ntp(rx_ns), data[:4], data[4:12],
                         data[12:14], ttl)
-    _flag_unrecognized(packet)
-    return packet
-
-
-def _flag_unrecognized(packet: bytearray) -> None:
     at = BASE_BYTES
     while at + _TLV.size <= len(packet):
         _, kind, length = _TLV.unpack_from(packet, at)
-        if kind not in (_EXTRA_PADDING, _FOLLOW_UP_TYPE):
-            if kind == 0 and not any(packet[at:]):
-                return  # the padding of TWAMP Light, which has no TLVs
+        if kind in (_EXTRA_PADDING, _FOLLOW_UP_TYPE):
+            packet[at] &= ~_UNRECOGNIZED
+        elif kind or any(packet[at:]):
             packet[at] |= _UNRECOGNIZED
+        else:
+            break  # the padding of TWAMP Light, which has no TLVs
         at += _TLV.size + length
+    return packet
 
 
 def stamp_reply(packet: bytearray, ns: int) -> None:

@@ -39,8 +39,9 @@ class Refused(NamedTuple):
 
 
 def enable(sock: socket.socket, *, hardware: bool = False) -> None:
-    """Ask for stamps of all that is sent (numbered from 0) and received. `hardware`: the interface's too,
-    which it must have been switched to, and its clock be kept with system time. Errors of the network come by `event` from then on. Raises OSError."""
+    """Ask for stamps of all that is sent (numbered from 0) and received; errors of the network come by `event` too
+    from then on. `hardware`: the interface's stamps, which it must have been switched to, and its clock be kept with
+    system time. Raises OSError."""
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)  # numbering begins anew when it is switched on
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _KERNEL | (_INTERFACE if hardware else 0))
     if sock.family == socket.AF_INET6:

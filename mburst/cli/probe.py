@@ -39,7 +39,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("probe", help="measure latency to other hosts", description=DESCRIPTION)
     parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="whom to probe (port: 8620 unless given)")
-    parser.add_argument("-o", "--store", metavar="STORE", help="keep the probes in this store; made where there is none")
+    parser.add_argument("-o", "--store", metavar="STORE",
+                        help="folder of a store to keep the probes in; made where there is none")
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
     when = parser.add_argument_group("when")
     when.add_argument("--rate", default="1000/s", metavar="N/s",

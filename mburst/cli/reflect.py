@@ -13,8 +13,8 @@ from ..units import format_bytes, parse_duration
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered too), and TCP echo, on the same port. Needs no special rights."""
 DELAY = """hold each answer back as a queue on the way back would: constant:TIME, uniform:LEAST:MOST,
-normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and share
-on each line)"""
+normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and
+share on each line)"""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
