@@ -63,6 +63,7 @@ class Prober:
         self._host = host
         self._batch = batch
         self._tell = tell
+        self._told: set[str] = set()
         self._loop = Loop()
         self._clocks = Clocks()
         self._last = self._clocks.read()
@@ -81,14 +82,20 @@ class Prober:
     def _open(self, target: Target, port: int) -> Path:
         plan, source = self.plan, (self.plan.source, port)
         if plan.protocol == "tcp":
-            return TcpPath(target, self._loop, self._tell, size=plan.size, source=source, dscp=plan.dscp,
+            return TcpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                            hardware=plan.hardware)
         if plan.protocol == "icmp":
-            return IcmpPath(target, self._loop, self._tell, size=plan.size, source=source, dscp=plan.dscp,
+            return IcmpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                             hardware=plan.hardware)
-        return UdpPath(target, self._loop, self._tell, size=plan.size, source=source, dscp=plan.dscp,
+        return UdpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                        error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
                        hardware=plan.hardware)
+
+    def _tell_once(self, line: str) -> None:
+        """Several paths to one target meet the same trouble."""
+        if line not in self._told:
+            self._told.add(line)
+            self._tell(line)
 
     def names(self, path: Path) -> dict[str, str]:
         """What rows call a path. The source port is part of it where there are several."""

@@ -71,8 +71,8 @@ class Held:
 class Reflector:
     """Answers on each of `addresses`, UDP and TCP. Raises MburstError where it cannot listen.
 
-    `delay` holds each answer back after it was stamped, as a queue on the way back would. `hardware`: see
-    timestamping.enable.
+    `delay` holds each answer back as a queue on the way back would: its stamp of departure is that much before it
+    really leaves, to the microsecond even where it leaves late. `hardware`: see timestamping.enable.
     """
 
     def __init__(self, addresses: list[tuple[str, int]], delay: Delay | None = None, *, hardware: bool = False) -> None:
@@ -183,12 +183,16 @@ class UdpPort:
             stamp.add_follow_up(packet, *session.left)
         number = session.answers
         session.answers = number + 1
-        stamp.stamp_reply(packet, time.time_ns())
-        if self._delay:
-            due_ns = time.monotonic_ns() + self._delay()
-            self._reflector.hold(due_ns, lambda: self._send(packet, way, peer, session, number))
-        else:
+        held_ns = self._delay() if self._delay else 0
+
+        def leave() -> None:
+            stamp.stamp_reply(packet, time.time_ns() - held_ns)
             self._send(packet, way, peer, session, number)
+
+        if held_ns:
+            self._reflector.hold(time.monotonic_ns() + held_ns, leave)
+        else:
+            leave()
 
     def _told(self, control: Control) -> tuple[int, int, Control]:
         """When a datagram came, its TTL, and the control messages that send the answer back the way it came."""

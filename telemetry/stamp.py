@@ -144,8 +144,8 @@ def wants_follow_up(data: bytes) -> bool:
 
 def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytearray:
     """The answer to a sender's packet, as long as it is but at least 44 bytes, to be stamped by `stamp_reply` when it
-    leaves. TLVs come back as they were, flagged whether they were recognized (RFC 8972, section 4):
-    follow-up telemetry and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
+    leaves. TLVs come back as they were, flagged whether they were recognized (RFC 8972, section 4): follow-up telemetry
+    and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
     packet = bytearray(data)
     if len(packet) < BASE_BYTES:
         packet.extend(bytes(BASE_BYTES - len(packet)))

@@ -10,7 +10,7 @@ import argparse
 import importlib
 
 VERBS = ["record", "doctor", "import_", "probe", "reflect", "bursts", "sql", "report", "investigate", "what_if",
-         "demo"]
+         "compare", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:
