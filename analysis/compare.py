@@ -1,7 +1,7 @@
 """Two situations side by side: before and after a change, one path and another, TCP and RoCE.
 
-Latencies are compared by percentile, with the ratio B / A and a 95 % interval of it from a block bootstrap: neighbouring
-probes meet the same queue, so whole blocks of time are drawn and not single probes.
+Latencies are compared by percentile, with the ratio B / A and a 95 % interval of it from a block bootstrap:
+neighbouring probes meet the same queue, so whole blocks of time are drawn and not single probes.
 """
 
 from __future__ import annotations
@@ -221,9 +221,9 @@ def _per_minute(spans: dict[tuple[str, ...], list[tuple[int, int]]], bursts: Seq
 
 def _verdict(a: Latency, b: Latency, levels: list[Level], bursts_a: Bursts | None, bursts_b: Bursts | None,
              ) -> tuple[str, str]:
-    """(verdict, what decided it) of B. The first percentile from p99 on that surely differs decides, then the median, then
-    loss; without latencies the number of bursts. Where percentiles from p99 on, or latency and loss, speak against each
-    other, it is undetermined."""
+    """(verdict, what decided it) of B. The first percentile from p99 on that surely differs decides, then the median,
+    then loss; without latencies the number of bursts. Where percentiles from p99 on, or latency and loss, speak against
+    each other, it is undetermined."""
     known = [level for level in levels if level.ratio is not None]
     if not known:
         if bursts_a is None or bursts_b is None:

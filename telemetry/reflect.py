@@ -184,15 +184,11 @@ class UdpPort:
         number = session.answers
         session.answers = number + 1
         held_ns = self._delay() if self._delay else 0
-
-        def leave() -> None:
-            stamp.stamp_reply(packet, time.time_ns() - held_ns)
-            self._send(packet, way, peer, session, number)
-
         if held_ns:
-            self._reflector.hold(time.monotonic_ns() + held_ns, leave)
+            self._reflector.hold(time.monotonic_ns() + held_ns,
+                                 lambda: self._send(packet, way, peer, session, number, held_ns))
         else:
-            leave()
+            self._send(packet, way, peer, session, number, 0)
 
     def _told(self, control: Control) -> tuple[int, int, Control]:
         """When a datagram came, its TTL, and the control messages that send the answer back the way it came."""
@@ -223,8 +219,10 @@ class UdpPort:
             session = self.sessions[key] = Session()
         return session
 
-    def _send(self, packet: bytearray, way: Control, peer: tuple[Any, ...], session: Session, number: int) -> None:
+    def _send(self, packet: bytearray, way: Control, peer: tuple[Any, ...], session: Session, number: int,
+              held_ns: int) -> None:
         self._outgoing[self._number % _NUMBERS] = (self._number, session, number)
+        stamp.stamp_reply(packet, time.time_ns() - held_ns)
         try:
             self._sock.sendmsg([packet], way, 0, peer)
         except OSError:  # a full queue or an unreachable sender: to the sender, a loss

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..analysis.stats import Estimate
 
 DESCRIPTION = """Put two stores, or two parts of them, side by side: latency by percentile with the ratio B / A and its
-95 % interval, bursts, and what both mean for requests that need many answers. --a and --b choose what is compared of each,
-such as --a until=10m --b since=10m for two times of one store."""
+95 % interval, bursts, and what both mean for requests that need many answers. --a and --b choose what is compared of
+each, such as --a until=10m --b since=10m for two times of one store."""
 KEYS = ("since", "until", "src", "dst", "protocol", "batch", "host", "rack", "interface", "direction")
 
 
