@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .distributions import quantile
 from .stats import Floats
@@ -86,6 +87,7 @@ class Met:
     clocks: ClockState | None
     values: dict[str, Floats]  # of MEASURES, NaN where it was not measured, in the order of sending
     tx: Floats  # ns since start_ns
+    lost_at: NDArray[np.int64]  # places in `tx` of the lost probes
     measured: dict[str, Distribution]
 
 
@@ -124,7 +126,7 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: st
     clocks, offset = judge_clocks(probes, column("clock_error_ns"))
     values = measures(probes, offset if clocks else None)
     return Met(src, dst, protocol, stamps or "", len(probes), int(lost.sum()), start_ns, end_ns, clocks, values,
-               probes.tx, {name: distribution(value) for name, value in values.items()})
+               probes.tx, np.flatnonzero(lost), {name: distribution(value) for name, value in values.items()})
 
 
 def measures(probes: Probes, offset: Floats | None) -> dict[str, Floats]:
@@ -177,3 +179,25 @@ def choose(met: Met) -> Floats:
     application, round_trip = met.values["application"], met.values["round_trip"]
     enough = 2 * int(np.isfinite(application).sum()) >= int(np.isfinite(round_trip).sum())
     return application if enough and np.isfinite(application).any() else round_trip
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of time in which something was measured: when its largest value was (ns), that, and the median."""
+
+    at_ns: Floats
+    largest: Floats
+    median: Floats
+
+
+def extremes(time_ns: Floats, values: Floats, steps: int) -> Steps:
+    """At most `steps` steps of ascending times, or every value where there are no more; NaN is left out."""
+    known = np.isfinite(values)
+    time_ns, values = time_ns[known], values[known]
+    if len(values) <= steps:
+        return Steps(time_ns, values, values)
+    width = (time_ns[-1] - time_ns[0]) / steps or 1.0
+    step = np.minimum((time_ns - time_ns[0]) // width, steps - 1)
+    groups = np.split(np.arange(len(values)), np.flatnonzero(np.diff(step)) + 1)
+    largest = np.array([group[np.argmax(values[group])] for group in groups], np.int64)
+    return Steps(time_ns[largest], values[largest], np.array([np.median(values[group]) for group in groups]))

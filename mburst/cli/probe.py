@@ -30,9 +30,6 @@ PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and le
 MOST_BYTES = 65_000
 DSCP = {"ef": 46, **{f"cs{n}": 8 * n for n in range(8)}, **{f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5)
                                                             for b in range(1, 4)}}
-NAMES = {"application": "application", "round_trip": "round trip", "forward": "  forward", "back": "  back",
-         "host_here": "this host", "host_there": "that host"}
-LEVEL_NAMES = ("p50", "p90", "p95", "p99", "p99.9", "p99.99")
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -233,53 +230,44 @@ def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
 
 def told_distribution(measured: Distribution) -> dict[str, Any]:
     """A distribution as JSON has it."""
-    levels = {f"{name.replace('.', '')}_ns": value for name, value in zip(LEVEL_NAMES, measured.levels, strict=True)}
+    from ..analysis.paths import LEVELS
+
+    levels = {f"p{100 * level:g}_ns".replace(".", ""): value
+              for level, value in zip(LEVELS, measured.levels, strict=True)}
     return {"n": measured.n, "min_ns": measured.least, **levels, "max_ns": measured.largest}
 
 
 def described(found: list[Met], counts: PathCounts) -> list[str]:
     """For people: a heading, a table and what to know of it for each path."""
-    return ["\n".join([heading(met, counts_of(met, counts)), table(met), *notes(met)]) for met in found]
+    from ..dashboards.path_words import clock_note
+
+    return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks)]))
+            for met in found]
 
 
 def heading(met: Met, count: Any) -> str:
     """Who probed whom, and what became of the probes."""
+    from ..dashboards.path_words import name_of, stamped_by
+
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
     parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
     parts += [f"{value:,} {word}" for value, word in (
         (count.late, "answered too late"), (count.duplicates, "answered twice"), (count.reordered, "out of order"),
         (count.stray, "strange answers"), (count.restarts, "restarts of the other end")) if value]
-    kinds = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
-    stamps = " and ".join(kinds[kind] for kind in met.stamps.split(", ") if kind in kinds)
-    return f"{met.src} → {met.dst} ({met.protocol}): {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
+    stamps = stamped_by(met)
+    return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
 
 
 def table(met: Met) -> str:
     """The distributions that were measured."""
-    rows = [[NAMES[name], f"{measured.n:,}",
-             *("-" if value is None else format_duration(value)
-               for value in (measured.least, *measured.levels, measured.largest))]
-            for name, measured in met.measured.items() if measured.n]
-    columns = ["", "n", "min", *LEVEL_NAMES, "max"]
-    widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
-    return "\n".join(("  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
-                                                           zip(row[1:], widths[1:], strict=True))])).rstrip()
-                     for row in [columns, *rows]) if rows else "no answer"
+    from ..dashboards import path_words
 
-
-def notes(met: Met) -> list[str]:
-    """How far the one-way delays can be trusted."""
-    clocks = met.clocks
-    if clocks is None:
-        return []
-    uncertain = format_duration(clocks.uncertainty_ns)
-    if clocks.kept:
-        return [f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."]
-    drift = "" if clocks.drift_ppm is None else f", drifts by {clocks.drift_ppm:.3g} ppm"
-    way = "ahead" if clocks.offset_ns >= 0 else "behind"
-    return [f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was taken out, "
-            f"taking the fastest probes to be as long in both directions: ± {uncertain}."]
+    rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
+                                                           zip(row[1:], widths[1:], strict=True))]).rstrip()
+                     for row in rows) if len(rows) > 1 else "no answer"
 
 
 class LiveLine:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,8 @@ def reflector(delay: str | None = None, address: str = LOCAL) -> Iterator[int]:
 def reflecting(delay: str) -> Iterator[int]:
     """`mburst reflect` in a process of its own; its port."""
     port = free_port()
-    command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", "--delay", delay, "--seed", "1"]
+    command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", "--delay", delay,
+               "--seed", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout and "reflecting" in process.stdout.readline()
@@ -126,7 +128,7 @@ def test_each_probe_has_its_stamps_in_their_order(protocol):
     assert rows["seq"].to_pylist() == list(range(100)) and set(rows["stamp_kind"].to_pylist()) == {"sw"}
     names = ["app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv"] if protocol == "udp" else [
         "app_send", "tx", "rx", "app_recv"]
-    for before, after in zip(names, names[1:], strict=False):
+    for before, after in pairwise(names):
         assert (ns(rows, after) - ns(rows, before) >= 0).all(), (before, after)
     if protocol == "tcp":
         assert rows["remote_rx_ns"].null_count == rows["remote_tx_ns"].null_count == 100

@@ -55,7 +55,7 @@ def test_an_error_estimate_is_the_least_that_is_not_too_small(error, synchronize
     assert bool(estimate >> 15) == synchronized and not estimate & 0x4000 and 1 <= multiplier <= 255
     told = Fraction(multiplier * 2**scale, 2**32) * 10**9
     assert told >= error
-    assert multiplier == 1 and scale == 0 or Fraction((multiplier - 1) * 2**scale, 2**32) * 10**9 < error
+    assert (multiplier == 1 and scale == 0) or Fraction((multiplier - 1) * 2**scale, 2**32) * 10**9 < error
     assert stamp.error_ns(estimate) == (-(-told.numerator // told.denominator) if synchronized else None)
 
 
@@ -92,8 +92,8 @@ def test_sizes_that_the_format_has_not_are_refused(size):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), times, st.integers(0, 2**16 - 1).filter(lambda e: ~e & 0x4000),
-       st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 255))
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), times,
+       st.integers(0, 2**16 - 1).filter(lambda error: ~error & 0x4000), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 255))
 def test_scapy_reads_both_packets_as_they_were_meant(number, session, at, error, later, more, ttl):
     request = asked(64, number, session, error, at)
     read = scapy_stamp.STAMPSessionSenderTestUnauthenticated(request)
