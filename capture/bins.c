@@ -26,22 +26,49 @@ static uint64_t elapsed(int64_t from, int64_t to)
 	return (uint64_t)to - (uint64_t)from;
 }
 
-/* Slots for every bin that the window may hold open, the newest and both partial ones. */
-static uint64_t ring_size(int64_t window_ns, int64_t width)
+static void span_init(struct mb_span *span, int64_t width_ns, int64_t window_ns)
 {
-	uint64_t size = 4;
+	uint64_t size = 4; /* for every bin that the window may hold open, the newest and both partial ones */
 
-	while (size < (uint64_t)(window_ns / width) + 3)
+	*span = (struct mb_span){
+		.width_ns = width_ns,
+		.window = window_ns / width_ns,
+		.rest_ns = window_ns % width_ns,
+	};
+	while (size < (uint64_t)span->window + 3)
 		size *= 2;
-	return size;
+	span->mask = size - 1;
+}
+
+/* Make the bin of TS_NS the newest, and that which the window reaches back to the oldest. */
+static void span_begin(struct mb_span *span, int64_t ts_ns)
+{
+	span->newest = floor_div(ts_ns, span->width_ns);
+	span->start_ns = span->newest * span->width_ns;
+	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
+}
+
+/* The same from an older newest bin on, mostly the one before, without a division. */
+static inline void span_move(struct mb_span *span, int64_t ts_ns)
+{
+	uint64_t past = elapsed(span->start_ns, ts_ns), width = (uint64_t)span->width_ns;
+
+	if (unlikely(past >= 2 * width)) {
+		span_begin(span, ts_ns);
+		return;
+	}
+	if (past >= width) {
+		span->newest++;
+		span->start_ns += span->width_ns;
+	}
+	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows)
 {
-	uint64_t n_bins = ring_size(options->window_ns, options->bin_ns);
-	uint64_t n_senders = ring_size(options->window_ns, options->source_bin_ns);
+	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
 
 	memset(lane, 0, sizeof(*lane));
 	lane->index = index;
@@ -49,16 +76,16 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 	lane->sequences = sequences;
 	lane->bin_rows = bin_rows;
 	lane->sender_rows = sender_rows;
-	lane->bin_mask = n_bins - 1;
-	lane->senders_mask = n_senders - 1;
-	lane->bins = calloc(n_bins, sizeof(*lane->bins));
-	lane->senders = calloc(n_senders, sizeof(*lane->senders));
+	span_init(bins, options->bin_ns, options->window_ns);
+	span_init(senders, options->source_bin_ns, options->window_ns);
+	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
+	lane->senders = calloc(senders->mask + 1, sizeof(*lane->senders));
 	lane->pending = calloc(MB_STEP_PACKETS, sizeof(*lane->pending));
 	if (!lane->bins || !lane->senders || !lane->pending) {
 		mb_lane_deinit(lane);
 		return -ENOMEM;
 	}
-	for (uint64_t i = 0; i < n_senders; i++)
+	for (uint64_t i = 0; i <= senders->mask; i++)
 		mb_senders_init(&lane->senders[i], limits);
 	lane->totals.epochs = 1;
 	lane->totals.first_ns = INT64_MAX;
@@ -68,7 +95,7 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 
 void mb_lane_deinit(struct mb_lane *lane)
 {
-	for (uint64_t i = 0; lane->senders && i <= lane->senders_mask; i++)
+	for (uint64_t i = 0; lane->senders && i <= lane->sender_span.mask; i++)
 		mb_senders_deinit(&lane->senders[i]);
 	free(lane->senders);
 	free(lane->bins);
@@ -78,7 +105,7 @@ void mb_lane_deinit(struct mb_lane *lane)
 
 static int close_bin(struct mb_lane *lane, int64_t number)
 {
-	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_mask];
+	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
 	struct mb_table *rows = *lane->bin_rows;
 	struct mb_lane_totals *totals = &lane->totals;
 	size_t i = rows->count;
@@ -112,9 +139,9 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	return 0;
 }
 
-static int close_senders(struct mb_lane *lane, int64_t number)
+static int close_senders_of(struct mb_lane *lane, int64_t number)
 {
-	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->senders_mask];
+	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->sender_span.mask];
 
 	if (!senders->count && !senders->other_members)
 		return 0;
@@ -122,66 +149,49 @@ static int close_senders(struct mb_lane *lane, int64_t number)
 				number * lane->options->source_bin_ns);
 }
 
-/* Close what ends before HORIZON_NS; INT64_MAX closes all. */
-static int close_until(struct mb_lane *lane, int64_t horizon_ns)
-{
-	const struct mb_bins_options *options = lane->options;
-	int64_t bin_end = floor_div(horizon_ns, options->bin_ns);
-	int64_t newest_bin = floor_div(lane->newest_ns, options->bin_ns);
-	int64_t senders_end = floor_div(horizon_ns, options->source_bin_ns);
-	int64_t newest_senders = floor_div(lane->newest_ns, options->source_bin_ns);
-	int error = 0;
-
-	if (bin_end > newest_bin)
-		bin_end = newest_bin + 1;
-	if (senders_end > newest_senders)
-		senders_end = newest_senders + 1;
-	for (; lane->oldest_bin < bin_end && !error; lane->oldest_bin++)
-		error = close_bin(lane, lane->oldest_bin);
-	for (; lane->oldest_senders < senders_end && !error; lane->oldest_senders++)
-		error = close_senders(lane, lane->oldest_senders);
-	return error;
-}
-
-/* Bins that were never open, because no packet of their time came, but of which some were lost:
- * those from the oldest that may be open up to, not including, END. */
-static int close_lost(struct mb_lane *lane, int64_t end)
+static int close_bins(struct mb_lane *lane, int64_t number, int64_t end)
 {
 	int error = 0;
 
-	for (int64_t n = 0; n < MB_LOST_BINS && lane->oldest_bin < end && !error; n++)
-		error = close_bin(lane, lane->oldest_bin++);
+	for (; number < end && !error; number++)
+		error = close_bin(lane, number);
 	return error;
 }
 
-/* Make the bins of TS_NS the newest, and those that the window reaches back to the oldest. */
-static void begin_at(struct mb_lane *lane, int64_t ts_ns)
+static int close_senders(struct mb_lane *lane, int64_t number, int64_t end)
 {
-	const struct mb_bins_options *options = lane->options;
-	int64_t horizon = ts_ns - options->window_ns;
-	int64_t bin = floor_div(ts_ns, options->bin_ns);
-	int64_t senders = floor_div(ts_ns, options->source_bin_ns);
+	int error = 0;
 
-	lane->newest_ns = ts_ns;
-	lane->oldest_bin = floor_div(horizon, options->bin_ns);
-	lane->oldest_senders = floor_div(horizon, options->source_bin_ns);
-	lane->newest_start = bin * options->bin_ns;
-	lane->newest = &lane->bins[(uint64_t)bin & lane->bin_mask];
-	lane->senders_start = senders * options->source_bin_ns;
-	lane->newest_senders = &lane->senders[(uint64_t)senders & lane->senders_mask];
+	for (; number < end && !error; number++)
+		error = close_senders_of(lane, number);
+	return error;
 }
 
+static int close_all(struct mb_lane *lane)
+{
+	int error = close_bins(lane, lane->bin_span.oldest, lane->bin_span.newest + 1);
+
+	return error ? error : close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
+}
+
+/* Bins NUMBER to END, in which no packet came: rows where some were lost. */
+static int close_lost(struct mb_lane *lane, int64_t number, int64_t end)
+{
+	if (lane->lost.count == 0)
+		return 0;
+	return close_bins(lane, number, end - number < MB_LOST_BINS ? end : number + MB_LOST_BINS);
+}
 
 /* Of bins that are open, the one that holds TS_NS. */
 static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->bins[(uint64_t)floor_div(ts_ns, lane->options->bin_ns) & lane->bin_mask];
+	return &lane->bins[(uint64_t)floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
 }
 
 static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 {
 	return &lane->senders[(uint64_t)floor_div(ts_ns, lane->options->source_bin_ns) &
-			      lane->senders_mask];
+			      lane->sender_span.mask];
 }
 
 /* Lay the bytes of a merged frame back over the bins in which they crossed the wire: they end at
@@ -190,7 +200,7 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 						  const struct mb_packet *packet)
 {
 	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
-	int64_t oldest = lane->oldest_bin * lane->options->bin_ns;
+	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
 	int64_t from = elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
 	int64_t length = packet->ts_ns - from;
 	uint64_t bytes_before = 0, wire_before = 0;
@@ -241,50 +251,78 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 	}
 }
 
-/* Count COUNT cars that belong into one and the same bin and stand in order. */
-static inline int add_cars(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
-			   const struct mb_packet *head, const struct mb_car *cars, uint32_t count)
+/* What is known of the flow of a train while it is being counted. */
+struct flow {
+	const struct mb_packet *head;
+	struct mb_sequence *sequence; /* NULL when it is not TCP */
+	const struct mb_senders *senders; /* those that `sender` is of */
+	struct mb_sender *sender;
+};
+
+static inline struct flow flow_of(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *car)
 {
-	struct mb_amount amount = { 0, count, cars->ts_ns, cars[count - 1].ts_ns };
-	uint64_t wire_bytes = 0;
+	return (struct flow){
+		.head = head,
+		.sequence = head->marks & MB_MARK_TCP
+				    ? mb_sequences_find(lane->sequences, head, car->tcp_seq)
+				    : NULL,
+	};
+}
 
-	for (uint32_t i = 0; i < count; i++) {
-		amount.bytes += cars[i].bytes;
-		wire_bytes += cars[i].wire_bytes;
+static inline struct mb_sender *find_sender(struct flow *flow, struct mb_senders *senders)
+{
+	if (flow->senders != senders) {
+		flow->senders = senders;
+		flow->sender = mb_senders_find(senders, flow->head);
 	}
-	if (head->marks & MB_MARK_TCP) {
-		struct mb_sequence *sequence =
-			mb_sequences_find(lane->sequences, head, cars->tcp_seq);
+	return flow->sender;
+}
 
-		for (uint32_t i = 0; i < count; i++)
-			bin->retransmits += mb_sequence_back(sequence, cars[i].tcp_seq, cars[i].tcp_len);
-	}
-	bin->bytes += amount.bytes;
+/* Count in BIN, but for the senders, the cars that stand in order within LEFT_NS of the first. */
+static inline struct mb_amount sum_cars(struct mb_bin *bin, struct mb_sequence *sequence,
+					const struct mb_car *cars, uint32_t count, uint64_t left_ns)
+{
+	const struct mb_car *car = cars, *end = cars + count;
+	uint64_t bytes = 0, wire_bytes = 0, past_ns = 0;
+	int64_t last;
+
+	do {
+		left_ns -= past_ns;
+		bytes += car->bytes;
+		wire_bytes += car->wire_bytes;
+		last = car->ts_ns;
+		if (sequence && unlikely(mb_sequence_back(sequence, car->tcp_seq, car->tcp_len)))
+			bin->retransmits++;
+		if (++car == end)
+			break;
+		past_ns = elapsed(last, car->ts_ns); /* very much when it is out of order */
+	} while (past_ns < left_ns);
+	bin->bytes += bytes;
 	bin->wire_bytes += wire_bytes;
-	bin->packets += count;
+	bin->packets += (uint32_t)(car - cars);
+	return (struct mb_amount){ bytes, (uint32_t)(car - cars), cars->ts_ns, last };
+}
+
+/* Count the cars that stand in order within LEFT_NS of the first, all of them in BIN and SENDERS.
+ * Returns how many, or -ENOMEM. */
+static inline int add_cars(struct mb_lane *lane, struct flow *flow, struct mb_bin *bin,
+			   struct mb_senders *senders, const struct mb_car *cars, uint32_t count,
+			   uint64_t left_ns)
+{
+	const struct mb_packet *head = flow->head;
+	struct mb_amount amount = sum_cars(bin, flow->sequence, cars, count, left_ns);
+
 	bin->quality |= head->quality;
 	if (unlikely((head->marks & ~MB_MARK_TCP) || head->source.family == MB_FAMILY_NONE))
 		count_rare(lane, bin, head, &amount);
-	if (unlikely(head->source.family == MB_FAMILY_NONE))
-		return 0;
-	return mb_senders_add(senders, head, &amount);
-}
+	if (likely(head->source.family != MB_FAMILY_NONE)) {
+		struct mb_sender *sender = find_sender(flow, senders);
 
-/* How many cars stand in order and in the newest bin, of bins and of senders, as the first does. */
-static inline uint32_t count_in_bin(const struct mb_lane *lane, const struct mb_car *cars,
-				    uint32_t count)
-{
-	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, cars->ts_ns);
-	uint64_t senders_left = (uint64_t)lane->options->source_bin_ns -
-				elapsed(lane->senders_start, cars->ts_ns);
-	uint32_t n = 1;
-
-	if (senders_left < left)
-		left = senders_left;
-	while (n < count && cars[n].ts_ns >= cars[n - 1].ts_ns &&
-	       elapsed(cars->ts_ns, cars[n].ts_ns) < left)
-		n++;
-	return n;
+		if (!sender)
+			return -ENOMEM;
+		mb_sender_add(sender, &amount);
+	}
+	return (int)amount.packets;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -314,7 +352,7 @@ static int begin_epoch(struct mb_lane *lane)
 {
 	note_last(lane);
 	lane->newest->quality |= MB_QUALITY_STEPPED;
-	if (close_until(lane, INT64_MAX))
+	if (close_all(lane))
 		return -ENOMEM;
 	lane->epoch++;
 	lane->totals.epochs++;
@@ -360,76 +398,123 @@ static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct
 	return step_back(lane);
 }
 
+static bool is_sane(int64_t ts_ns)
+{
+	return ((uint64_t)ts_ns + MB_STAMP_LIMIT) >> 63 == 0;
+}
+
+static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
+{
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	span_begin(&lane->bin_span, ts_ns);
+	span_begin(&lane->sender_span, ts_ns);
+}
+
+/* Move to TS_NS, and close the bins that the window leaves behind then. */
+static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
+{
+	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
+	int64_t bin = bins->oldest, bins_end = bins->newest + 1;
+	int64_t sender = senders->oldest, senders_end = senders->newest + 1;
+
+	/* What lies between the old and the new newest bin is empty. */
+	span_move(bins, ts_ns);
+	span_move(senders, ts_ns);
+	if (close_bins(lane, bin, bins->oldest < bins_end ? bins->oldest : bins_end) ||
+	    close_senders(lane, sender, senders->oldest < senders_end ? senders->oldest : senders_end))
+		return -ENOMEM;
+	if (likely(!lane->lost.count))
+		return 0;
+	if (close_lost(lane, bins_end, bins->oldest))
+		return -ENOMEM;
+	mb_lost_forget(&lane->lost, ts_ns - lane->options->window_ns);
+	return 0;
+}
+
 /* The first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
-	int error;
-
-	if (lane->newest) {
-		int64_t horizon = ts_ns - lane->options->window_ns;
-
-		error = close_until(lane, horizon);
-		if (!error && unlikely(lane->lost.count)) {
-			error = close_lost(lane, floor_div(horizon, lane->options->bin_ns));
-			mb_lost_forget(&lane->lost, horizon);
-		}
-		if (error)
-			return error;
-	} else if (ts_ns < lane->totals.first_ns) {
-		lane->totals.first_ns = ts_ns;
-	}
-	/* What lies between the old and the new newest bin is empty. */
-	begin_at(lane, ts_ns);
+	if (!is_sane(ts_ns))
+		return -ERANGE;
+	if (!lane->newest)
+		begin_epoch_at(lane, ts_ns);
+	else if (leave_behind(lane, ts_ns))
+		return -ENOMEM;
+	lane->newest_ns = ts_ns;
+	lane->newest = &lane->bins[(uint64_t)lane->bin_span.newest & lane->bin_span.mask];
+	lane->newest_senders = &lane->senders[(uint64_t)lane->sender_span.newest & lane->sender_span.mask];
 	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
 	lane->stepped = false;
 	return 0;
 }
 
-static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *head,
+/* Returns 1, for the one car that was added, or a negative errno; so does add_newest() for some. */
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, struct flow *flow,
 					       const struct mb_car *car)
 {
+	if (!is_sane(car->ts_ns))
+		return -ERANGE;
 	if (elapsed(car->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns) {
-		struct mb_packet packet = mb_car_packet(head, car);
+		struct mb_packet packet = mb_car_packet(flow->head, car);
+		int error = add_late(lane, &packet);
 
-		return add_late(lane, &packet);
+		*flow = flow_of(lane, flow->head, car); /* late ones may have begun an epoch */
+		return error ? error : 1;
 	}
 	if (car->ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = car->ts_ns;
 	if (car->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
 		lane->totals.last_ns = car->ts_ns;
-	return add_cars(lane, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), head, car, 1);
+	return add_cars(lane, flow, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), car, 1, 1);
 }
 
 /* The cars at the front of CARS that are no older than any before and in one bin. */
-static inline int add_newest(struct mb_lane *lane, const struct mb_packet *head,
-			     const struct mb_car *cars, uint32_t count, uint32_t *n)
+static inline int add_newest(struct mb_lane *lane, struct flow *flow, const struct mb_car *cars,
+			     uint32_t count)
 {
+	uint64_t past = elapsed(lane->bin_span.start_ns, cars->ts_ns);
+	uint64_t senders_past = elapsed(lane->sender_span.start_ns, cars->ts_ns);
+	uint64_t left, senders_left;
+	int n;
+
 	if (unlikely(lane->n_pending))
 		count_late(lane);
-	if (unlikely(!lane->newest ||
-		     elapsed(lane->newest_start, cars->ts_ns) >= (uint64_t)lane->options->bin_ns ||
-		     elapsed(lane->senders_start, cars->ts_ns) >= (uint64_t)lane->options->source_bin_ns) &&
-	    move_on(lane, cars->ts_ns))
-		return -ENOMEM;
-	*n = count_in_bin(lane, cars, count);
-	lane->newest_ns = cars[*n - 1].ts_ns;
-	return add_cars(lane, lane->newest, lane->newest_senders, head, cars, *n);
+	if (unlikely(senders_past >= (uint64_t)lane->sender_span.width_ns))
+		flow->senders = NULL; /* they may be closed now, and begun anew */
+	if (unlikely(!lane->newest || past >= (uint64_t)lane->bin_span.width_ns ||
+		     senders_past >= (uint64_t)lane->sender_span.width_ns)) {
+		n = move_on(lane, cars->ts_ns);
+		if (n)
+			return n;
+		past = elapsed(lane->bin_span.start_ns, cars->ts_ns);
+		senders_past = elapsed(lane->sender_span.start_ns, cars->ts_ns);
+	}
+	left = (uint64_t)lane->bin_span.width_ns - past;
+	senders_left = (uint64_t)lane->sender_span.width_ns - senders_past;
+	n = add_cars(lane, flow, lane->newest, lane->newest_senders, cars, count,
+		     left < senders_left ? left : senders_left);
+	if (n > 0)
+		lane->newest_ns = cars[n - 1].ts_ns;
+	return n;
 }
 
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
 		uint32_t count)
 {
-	uint32_t n = 1;
-	int error = 0;
+	struct flow flow = flow_of(lane, head, cars);
 
-	for (; count && !error; cars += n, count -= n) {
-		n = 1;
-		if (unlikely(lane->newest && cars->ts_ns < lane->newest_ns))
-			error = add_older(lane, head, cars);
-		else
-			error = add_newest(lane, head, cars, count, &n);
+	while (count) {
+		int n = unlikely(lane->newest && cars->ts_ns < lane->newest_ns)
+				? add_older(lane, &flow, cars)
+				: add_newest(lane, &flow, cars, count);
+
+		if (unlikely(n < 0))
+			return n;
+		cars += n;
+		count -= (uint32_t)n;
 	}
-	return error;
+	return 0;
 }
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
@@ -461,11 +546,11 @@ int mb_lane_finish(struct mb_lane *lane)
 	if (!lane->newest)
 		return 0;
 	note_last(lane);
-	error = close_until(lane, INT64_MAX);
+	error = close_all(lane);
 	for (uint32_t i = 0; i < lane->lost.count; i++)
 		if (lane->lost.spans[i].last_ns > lost_ns)
 			lost_ns = lane->lost.spans[i].last_ns;
 	if (!error && lane->lost.count)
-		error = close_lost(lane, floor_div(lost_ns, lane->options->bin_ns) + 1);
+		error = close_lost(lane, lane->bin_span.newest + 1, floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

@@ -54,21 +54,26 @@ struct mb_bin {
 	uint32_t packets, ce_packets, retransmits, quality;
 };
 
+/* Which bins of one width are open. A bin's number is its start / width. */
+struct mb_span {
+	int64_t width_ns;
+	int64_t window, rest_ns; /* the reorder window: this many bins and this much */
+	int64_t newest, start_ns; /* of the newest its number and start */
+	int64_t oldest;           /* number of the oldest that may be open */
+	uint64_t mask;            /* bin NUMBER lies at NUMBER & mask of the ring */
+};
+
 struct mb_lane {
 	/* What every packet touches. */
 	int64_t newest_ns;      /* the newest stamp of this epoch */
-	int64_t newest_start;   /* start of the bin that holds it */
-	struct mb_bin *newest;  /* that bin, or NULL before the first packet */
-	int64_t senders_start;
+	struct mb_bin *newest;  /* the bin that holds it, or NULL before the first packet */
 	struct mb_senders *newest_senders;
+	struct mb_span bin_span, sender_span;
 	uint32_t n_pending;     /* late packets that may be a step of the clock */
 	const struct mb_bins_options *options;
 	struct mb_sequences *sequences;
-	/* Rings of open bins: number (start / width) & mask. */
-	struct mb_bin *bins;
+	struct mb_bin *bins;        /* rings of open bins */
 	struct mb_senders *senders;
-	uint64_t bin_mask, senders_mask;
-	int64_t oldest_bin, oldest_senders; /* numbers of the oldest that may be open */
 	int16_t index;
 	uint16_t epoch;
 	bool stepped;           /* the next bin is the first of an epoch */
@@ -79,13 +84,17 @@ struct mb_lane {
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
 
+/* Stamps that arithmetic can bear: within this of 1970, the years 1823 to 2116. */
+#define MB_STAMP_LIMIT (INT64_C(1) << 62)
+
 /* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0 or -ENOMEM. */
+/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0, -ENOMEM, or
+ * -ERANGE when a stamp is out of range: the cars before it were counted. */
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
 		uint32_t count);
 

@@ -19,7 +19,6 @@
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
-#define STAMP_LIMIT (INT64_C(1) << 62) /* the years 1823 to 2116 */
 #define LINKTYPE_ETHERNET 1
 
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
@@ -30,6 +29,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 		return NULL;
 	engine->options = *options;
 	engine->source = source;
+	mb_trains_init(&engine->trains);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
@@ -287,21 +287,6 @@ static void complete_heads(struct mb_engine *engine, const struct mb_interface *
 	}
 }
 
-/* How many frames there are before one whose stamp arithmetic could not bear. */
-static uint32_t count_sane(const struct mb_frame *frames, uint32_t count)
-{
-	uint64_t beyond = 0;
-	uint32_t i;
-
-	for (i = 0; i < count; i++)
-		beyond |= (uint64_t)frames[i].ts_ns + STAMP_LIMIT;
-	if (!(beyond >> 63))
-		return count;
-	for (i = 0; !(((uint64_t)frames[i].ts_ns + STAMP_LIMIT) >> 63); i++)
-		;
-	return i;
-}
-
 static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_t count)
 {
 	engine->excluded_packets += count;
@@ -311,7 +296,7 @@ static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_
 
 /* The lanes of the trains, NULL for a direction that was not asked for. */
 static int find_lanes(struct mb_engine *engine, uint16_t interface,
-		      struct mb_lane *lanes[MB_TRAINS_FRAMES], struct mb_error *error)
+		      struct mb_lane *lanes[MB_BATCH_FRAMES], struct mb_error *error)
 {
 	const struct mb_packet *heads = engine->trains.heads;
 	struct mb_engine_lane *lane = NULL;
@@ -332,60 +317,60 @@ static int find_lanes(struct mb_engine *engine, uint16_t interface,
 	return 0;
 }
 
-/* Frames of one interface: decode them, and hand the trains to their lanes. */
+static int fail_to_count(const struct mb_frame *frames, int code, struct mb_error *error)
+{
+	if (code == -ENOMEM)
+		return mb_fail(error, ENOMEM, "out of memory");
+	while (((uint64_t)frames->ts_ns + MB_STAMP_LIMIT) >> 63 == 0)
+		frames++;
+	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
+		       (long long)frames->ts_ns);
+}
+
+/* Decode the frames at the front of COUNT that are of one interface, and hand the trains to their
+ * lanes. Returns how many frames that were, or a negative errno. */
 static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
 			struct mb_error *error)
 {
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[MB_TRAINS_FRAMES];
+	struct mb_lane *lanes[MB_BATCH_FRAMES];
 	struct mb_trains *trains = &engine->trains;
-	uint32_t sane = count_sane(frames, count);
 	size_t n_interfaces;
+	uint32_t n;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
-	mb_trains_decode(trains, frames, sane, interface, &engine->options.decode);
+	n = mb_trains_decode(trains, frames, count, interface, &engine->options.decode);
 	complete_heads(engine, interface);
 	if (find_lanes(engine, frames->interface, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
 		const struct mb_car *cars = &trains->cars[trains->trains[i].first];
+		int code;
 
-		if (!lanes[i])
+		if (!lanes[i]) {
 			exclude(engine, cars, trains->trains[i].count);
-		else if (mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count))
-			return mb_fail(error, ENOMEM, "out of memory");
+			continue;
+		}
+		code = mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count);
+		if (code)
+			return fail_to_count(frames, code, error);
 	}
-	if (sane < count)
-		return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-			       (long long)frames[sane].ts_ns);
-	return 0;
-}
-
-/* How many of the first LIMIT frames come from the interface of the very first. */
-static uint32_t count_alike(const struct mb_frame *frames, uint32_t limit)
-{
-	uint32_t differing = 0, n = 1;
-
-	for (uint32_t i = 1; i < limit; i++)
-		differing |= frames[i].interface ^ frames->interface;
-	while (differing && n < limit && frames[n].interface == frames->interface)
-		n++;
-	return differing ? n : limit;
+	return (int)n;
 }
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	uint32_t count = engine->batch.count, n;
-	int code = 0;
+	const struct mb_frame *frames = engine->batch.frames;
 
-	for (uint32_t begin = 0; begin < count && !code; begin += n) {
-		const struct mb_frame *frames = engine->batch.frames + begin;
-		uint32_t left = count - begin;
+	for (uint32_t left = engine->batch.count; left;) {
+		int n = count_frames(engine, frames, left, error);
 
-		n = count_alike(frames, left < MB_TRAINS_FRAMES ? left : MB_TRAINS_FRAMES);
-		code = count_frames(engine, frames, n, error);
+		if (n < 0)
+			return n;
+		frames += n;
+		left -= (uint32_t)n;
 	}
-	return code;
+	return 0;
 }
 
 /* The next batch of a live source, counted. As next_batch(). */

@@ -197,6 +197,7 @@ static void fill_frame(const struct mb_ring *ring, const struct tpacket3_hdr *he
 	frame->gso_size = merged.gso_type & ~VIRTIO_NET_HDR_GSO_ECN ? merged.gso_size : 0;
 	frame->direction = from->sll_pkttype == PACKET_OUTGOING ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 	frame->quality = mb_stamp_quality(header->tp_status);
+	frame->unused = 0;
 	if (ring->ethernet && header->tp_status & TP_STATUS_VLAN_VALID)
 		data = restore_vlan_tag(data, header, frame);
 	frame->data = data;

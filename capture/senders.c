@@ -243,28 +243,15 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 	return sender;
 }
 
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_amount *amount)
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet)
 {
-	struct mb_sender *sender = NULL;
-
 	if (senders->flow_capacity) {
 		const struct mb_flow *flow = find_flow(senders, fingerprint_of(packet));
 
 		if (flow->generation == senders->generation)
-			sender = &senders->list[flow->sender];
+			return &senders->list[flow->sender];
 	}
-	if (!sender)
-		sender = add_flow(senders, packet);
-	if (!sender)
-		return -ENOMEM;
-	sender->bytes += amount->bytes;
-	sender->packets += amount->packets;
-	if (amount->last_ns > sender->last_ns)
-		sender->last_ns = amount->last_ns;
-	if (amount->first_ns < sender->first_ns)
-		sender->first_ns = amount->first_ns;
-	return 0;
+	return add_flow(senders, packet);
 }
 
 static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows,

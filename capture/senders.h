@@ -63,6 +63,10 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 	__builtin_prefetch(&senders->flows[slot]);
 }
 
+/* The sender of PACKET, which has one, with its flow counted; good until the next call. NULL when
+ * memory is out. */
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet);
+
 /* Packets of one flow, one behind the other in time. */
 struct mb_amount {
 	uint64_t bytes;
@@ -70,9 +74,15 @@ struct mb_amount {
 	int64_t first_ns, last_ns;
 };
 
-/* Count AMOUNT of the flow that PACKET is of; it has a sender. 0 or -ENOMEM. */
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_amount *amount);
+static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)
+{
+	sender->bytes += amount->bytes;
+	sender->packets += amount->packets;
+	if (amount->last_ns > sender->last_ns)
+		sender->last_ns = amount->last_ns;
+	if (amount->first_ns < sender->first_ns)
+		sender->first_ns = amount->first_ns;
+}
 
 /* Columns of mb_senders_close()'s rows. */
 #define MB_SENDER_COLUMNS 10

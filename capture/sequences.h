@@ -57,6 +57,10 @@ static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first
 	uint32_t end = first + length;
 	bool back = (int32_t)(first - sequence->next) < 0;
 
+	if (__builtin_expect(first == sequence->next, 1)) {
+		sequence->next = end;
+		return false;
+	}
 	/* A keep-alive (RFC 9293, 3.8.4) repeats at most the last octet on purpose. */
 	if (length == 0 || (length == 1 && end == sequence->next))
 		return false;
