@@ -121,11 +121,10 @@ def compare(a: Latency, b: Latency, threshold_ns: float | None, bursts_a: Bursts
     """The comparison. `threshold_ns`: what is slow in a fan-out; unless told the p99 of A, so that one of a hundred of
     its answers is."""
     rng = np.random.default_rng(seed)
-    ordered = np.sort(a.values), np.sort(b.values)
-    levels = [_level(share, ordered, a, b, rng) for share in LEVELS]
+    levels = _levels(a, b, rng)
     if threshold_ns is None:
         threshold_ns = next((level.a for level in levels if level.share == 0.99 and level.a is not None),
-                            float(ordered[0][-1]) if a.n else 0.0)
+                            float(a.values.max()) if a.n else 0.0)
     fans = [Fan(x.width, x.share, y.share) for x, y in zip(
         slow_requests(_slow(a, threshold_ns), WIDTHS), slow_requests(_slow(b, threshold_ns), WIDTHS), strict=True)]
     verdict, decided_by = _verdict(a, b, levels, bursts_a, bursts_b)
@@ -137,19 +136,22 @@ def _slow(latency: Latency, threshold_ns: float) -> float:
     return (int((latency.values > threshold_ns).sum()) + latency.lost) / max(latency.sent, 1)
 
 
-def _level(share: float, ordered: tuple[Floats, Floats], a: Latency, b: Latency, rng: np.random.Generator) -> Level:
-    first, second = quantile(ordered[0], share), quantile(ordered[1], share)
-    if first is None or second is None or first <= 0:
-        return Level(share, first, second, None)
-    drawn_a, drawn_b = resampled(a, share, rng), resampled(b, share, rng)
-    if drawn_a is None or drawn_b is None:
-        return Level(share, first, second, None)
-    low, high = np.quantile(drawn_b / np.maximum(drawn_a, 1.0), [0.025, 0.975])
-    return Level(share, first, second, Estimate(second / first, float(low), float(high), min(a.n, b.n)))
+def _levels(a: Latency, b: Latency, rng: np.random.Generator) -> list[Level]:
+    ordered_a, ordered_b = np.sort(a.values), np.sort(b.values)
+    drawn_a, drawn_b = resampled(a, LEVELS, rng), resampled(b, LEVELS, rng)
+    found = []
+    for place, share in enumerate(LEVELS):
+        first, second = quantile(ordered_a, share), quantile(ordered_b, share)
+        ratio = None
+        if first and second is not None and drawn_a is not None and drawn_b is not None:
+            low, high = np.quantile(drawn_b[:, place] / np.maximum(drawn_a[:, place], 1.0), [0.025, 0.975])
+            ratio = Estimate(second / first, float(low), float(high), min(a.n, b.n))
+        found.append(Level(share, first, second, ratio))
+    return found
 
 
-def resampled(latency: Latency, share: float, rng: np.random.Generator) -> Floats | None:
-    """A percentile of ROUNDS samples of whole blocks with replacement; None with fewer than LEAST_BLOCKS blocks.
+def resampled(latency: Latency, shares: Sequence[float], rng: np.random.Generator) -> Floats | None:
+    """Percentiles of ROUNDS samples of whole blocks with replacement, a row each; None with fewer than LEAST_BLOCKS.
 
     A sample's percentile is that of the values weighted by how often their block was drawn."""
     values, blocks = latency.values, latency.blocks
@@ -162,11 +164,11 @@ def resampled(latency: Latency, share: float, rng: np.random.Generator) -> Float
         return None
     order = np.argsort(values, kind="stable")
     values, block = values[order], block[order]
-    found = np.empty(ROUNDS)
+    found = np.empty((ROUNDS, len(shares)))
     for turn in range(ROUNDS):
-        weights = rng.multinomial(count, np.full(count, 1 / count))[block]
-        reached = np.cumsum(weights)
-        found[turn] = values[min(int(np.searchsorted(reached, share * reached[-1])), len(values) - 1)]
+        reached = np.cumsum(rng.multinomial(count, np.full(count, 1 / count))[block])
+        places = np.searchsorted(reached, np.asarray(shares) * reached[-1])
+        found[turn] = values[np.minimum(places, len(values) - 1)]
     return found
 
 

@@ -9,7 +9,7 @@ directions (tail.clock_offset), which splits the empty path evenly. How wrong ei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,9 +156,12 @@ def judge_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None
     known = np.flatnonzero(np.isfinite(network))
     if not len(known):
         return None, np.zeros(len(probes))
-    offset = clock_offset(probes)
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
     half = float(np.median(network[fastest])) / 2
+    drift = _drift(probes.tx[fastest], ((forward - back) / 2)[fastest], network[fastest])
+    trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # taken out first, so that it goes on to both ends
+    level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
+    offset = clock_offset(level) + trend
     errors = clock_error[known]
     told = errors[np.isfinite(errors)]
     middle = float(np.median(offset[known]))
@@ -166,11 +169,17 @@ def judge_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None
         least = min(float(np.min(forward[known])), float(np.min(back[known])))
         if least >= -error:
             return ClockState(True, middle, None, error), np.zeros(len(probes))
-    span = probes.tx[known[-1]] - probes.tx[known[0]]
-    drift = None
-    if span >= _DRIFT_SPAN and len(fastest) > 2:
-        drift = float(np.polyfit(probes.tx[fastest], offset[fastest], 1)[0]) * 1e6
-    return ClockState(False, middle, drift, max(half, 0.0)), offset
+    return ClockState(False, middle, None if drift is None else drift * 1e6, max(half, 0.0)), offset
+
+
+def _drift(time: Floats, offset: Floats, network: Floats) -> float | None:
+    """How fast the offset grows, from the fastest exchanges of each second that did not wait; None where the time is
+    too short."""
+    quiet = network <= 2 * np.median(network)
+    if quiet.sum() < 3 or time[quiet][-1] - time[quiet][0] < _DRIFT_SPAN:
+        return None
+    begin = time[0]
+    return float(np.polyfit(time[quiet] - begin, offset[quiet], 1)[0])
 
 
 def choose(met: Met) -> Floats:

@@ -150,7 +150,8 @@ def _kicker(reports: Sequence[LaneReport]) -> str:
 
 def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int, int] | None:
     """From when to when the report is: of what was recorded, else of the probes; None for neither."""
-    spans = [(one.start_ns, one.end_ns) for one in reports if one.bins] or [(one.start_ns, one.end_ns) for one in probed]
+    spans = [(one.start_ns, one.end_ns) for one in reports if one.bins]
+    spans = spans or [(one.start_ns, one.end_ns) for one in probed]
     return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
 

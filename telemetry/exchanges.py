@@ -34,6 +34,7 @@ class Exchanges:
     """Probes by number, from the first that is not settled on. 0 stands for a stamp that was not taken."""
 
     def __init__(self) -> None:
+        self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe lost
         self.counts = Counts()
         self.first = 0  # the number of the oldest in the columns
         self.app_send = array("q")  # when it was due
@@ -85,6 +86,9 @@ class Exchanges:
         may differ."""
         if self.app_recv[place]:
             self.counts.duplicates += 1
+            return
+        if now_ns - self.app_send[place] > self.timeout_ns:
+            self.counts.late += 1
             return
         self.app_recv[place] = now_ns
         if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing

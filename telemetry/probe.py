@@ -74,7 +74,9 @@ class Prober:
             for target in targets:
                 self.paths.append([])
                 for port in plan.source_ports:
-                    self.paths[-1].append(self._open(target, port))
+                    path = self._open(target, port)
+                    path.exchanges.timeout_ns = plan.timeout_ns
+                    self.paths[-1].append(path)
         except BaseException:
             self.close()
             raise

@@ -29,7 +29,8 @@ KEYS = ("since", "until", "src", "dst", "protocol", "batch", "host", "rack", "in
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("compare", help="put two situations side by side", description=DESCRIPTION)
-    parser.add_argument("stores", nargs=2, metavar=("A", "B"), help="stores; they may be the same")
+    parser.add_argument("store_a", metavar="A", help="a store")
+    parser.add_argument("store_b", metavar="B", help="another, or the same")
     for name, what in (("a", "of A"), ("b", "of B"), ("both", "of both")):
         parser.add_argument(f"--{name}", action="append", default=[], metavar="KEY=VALUE",
                             help=f"only this {what}; may be repeated"
@@ -49,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = definition.definition_of(arguments)
     slow = parse_duration(arguments.slow) if arguments.slow else None
     chosen = [choice([*arguments.both, *mine]) for mine in (arguments.a, arguments.b)]
-    (a, bursts_a), (b, bursts_b) = (read(path, picked, wanted)
-                                    for path, picked in zip(arguments.stores, chosen, strict=True))
+    a, bursts_a = read(arguments.store_a, chosen[0], wanted)
+    b, bursts_b = read(arguments.store_b, chosen[1], wanted)
     if not (a.n and b.n) and not (bursts_a and bursts_b):
         both = (("A", a.n or bursts_a), ("B", b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)

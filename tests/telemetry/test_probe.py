@@ -214,7 +214,7 @@ def test_doubled_reordered_late_and_strange_answers():
         sock.sendto(reply_to(data), peer)
         if number == 25:
             sock.sendto(reply_to(held[0]), peer)
-        if number == 99:
+        if number == 90:
             sock.sendto(reply_to(held[1]), peer)
 
     with answering(answer) as port:

@@ -92,8 +92,10 @@ def test_sizes_that_the_format_has_not_are_refused(size):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), times,
-       st.integers(0, 2**16 - 1).filter(lambda error: ~error & 0x4000), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 255))
+@given(
+    number=st.integers(0, 2**32 - 1), session=st.integers(0, 2**16 - 1), at=times,
+    error=st.integers(0, 2**16 - 1).filter(lambda error: ~error & 0x4000),
+    later=st.integers(0, 10**9), more=st.integers(0, 10**9), ttl=st.integers(0, 255))
 def test_scapy_reads_both_packets_as_they_were_meant(number, session, at, error, later, more, ttl):
     request = asked(64, number, session, error, at)
     read = scapy_stamp.STAMPSessionSenderTestUnauthenticated(request)
