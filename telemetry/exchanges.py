@@ -26,6 +26,7 @@ class Counts:
     reordered: int = 0  # answers that came after that of a later probe (RFC 4737)
     late: int = 0  # answers after the timeout, of probes that count as lost
     stray: int = 0  # answers to what was not asked
+    overflowed: int = 0  # answers that this host dropped because the prober did not keep up
     restarts: int = 0  # of the reflector, or of its connection
     lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not tell
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import ctypes
 import select
 import socket
+import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 READ, WRITE, ERROR, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLERR, select.EPOLLHUP
 _PR_SET_TIMERSLACK = 29
+_SO_RCVBUFFORCE, _SO_MEMINFO = 33, 55
+_MEMINFO = struct.Struct("=9I")  # SK_MEMINFO_… of linux/sock_diag.h; the last is SK_MEMINFO_DROPS
+_BUFFER_BYTES = 4 << 20
 _LONGEST_S = 0.2  # so that a signal is seen
+_ROUNDS = 32  # handlers take one datagram a call; so many are taken before the caller's own work is due again
 
 Handler = Callable[[int], None]
 
@@ -39,13 +45,31 @@ class Loop:
         left = _LONGEST_S if until_ns is None else min(_LONGEST_S, (until_ns - time.monotonic_ns()) / 1e9)
         if left > 0 and not select.select([self._epoll], [], [], left)[0]:
             return
-        for descriptor, events in self._epoll.poll(0):
-            handler = self._handlers.get(descriptor)
-            if handler:
-                handler(events)
+        for _ in range(_ROUNDS):
+            ready = self._epoll.poll(0)
+            if not ready:
+                return
+            for descriptor, events in ready:
+                handler = self._handlers.get(descriptor)
+                if handler:
+                    handler(events)
 
     def close(self) -> None:
         self._epoll.close()
+
+
+def deepen(sock: socket.socket) -> None:
+    """Give a socket a receive buffer that a pause of this process does not fill: _BUFFER_BYTES where this process may
+    (CAP_NET_ADMIN), else as much of it as net.core.rmem_max allows."""
+    for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
+        with suppress(PermissionError):
+            sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+            return
+
+
+def dropped(sock: socket.socket) -> int:
+    """Datagrams that found a socket's receive buffer full so far."""
+    return int(_MEMINFO.unpack(sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[-1])
 
 
 def wake_promptly() -> None:

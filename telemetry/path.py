@@ -17,10 +17,9 @@ from collections.abc import Callable
 from ..errors import MburstError
 from . import stamp, timestamping
 from .exchanges import Exchanges
-from .loop import ERROR, READ, Loop
+from .loop import ERROR, READ, Loop, deepen, dropped
 from .targets import Target
 
-_RECEIVE_BUFFER = 4 << 20
 _IPV6_TCLASS = 67
 _ANSWERS = 256  # numbers of the reflector whose departure may still be told
 _SIXTEEN_BITS = 1 << 16
@@ -86,6 +85,9 @@ class Path:
     def close(self) -> None:
         raise NotImplementedError
 
+    def finish(self) -> None:
+        """Complete the counts when no more will come."""
+
     @property
     def source_port(self) -> int:
         """0 where the protocol has none."""
@@ -112,7 +114,7 @@ class DatagramPath(Path):
         self._buffer = bytearray(size + 256)
         self._numbered_from = 0  # the probe that the kernel's count of datagrams begins with
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        deepen(sock)
         try:
             sock.connect(target.address)
         except OSError as error:
@@ -124,6 +126,9 @@ class DatagramPath(Path):
     def close(self) -> None:
         self.loop.remove(self._sock)
         self._sock.close()
+
+    def finish(self) -> None:
+        self.exchanges.counts.overflowed = dropped(self._sock)
 
     def pack(self, number: int, now_ns: int) -> bytearray:
         """The datagram of a probe that is sent now."""

@@ -129,6 +129,8 @@ class Prober:
             self._loop.wait(min(deadline, time.monotonic_ns() + _SETTLE_EVERY_NS))
             self._settle(take, time.time_ns() - self.plan.timeout_ns)
         self._settle(take, 2**63 - 1)
+        for path in self._each():
+            path.finish()
 
     def _each(self) -> list[Path]:
         return [path for paths in self.paths for path in paths]

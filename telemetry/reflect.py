@@ -20,13 +20,12 @@ from . import stamp, timestamping
 from .clock import Clocks
 from .delays import Delay
 from .echo import Echo
-from .loop import ERROR, READ, Loop, listening, wake_promptly
+from .loop import ERROR, READ, Loop, deepen, dropped, listening, wake_promptly
 
 _IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS = 8, 12, 13
 _IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS = 49, 51, 66
 _IP_TOS, _IP_TTL = 1, 2
 _IPV6_PKTINFO, _IPV6_HOPLIMIT, _IPV6_TCLASS = 50, 52, 67
-_RECEIVE_BUFFER = 4 << 20
 _NUMBERS = 4096  # answers whose departure may still be unknown
 _MOST_SESSIONS = 65_536
 _SPIN_NS = 150_000  # a wait ends about so late; what is left of one is spent awake
@@ -101,6 +100,11 @@ class Reflector:
         return sum(echo.echoed for echo in self._echoes)
 
     @property
+    def dropped(self) -> int:
+        """Probes that came when the receive buffer was full: to their senders, losses."""
+        return sum(port.dropped for port in self._ports)
+
+    @property
     def sessions(self) -> int:
         """Senders' sessions that are remembered."""
         return sum(len(port.sessions) for port in self._ports)
@@ -148,7 +152,7 @@ class UdpPort:
         self._sock = listening(address, socket.SOCK_DGRAM)
         self._own_ports = {self._sock.getsockname()[1], 862}
         self._six = self._sock.family == socket.AF_INET6
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+        deepen(self._sock)
         level, options = (socket.IPPROTO_IPV6, (_IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS)) \
             if self._six else (socket.SOL_IP, (_IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS))
         for option in options:
@@ -156,6 +160,11 @@ class UdpPort:
         timestamping.enable(self._sock, hardware=hardware)
         loop.add(self._sock, self._ready)
         self._loop = loop
+
+    @property
+    def dropped(self) -> int:
+        """Datagrams that found the receive buffer full."""
+        return dropped(self._sock)
 
     def close(self) -> None:
         self._loop.remove(self._sock)

@@ -219,8 +219,8 @@ def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
         told.append({
             "src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "start_ns": met.start_ns,
             "end_ns": met.end_ns, "n": met.sent - met.lost,
-            **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "duplicates", "reordered",
-                                                       "stray", "restarts")},
+            **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "overflowed", "duplicates",
+                                                       "reordered", "stray", "restarts")},
             "clocks": clocks and {"kept": clocks.kept, "offset_ns": clocks.offset_ns, "drift_ppm": clocks.drift_ppm,
                                   "uncertainty_ns": clocks.uncertainty_ns},
             **{name: told_distribution(measured) for name, measured in met.measured.items()},
@@ -253,7 +253,8 @@ def heading(met: Met, count: Any) -> str:
     parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
     parts += [f"{value:,} {word}" for value, word in (
-        (count.late, "answered too late"), (count.duplicates, "answered twice"), (count.reordered, "out of order"),
+        (count.overflowed, "answers dropped here for want of time"), (count.late, "answered too late"),
+        (count.duplicates, "answered twice"), (count.reordered, "out of order"),
         (count.stray, "strange answers"), (count.restarts, "restarts of the other end")) if value]
     stamps = stamped_by(met)
     return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")

@@ -48,7 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
             reflector.serve(None if duration_ns is None else time.monotonic_ns() + duration_ns)
         print(f"answered {reflector.answered:,} probes in {reflector.sessions:,} sessions"
               + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
-              + (f", ignored {reflector.ignored:,} datagrams that are no probes" if reflector.ignored else ""))
+              + (f", ignored {reflector.ignored:,} datagrams that are no probes" if reflector.ignored else "")
+              + (f", lost {reflector.dropped:,} for want of time (sysctl net.core.rmem_max makes room for them)"
+                 if reflector.dropped else ""))
     finally:
         reflector.close()
     return 130 if signal.SIGINT in ended_by else 0
