@@ -99,18 +99,19 @@ class Comparison:
     decided_by: str
 
 
-def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection) -> Latency:
-    """What the selected probes met: what the application saw, or the round trip where that is all that is known."""
+def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: str | None = None) -> Latency:
+    """What the selected probes met: one of paths.MEASURES; unless told what the application saw, or the round trip
+    where that is all that is known."""
     values, blocks, lost, first = [], [], 0, 0
     for met in read_met(con, selection):
-        latency = choose(met)
+        latency = met.values[measure] if measure else choose(met)
         known = np.isfinite(latency)
         length = max(SHORTEST_BLOCK_NS, (met.end_ns - met.start_ns) / BLOCKS)
         block = (met.tx // length).astype(np.int64)
         values.append(latency[known])
         blocks.append(block[known] + first)
         first += int(block.max()) + 1
-        lost += met.sent - int(known.sum())
+        lost += met.lost
     if not values:
         return Latency(np.zeros(0), np.zeros(0, np.int64), 0)
     return Latency(np.concatenate(values), np.concatenate(blocks), lost)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import MburstError
 
@@ -30,6 +30,16 @@ _MOST_APART_NS = 1_000_000  # of an interface's clock from system time, as `mbur
 
 Names = dict[str, str]
 PathCounts = list[tuple[Names, "Counts"]]
+
+
+class Probed(NamedTuple):
+    """A run of the prober: the batch of its rows; for each path what rows call it and what became of its probes; how
+    many targets were left out for want of a socket; and whether somebody interrupted it."""
+
+    batch: str
+    counts: PathCounts
+    left_out: int
+    interrupted: bool
 
 
 class Keeper:
@@ -91,11 +101,10 @@ class Keeper:
 
 
 def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: Callable[[str], None],
-          watch: Callable[[Any], None] | None = None) -> tuple[str, PathCounts, bool]:
+          watch: Callable[[Any], None] | None = None) -> Probed:
     """Probe until the plan ends or somebody ends it; what was measured is in `store` then.
 
-    Returns the batch of its rows, for each path what rows call it and what became of its probes, and whether it was
-    interrupted. Raises MburstError where a socket cannot be had or the store cannot be written.
+    Raises MburstError where no socket can be had or the store cannot be written.
     """
     import numpy  # noqa: F401  loaded before the first probe, which it would hold up
     import pyarrow  # noqa: F401
@@ -114,7 +123,7 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
             finally:
                 keeper.close()
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
-        return batch, counts, signal.SIGINT in ended_by
+        return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
     finally:
         sys.setswitchinterval(before)
         prober.close()

@@ -29,6 +29,7 @@ Tell = Callable[[str], None]  # takes a line for people
 
 TROUBLE = {
     errno.ECONNREFUSED: "the port is closed: does `mburst reflect` run there?",
+    errno.ECONNRESET: "the connection broke; connecting again",
     errno.EHOSTUNREACH: "the host cannot be reached",
     errno.ENETUNREACH: "there is no route to that network",
     errno.EACCES: "a firewall forbids it",

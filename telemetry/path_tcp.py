@@ -7,7 +7,6 @@ message's last byte. A probe that is due while there is no connection is lost; s
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import struct
 import time
@@ -146,8 +145,7 @@ class TcpPath(Path):
             return
         now = time.time_ns()
         if not data:
-            self._drop()
-            self._tell_end()
+            self._break(errno.ECONNRESET)
             return
         self._in += data
         if len(self._in) == self._size:
@@ -167,11 +165,6 @@ class TcpPath(Path):
             self.exchanges.counts.late += 1
         else:
             self.exchanges.answer(place, *rx, now_ns)
-
-    def _tell_end(self) -> None:
-        if errno.ECONNRESET not in self._told:
-            self._told.add(errno.ECONNRESET)
-            self._tell(f"{self.target.name}: {os.strerror(errno.ECONNRESET)}; connecting again")
 
     def _learn(self) -> None:
         """Take the next stamp of the error queue: its number is that of a message's last byte in the stream."""

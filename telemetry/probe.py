@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
+from ..errors import MburstError
 from ..units import NS_PER_S
 from . import stamp
 from .clock import Clocks, jump_ns
@@ -54,8 +55,8 @@ class Plan:
 class Prober:
     """Probes targets along one path for each source port.
 
-    `host` is what rows call this end, `batch` what they call this run. `tell` takes lines for people. Raises
-    MburstError where a socket cannot be had.
+    `host` is what rows call this end, `batch` what they call this run. `tell` takes lines for people. A target that no
+    socket can be had for is told and left out; raises MburstError where all are.
     """
 
     def __init__(self, targets: list[Target], plan: Plan, *, host: str, batch: str, tell: Tell) -> None:
@@ -70,16 +71,23 @@ class Prober:
         self._rng = random.Random(plan.seed)
         self._stopping = False
         self.paths: list[list[Path]] = []
-        try:
-            for target in targets:
+        self.left_out: list[MburstError] = []
+        for target in targets:
+            try:
                 self.paths.append([])
                 for port in plan.source_ports:
                     path = self._open(target, port)
                     path.exchanges.timeout_ns = plan.timeout_ns
                     self.paths[-1].append(path)
-        except BaseException:
+            except MburstError as error:
+                for path in self.paths.pop():
+                    path.close()
+                self.left_out.append(error)
+        if not self.paths:
             self.close()
-            raise
+            raise self.left_out[0]
+        for reason in self.left_out:
+            tell(str(reason))
 
     def _open(self, target: Target, port: int) -> Path:
         plan, source = self.plan, (self.plan.source, port)

@@ -35,6 +35,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         parser.add_argument(f"--{name}", action="append", default=[], metavar="KEY=VALUE",
                             help=f"only this {what}; may be repeated"
                             + (f"; KEY is {', '.join(KEYS[:-1])} or {KEYS[-1]}" if name == "a" else ""))
+    parser.add_argument("--measure", choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
+                        help="what is compared of a probe (default: what the application saw, where that is known)")
     parser.add_argument("--slow", metavar="TIME",
                         help="what is a slow answer to a request that needs many (default: the p99 of A)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the resampling (default: %(default)s)")
@@ -50,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = definition.definition_of(arguments)
     slow = parse_duration(arguments.slow) if arguments.slow else None
     chosen = [choice([*arguments.both, *mine]) for mine in (arguments.a, arguments.b)]
-    a, bursts_a = read(arguments.store_a, chosen[0], wanted)
-    b, bursts_b = read(arguments.store_b, chosen[1], wanted)
+    a, bursts_a = read(arguments.store_a, chosen[0], wanted, arguments.measure)
+    b, bursts_b = read(arguments.store_b, chosen[1], wanted, arguments.measure)
     if not (a.n and b.n) and not (bursts_a and bursts_b):
         both = (("A", a.n or bursts_a), ("B", b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)
@@ -77,7 +79,8 @@ def choice(given: list[str]) -> dict[str, str]:
     return found
 
 
-def read(path: str, picked: dict[str, str], wanted: BurstDefinition) -> tuple[Latency, Bursts | None]:
+def read(path: str, picked: dict[str, str], wanted: BurstDefinition, measure: str | None,
+         ) -> tuple[Latency, Bursts | None]:
     """The probes and the bursts of one side."""
     from ..analysis.compare import read_bursts, read_latency
     from ..analysis.paths import Selection
@@ -88,7 +91,7 @@ def read(path: str, picked: dict[str, str], wanted: BurstDefinition) -> tuple[La
         if since is not None and until is not None and since >= until:
             raise UsageError("since is not before until")
         latency = read_latency(con, Selection(picked.get("batch"), picked.get("src"), picked.get("dst"),
-                                              picked.get("protocol"), since, until))
+                                              picked.get("protocol"), since, until), measure)
         try:
             bursts = read_bursts(con, wanted, hosts=[picked["host"]] if "host" in picked else None,
                                  rack=picked.get("rack"), interface=picked.get("interface"),

@@ -74,8 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     with kept(arguments.store) as store:
         watch = LiveLine() if sys.stderr.isatty() else None
-        batch, counts, interrupted = probe(store, targets, with_hardware(plan, targets), host=arguments.host or
-                                           socket.gethostname(), tell=say, watch=watch.show if watch else None)
+        batch, counts, left_out, interrupted = probe(
+            store, targets, with_hardware(plan, targets), host=arguments.host or socket.gethostname(), tell=say,
+            watch=watch.show if watch else None)
         if watch:
             watch.clear()
         with store.connect() as con:
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
     for name in silent:
         say(f"{name}: no answer at all")
-    return 130 if interrupted else 1 if silent or unresolved else 0
+    return 130 if interrupted else 1 if silent or unresolved or left_out else 0
 
 
 def say(line: str) -> None:
