@@ -14,54 +14,9 @@ const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
 	{ "ce_packets", "I", 4, 0 }, { "retransmits", "I", 4, 0 }, { "quality", "S", 2, 0 },
 };
 
-static int64_t floor_div(int64_t value, int64_t width)
-{
-	int64_t quotient = value / width;
-
-	return quotient - (value % width < 0);
-}
-
 static uint64_t elapsed(int64_t from, int64_t to)
 {
 	return (uint64_t)to - (uint64_t)from;
-}
-
-static void span_init(struct mb_span *span, int64_t width_ns, int64_t window_ns)
-{
-	uint64_t size = 4; /* for every bin that the window may hold open, the newest and both partial ones */
-
-	*span = (struct mb_span){
-		.width_ns = width_ns,
-		.window = window_ns / width_ns,
-		.rest_ns = window_ns % width_ns,
-	};
-	while (size < (uint64_t)span->window + 3)
-		size *= 2;
-	span->mask = size - 1;
-}
-
-/* Make the bin of TS_NS the newest, and that which the window reaches back to the oldest. */
-static void span_begin(struct mb_span *span, int64_t ts_ns)
-{
-	span->newest = floor_div(ts_ns, span->width_ns);
-	span->start_ns = span->newest * span->width_ns;
-	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
-}
-
-/* The same from an older newest bin on, mostly the one before, without a division. */
-static inline void span_move(struct mb_span *span, int64_t ts_ns)
-{
-	uint64_t past = elapsed(span->start_ns, ts_ns), width = (uint64_t)span->width_ns;
-
-	if (unlikely(past >= 2 * width)) {
-		span_begin(span, ts_ns);
-		return;
-	}
-	if (past >= width) {
-		span->newest++;
-		span->start_ns += span->width_ns;
-	}
-	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
@@ -76,8 +31,8 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 	lane->sequences = sequences;
 	lane->bin_rows = bin_rows;
 	lane->sender_rows = sender_rows;
-	span_init(bins, options->bin_ns, options->window_ns);
-	span_init(senders, options->source_bin_ns, options->window_ns);
+	mb_span_init(bins, options->bin_ns, options->window_ns);
+	mb_span_init(senders, options->source_bin_ns, options->window_ns);
 	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
 	lane->senders = calloc(senders->mask + 1, sizeof(*lane->senders));
 	lane->pending = calloc(MB_STEP_PACKETS, sizeof(*lane->pending));
@@ -185,12 +140,12 @@ static int close_lost(struct mb_lane *lane, int64_t number, int64_t end)
 /* Of bins that are open, the one that holds TS_NS. */
 static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->bins[(uint64_t)floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
+	return &lane->bins[(uint64_t)mb_floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
 }
 
 static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->senders[(uint64_t)floor_div(ts_ns, lane->options->source_bin_ns) &
+	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) &
 			      lane->sender_span.mask];
 }
 
@@ -207,7 +162,7 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 
 	for (int64_t at = from; length > 0 && at < packet->ts_ns;) {
 		struct mb_bin *bin = bin_at(lane, at);
-		int64_t end = (floor_div(at, lane->options->bin_ns) + 1) * lane->options->bin_ns;
+		int64_t end = (mb_floor_div(at, lane->options->bin_ns) + 1) * lane->options->bin_ns;
 
 		if (end > packet->ts_ns)
 			break;
@@ -229,100 +184,49 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 	last->wire_bytes -= wire_before;
 }
 
-/* What few packets need, besides the sums: those of a train in one bin. */
+/* What few packets need, besides the sums. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
-						 const struct mb_packet *head,
-						 const struct mb_amount *amount)
+						 const struct mb_packet *packet)
 {
 	struct mb_lane_totals *totals = &lane->totals;
 
-	if (head->source.family == MB_FAMILY_NONE) {
-		totals->unattributed_packets += amount->packets;
-		totals->unattributed_bytes += amount->bytes;
+	if (packet->source.family == MB_FAMILY_NONE) {
+		totals->unattributed_packets++;
+		totals->unattributed_bytes += packet->bytes;
 	}
-	if (head->marks & MB_MARK_CE)
-		bin->ce_packets += amount->packets;
-	if (head->marks & MB_MARK_UNPARSED)
-		totals->unparsed += amount->packets;
-	if (head->marks & MB_MARK_MERGED) { /* always a train of its own */
+	if (packet->marks & MB_MARK_CE)
+		bin->ce_packets++;
+	if (packet->marks & MB_MARK_UNPARSED)
+		totals->unparsed++;
+	if (packet->marks & MB_MARK_MERGED) {
 		totals->merged++;
 		if (lane->options->spread_bps)
-			spread_back(lane, head);
+			spread_back(lane, packet);
 	}
 }
 
-/* What is known of the flow of a train while it is being counted. */
-struct flow {
-	const struct mb_packet *head;
-	struct mb_sequence *sequence; /* NULL when it is not TCP */
-	const struct mb_senders *senders; /* those that `sender` is of */
+static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+			     const struct mb_packet *packet)
+{
+	const struct mb_amount amount = { packet->bytes, 1, packet->ts_ns, packet->ts_ns };
 	struct mb_sender *sender;
-};
 
-static inline struct flow flow_of(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *car)
-{
-	return (struct flow){
-		.head = head,
-		.sequence = head->marks & MB_MARK_TCP
-				    ? mb_sequences_find(lane->sequences, head, car->tcp_seq)
-				    : NULL,
-	};
-}
-
-static inline struct mb_sender *find_sender(struct flow *flow, struct mb_senders *senders)
-{
-	if (flow->senders != senders) {
-		flow->senders = senders;
-		flow->sender = mb_senders_find(senders, flow->head);
-	}
-	return flow->sender;
-}
-
-/* Count in BIN, but for the senders, the cars that stand in order within LEFT_NS of the first. */
-static inline struct mb_amount sum_cars(struct mb_bin *bin, struct mb_sequence *sequence,
-					const struct mb_car *cars, uint32_t count, uint64_t left_ns)
-{
-	const struct mb_car *car = cars, *end = cars + count;
-	uint64_t bytes = 0, wire_bytes = 0, past_ns = 0;
-	int64_t last;
-
-	do {
-		left_ns -= past_ns;
-		bytes += car->bytes;
-		wire_bytes += car->wire_bytes;
-		last = car->ts_ns;
-		if (sequence && unlikely(mb_sequence_back(sequence, car->tcp_seq, car->tcp_len)))
-			bin->retransmits++;
-		if (++car == end)
-			break;
-		past_ns = elapsed(last, car->ts_ns); /* very much when it is out of order */
-	} while (past_ns < left_ns);
-	bin->bytes += bytes;
-	bin->wire_bytes += wire_bytes;
-	bin->packets += (uint32_t)(car - cars);
-	return (struct mb_amount){ bytes, (uint32_t)(car - cars), cars->ts_ns, last };
-}
-
-/* Count the cars that stand in order within LEFT_NS of the first, all of them in BIN and SENDERS.
- * Returns how many, or -ENOMEM. */
-static inline int add_cars(struct mb_lane *lane, struct flow *flow, struct mb_bin *bin,
-			   struct mb_senders *senders, const struct mb_car *cars, uint32_t count,
-			   uint64_t left_ns)
-{
-	const struct mb_packet *head = flow->head;
-	struct mb_amount amount = sum_cars(bin, flow->sequence, cars, count, left_ns);
-
-	bin->quality |= head->quality;
-	if (unlikely((head->marks & ~MB_MARK_TCP) || head->source.family == MB_FAMILY_NONE))
-		count_rare(lane, bin, head, &amount);
-	if (likely(head->source.family != MB_FAMILY_NONE)) {
-		struct mb_sender *sender = find_sender(flow, senders);
-
-		if (!sender)
-			return -ENOMEM;
-		mb_sender_add(sender, &amount);
-	}
-	return (int)amount.packets;
+	if (packet->marks & MB_MARK_TCP)
+		bin->retransmits += mb_sequence_back(
+			mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
+	bin->bytes += packet->bytes;
+	bin->wire_bytes += packet->wire_bytes;
+	bin->packets++;
+	bin->quality |= packet->quality;
+	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
+		count_rare(lane, bin, packet);
+	if (unlikely(packet->source.family == MB_FAMILY_NONE))
+		return 0;
+	sender = mb_senders_find(senders, packet);
+	if (!sender)
+		return -ENOMEM;
+	mb_sender_add(sender, &amount);
+	return 0;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -340,12 +244,6 @@ static void count_late(struct mb_lane *lane)
 		lane->totals.late_bytes += lane->pending[i].bytes;
 	lane->totals.late += lane->n_pending;
 	lane->n_pending = 0;
-}
-
-static struct mb_car car_of(const struct mb_packet *packet)
-{
-	return (struct mb_car){ packet->ts_ns, packet->bytes, packet->wire_bytes,
-				packet->tcp_seq, packet->tcp_len };
 }
 
 static int begin_epoch(struct mb_lane *lane)
@@ -370,10 +268,9 @@ static int step_back(struct mb_lane *lane)
 	lane->n_pending = 0;
 	error = begin_epoch(lane);
 	for (uint32_t i = 0; i < n && !error; i++) {
-		struct mb_car car = car_of(&lane->pending[i]);
+		struct mb_packet packet = lane->pending[i]; /* its place is taken by what is late again */
 
-		/* What is late again goes back to `pending`, at a place that was read before. */
-		error = mb_lane_add(lane, &lane->pending[i], &car, 1);
+		error = mb_lane_add(lane, &packet);
 	}
 	return error;
 }
@@ -398,17 +295,12 @@ static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct
 	return step_back(lane);
 }
 
-static bool is_sane(int64_t ts_ns)
-{
-	return ((uint64_t)ts_ns + MB_STAMP_LIMIT) >> 63 == 0;
-}
-
 static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 {
 	if (ts_ns < lane->totals.first_ns)
 		lane->totals.first_ns = ts_ns;
-	span_begin(&lane->bin_span, ts_ns);
-	span_begin(&lane->sender_span, ts_ns);
+	mb_span_begin(&lane->bin_span, ts_ns);
+	mb_span_begin(&lane->sender_span, ts_ns);
 }
 
 /* Move to TS_NS, and close the bins that the window leaves behind then. */
@@ -419,8 +311,8 @@ static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 	int64_t sender = senders->oldest, senders_end = senders->newest + 1;
 
 	/* What lies between the old and the new newest bin is empty. */
-	span_move(bins, ts_ns);
-	span_move(senders, ts_ns);
+	mb_span_move(bins, ts_ns);
+	mb_span_move(senders, ts_ns);
 	if (close_bins(lane, bin, bins->oldest < bins_end ? bins->oldest : bins_end) ||
 	    close_senders(lane, sender, senders->oldest < senders_end ? senders->oldest : senders_end))
 		return -ENOMEM;
@@ -435,7 +327,7 @@ static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
 /* The first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
-	if (!is_sane(ts_ns))
+	if (!mb_stamp_is_sane(ts_ns))
 		return -ERANGE;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
@@ -444,77 +336,121 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	lane->newest_ns = ts_ns;
 	lane->newest = &lane->bins[(uint64_t)lane->bin_span.newest & lane->bin_span.mask];
 	lane->newest_senders = &lane->senders[(uint64_t)lane->sender_span.newest & lane->sender_span.mask];
+	lane->newest_end = lane->bin_span.start_ns + lane->bin_span.width_ns;
+	if (lane->newest_end > lane->sender_span.start_ns + lane->sender_span.width_ns)
+		lane->newest_end = lane->sender_span.start_ns + lane->sender_span.width_ns;
 	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
 	lane->stepped = false;
 	return 0;
 }
 
-/* Returns 1, for the one car that was added, or a negative errno; so does add_newest() for some. */
-static __attribute__((noinline)) int add_older(struct mb_lane *lane, struct flow *flow,
-					       const struct mb_car *car)
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
 {
-	if (!is_sane(car->ts_ns))
-		return -ERANGE;
-	if (elapsed(car->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns) {
-		struct mb_packet packet = mb_car_packet(flow->head, car);
-		int error = add_late(lane, &packet);
+	int64_t ts_ns = packet->ts_ns;
 
-		*flow = flow_of(lane, flow->head, car); /* late ones may have begun an epoch */
-		return error ? error : 1;
-	}
-	if (car->ts_ns < lane->totals.first_ns)
-		lane->totals.first_ns = car->ts_ns;
-	if (car->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
-		lane->totals.last_ns = car->ts_ns;
-	return add_cars(lane, flow, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), car, 1, 1);
+	if (!mb_stamp_is_sane(ts_ns))
+		return -ERANGE;
+	if (elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
+		return add_late(lane, packet);
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	if (ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+		lane->totals.last_ns = ts_ns;
+	return add_packet(lane, bin_at(lane, ts_ns), senders_at(lane, ts_ns), packet);
 }
 
-/* The cars at the front of CARS that are no older than any before and in one bin. */
-static inline int add_newest(struct mb_lane *lane, struct flow *flow, const struct mb_car *cars,
-			     uint32_t count)
+/* Have the newest bin hold TS_NS, which is no older than any before. */
+static inline int reach(struct mb_lane *lane, int64_t ts_ns)
 {
-	uint64_t past = elapsed(lane->bin_span.start_ns, cars->ts_ns);
-	uint64_t senders_past = elapsed(lane->sender_span.start_ns, cars->ts_ns);
-	uint64_t left, senders_left;
-	int n;
+	return unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
+}
 
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	int error;
+
+	if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
+		return add_older(lane, packet);
 	if (unlikely(lane->n_pending))
 		count_late(lane);
-	if (unlikely(senders_past >= (uint64_t)lane->sender_span.width_ns))
-		flow->senders = NULL; /* they may be closed now, and begun anew */
-	if (unlikely(!lane->newest || past >= (uint64_t)lane->bin_span.width_ns ||
-		     senders_past >= (uint64_t)lane->sender_span.width_ns)) {
-		n = move_on(lane, cars->ts_ns);
-		if (n)
-			return n;
-		past = elapsed(lane->bin_span.start_ns, cars->ts_ns);
-		senders_past = elapsed(lane->sender_span.start_ns, cars->ts_ns);
-	}
-	left = (uint64_t)lane->bin_span.width_ns - past;
-	senders_left = (uint64_t)lane->sender_span.width_ns - senders_past;
-	n = add_cars(lane, flow, lane->newest, lane->newest_senders, cars, count,
-		     left < senders_left ? left : senders_left);
-	if (n > 0)
-		lane->newest_ns = cars[n - 1].ts_ns;
-	return n;
+	error = reach(lane, packet->ts_ns);
+	if (error)
+		return error;
+	lane->newest_ns = packet->ts_ns;
+	return add_packet(lane, lane->newest, lane->newest_senders, packet);
 }
 
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
-		uint32_t count)
+/* Count in the newest bin the frames before END that it holds. Returns the first that it does not. */
+static inline const struct mb_frame *add_frames(struct mb_lane *lane, const struct mb_packet *head,
+						struct mb_sender *sender, uint32_t fcs_len,
+						const struct mb_frame *frames, const struct mb_frame *end)
 {
-	struct flow flow = flow_of(lane, head, cars);
+	const uint32_t shortest = MB_WIRE_SHORTEST + fcs_len;
+	const int64_t end_ns = lane->newest_end;
+	const struct mb_frame *frame = frames;
+	struct mb_amount amount = { .first_ns = frames->ts_ns };
+	struct mb_bin *bin = lane->newest;
+	uint64_t padding = 0;
 
-	while (count) {
-		int n = unlikely(lane->newest && cars->ts_ns < lane->newest_ns)
-				? add_older(lane, &flow, cars)
-				: add_newest(lane, &flow, cars, count);
+	do {
+		amount.bytes += frame->len;
+		if (unlikely(frame->len < shortest))
+			padding += shortest - frame->len;
+	} while (++frame < end && frame->ts_ns < end_ns);
+	amount.packets = (uint32_t)(frame - frames);
+	amount.bytes -= (uint64_t)amount.packets * fcs_len;
+	amount.last_ns = frame[-1].ts_ns;
+	bin->bytes += amount.bytes;
+	bin->wire_bytes += amount.bytes + padding + (uint64_t)amount.packets * MB_WIRE_OVERHEAD;
+	bin->packets += amount.packets;
+	bin->ce_packets += head->marks & MB_MARK_CE ? amount.packets : 0;
+	bin->quality |= head->quality;
+	mb_sender_add(sender, &amount);
+	lane->newest_ns = amount.last_ns;
+	return frame;
+}
 
-		if (unlikely(n < 0))
-			return n;
-		cars += n;
-		count -= (uint32_t)n;
+/* Whether the train of TCP goes on behind what was sent before; if so, it was now. */
+static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+{
+	struct mb_sequence *sequence;
+
+	if (!(head->marks & MB_MARK_TCP))
+		return true;
+	sequence = mb_sequences_find(lane->sequences, head);
+	if ((int32_t)(head->tcp_seq - sequence->next) < 0)
+		return false;
+	if (train->tcp_end != head->tcp_seq) /* acknowledgments alone take no sequence space */
+		sequence->next = train->tcp_end;
+	return true;
+}
+
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+{
+	const struct mb_frame *frame = train->frames, *end = frame + train->count;
+	const struct mb_senders *senders = NULL;
+	struct mb_sender *sender = NULL;
+	int64_t senders_at = 0;
+
+	if (unlikely((lane->newest && frame->ts_ns < lane->newest_ns) || !continues(lane, head, train)))
+		return 0;
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	while (frame < end) {
+		int error = reach(lane, frame->ts_ns);
+
+		if (error)
+			return error;
+		if (senders != lane->newest_senders || senders_at != lane->sender_span.newest) {
+			senders = lane->newest_senders;
+			senders_at = lane->sender_span.newest;
+			sender = mb_senders_find(lane->newest_senders, head);
+			if (!sender)
+				return -ENOMEM;
+		}
+		frame = add_frames(lane, head, sender, train->fcs_len, frame, end);
 	}
-	return 0;
+	return 1;
 }
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
@@ -551,6 +487,6 @@ int mb_lane_finish(struct mb_lane *lane)
 		if (lane->lost.spans[i].last_ns > lost_ns)
 			lost_ns = lane->lost.spans[i].last_ns;
 	if (!error && lane->lost.count)
-		error = close_lost(lane, lane->bin_span.newest + 1, floor_div(lost_ns, lane->bin_span.width_ns) + 1);
+		error = close_lost(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

@@ -121,7 +121,7 @@ static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, cons
 		return false;
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = bytes;
-	packet->wire_bytes = (bytes < 60 ? 60 : bytes) + 24;
+	packet->wire_bytes = (uint32_t)mb_wire_bytes(bytes);
 	packet->quality = 0;
 	packet->direction = frame->direction;
 	/* twice, so that each has constant offsets */

@@ -11,6 +11,11 @@
 
 #include "frame.h"
 
+/* What an Ethernet frame costs the wire (IEEE 802.3): it is padded to 60 bytes, and to those of any
+ * frame come FCS 4, preamble 8 and gap 12. */
+#define MB_WIRE_SHORTEST 60
+#define MB_WIRE_OVERHEAD 24
+
 enum mb_family {
 	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
 	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */

@@ -287,11 +287,10 @@ static void complete_heads(struct mb_engine *engine, const struct mb_interface *
 	}
 }
 
-static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_t count)
+static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
 {
-	engine->excluded_packets += count;
-	for (uint32_t i = 0; i < count; i++)
-		engine->excluded_bytes += cars[i].bytes;
+	engine->excluded_packets += train->count;
+	engine->excluded_bytes += train->count == 1 ? head->bytes : mb_train_bytes(train);
 }
 
 /* The lanes of the trains, NULL for a direction that was not asked for. */
@@ -321,14 +320,42 @@ static int fail_to_count(const struct mb_frame *frames, int code, struct mb_erro
 {
 	if (code == -ENOMEM)
 		return mb_fail(error, ENOMEM, "out of memory");
-	while (((uint64_t)frames->ts_ns + MB_STAMP_LIMIT) >> 63 == 0)
+	while (mb_stamp_is_sane(frames->ts_ns))
 		frames++;
 	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
 		       (long long)frames->ts_ns);
 }
 
-/* Decode the frames at the front of COUNT that are of one interface, and hand the trains to their
- * lanes. Returns how many frames that were, or a negative errno. */
+/* The packets of a train that its lane could not take at once. */
+static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, const struct mb_interface *interface)
+{
+	int code = 0;
+
+	for (uint32_t i = 0; i < train->count && !code; i++) {
+		struct mb_packet packet;
+
+		mb_decode(&train->frames[i], 1, interface, &engine->options.decode, &packet);
+		packet.direction = head->direction;
+		packet.quality = head->quality;
+		code = mb_lane_add(lane, &packet);
+	}
+	return code;
+}
+
+static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, const struct mb_interface *interface)
+{
+	int code;
+
+	if (train->count == 1)
+		return mb_lane_add(lane, head);
+	code = mb_lane_add_train(lane, head, train);
+	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, interface);
+}
+
+/* Count the frames at the front of COUNT that are of one interface. Returns how many that were, or a
+ * negative errno. */
 static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
 			struct mb_error *error)
 {
@@ -344,14 +371,13 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 	if (find_lanes(engine, frames->interface, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_car *cars = &trains->cars[trains->trains[i].first];
 		int code;
 
 		if (!lanes[i]) {
-			exclude(engine, cars, trains->trains[i].count);
+			exclude(engine, &trains->heads[i], &trains->trains[i]);
 			continue;
 		}
-		code = mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count);
+		code = add_train(engine, lanes[i], &trains->heads[i], &trains->trains[i], interface);
 		if (code)
 			return fail_to_count(frames, code, error);
 	}

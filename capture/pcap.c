@@ -14,9 +14,11 @@
 #include "bytes.h"
 #include "pcap_header.h"
 
-/* The next record's address hangs on the length in this one's header, so the processor cannot
- * run ahead by itself. 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
+/* 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
 #define PREFETCH 2048
+
+/* Have the compiler forget what it knows of a value. */
+#define OPAQUE(value) __asm__ volatile("" : "+r"(value))
 
 struct pcap {
 	struct mb_pcap_variant variant;
@@ -76,11 +78,20 @@ static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pc
 	size_t left = (size_t)(input->end - at);
 	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 	struct mb_frame *frame = batch->frames + batch->count;
+	size_t caplen = 0, size = variant.header;
 
 	while (frame < batch->frames + MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
 		struct record record = load_record(at, variant);
-		const uint8_t *next = at + variant.header + record.caplen;
+		const uint8_t *next;
 
+		/* The next record's address hangs on this one's length. Most are as long as the one
+		 * before: by a branch, which it predicts, the processor runs ahead of the memory. */
+		if (record.caplen != caplen) {
+			caplen = record.caplen;
+			size = variant.header + caplen;
+			OPAQUE(size);
+		}
+		next = at + size;
 		if (record.fraction >= fractions || record.caplen - 1 >= max_caplen ||
 		    record.caplen < variant.padding || record.len < variant.padding || next > end)
 			break;

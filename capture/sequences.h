@@ -35,9 +35,9 @@ static inline void mb_sequences_prefetch(struct mb_sequences *sequences,
 	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
 }
 
-/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun at FIRST when new. */
+/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun with it when new. */
 static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences,
-						    const struct mb_packet *packet, uint32_t first)
+						    const struct mb_packet *packet)
 {
 	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
 	struct mb_sequence newer = bucket->ways[1];
@@ -45,7 +45,7 @@ static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequenc
 	if (bucket->ways[0].flow == packet->flow)
 		return &bucket->ways[0];
 	if (newer.flow != packet->flow)
-		newer = (struct mb_sequence){ .flow = packet->flow, .next = first };
+		newer = (struct mb_sequence){ .flow = packet->flow, .next = packet->tcp_seq };
 	bucket->ways[1] = bucket->ways[0];
 	bucket->ways[0] = newer;
 	return &bucket->ways[0];
@@ -57,10 +57,6 @@ static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first
 	uint32_t end = first + length;
 	bool back = (int32_t)(first - sequence->next) < 0;
 
-	if (__builtin_expect(first == sequence->next, 1)) {
-		sequence->next = end;
-		return false;
-	}
 	/* A keep-alive (RFC 9293, 3.8.4) repeats at most the last octet on purpose. */
 	if (length == 0 || (length == 1 && end == sequence->next))
 		return false;

@@ -8,7 +8,6 @@
 #include "decode_internal.h"
 
 #define mb_inline inline __attribute__((always_inline))
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 enum {
 	ETHER_TYPE = 12,
@@ -18,7 +17,8 @@ enum {
 	PORTS = 4,
 	UDP_HEADER = 8,
 	TCP_HEADER = 20,
-	TCP_OFFSET = 12, /* in TCP's header, like */
+	TCP_SEQUENCE = 4, /* offsets in TCP's header */
+	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
 };
@@ -156,65 +156,70 @@ static mb_inline bool is_alike(const struct headers *headers, const struct shape
 	return !(differing[0] | differing[1]);
 }
 
-/* Read of a frame with the headers of its train what differs. False when it may be merged or
- * contradicts itself. */
-static mb_inline bool read_car(const struct common *common, const struct shape *shape,
-			       const struct mb_frame *frame, struct mb_car *car)
+/* Whether the frame is whole on the wire and does not contradict itself; LENGTH is that of its IP packet. */
+static mb_inline bool is_plain(const struct common *common, const struct shape *shape,
+			       const struct mb_frame *frame, uint32_t *length)
 {
-	uint32_t available = frame->len - common->fcs_len - shape->ip, bytes = available + shape->ip;
-	uint32_t length = mb_be16(frame->data + shape->length) + shape->uncounted;
+	uint32_t available = frame->len - common->fcs_len - shape->ip;
 
-	car->ts_ns = frame->ts_ns;
-	car->bytes = bytes;
-	car->wire_bytes = (bytes < 60 ? 60 : bytes) + 24;
-	car->tcp_seq = mb_be32(frame->data + shape->transport + 4);
-	car->tcp_len = length - common->header;
-	if (unlikely(available > common->largest))
-		return false;
-	if (unlikely(length > available))
-		return false;
-	return length >= common->header;
+	*length = mb_be16(frame->data + shape->length) + shape->uncounted;
+	return available <= common->largest && *length <= available && *length >= common->header;
 }
 
-/* How many of COUNT frames are a train. SHAPE is a constant. */
-static mb_inline uint32_t follow(const struct common *shared, const struct shape *shape, uint32_t count,
-				 struct mb_car *cars)
+/* Make a train of the frame at the front of COUNT and those that follow it. SHAPE and IS_TCP are
+ * constants. */
+static mb_inline void follow(const struct common *shared, const struct shape *shape, bool is_tcp,
+			     uint32_t count, struct mb_train *train)
 {
 	const struct common common = *shared;
 	const struct mb_frame *frame = common.first, *end = frame + count;
 	const uint64_t nature = nature_of(frame);
+	uint32_t sequence = mb_be32(frame->data + shape->transport + TCP_SEQUENCE), length;
 	struct headers headers;
+	int64_t ts_ns;
 
 	load_headers(&headers, &common, shape);
 	do {
-		if (!read_car(&common, shape, frame, cars++))
+		if (!is_plain(&common, shape, frame, &length))
 			break;
-		frame++;
-	} while (frame < end && nature_of(frame) == nature && frame->caplen >= shape->captured &&
-		 is_alike(&headers, shape, frame->data));
-	return frame == common.first ? 1 : (uint32_t)(frame - common.first);
+		if (is_tcp) {
+			if (mb_be32(frame->data + shape->transport + TCP_SEQUENCE) != sequence)
+				break;
+			sequence += length - common.header;
+		}
+		ts_ns = frame++->ts_ns;
+	} while (frame < end && nature_of(frame) == nature && frame->ts_ns >= ts_ns &&
+		 frame->caplen >= shape->captured && is_alike(&headers, shape, frame->data));
+	if (frame != common.first)
+		train->count = (uint32_t)(frame - common.first);
+	train->tcp_end = sequence;
 }
 
 /* The loop for each shape, apart so that it has the registers for itself. */
-#define FOLLOW(name, is_tagged, is_ipv6)                                                           \
-	static __attribute__((noinline)) uint32_t name(const struct common *common, uint32_t count, \
-						       struct mb_car *cars)               \
+#define FOLLOW(name, is_tagged, is_ipv6, is_tcp)                                                   \
+	static __attribute__((noinline)) void name(const struct common *common, uint32_t count,    \
+						   struct mb_train *train)                         \
 	{                                                                                          \
 		const struct shape shape = shape_of(is_tagged, is_ipv6);                           \
                                                                                                    \
-		return follow(common, &shape, count, cars);                                        \
+		follow(common, &shape, is_tcp, count, train);                                      \
 	}
 
-FOLLOW(follow_ipv4, false, false)
-FOLLOW(follow_ipv6, false, true)
-FOLLOW(follow_tagged_ipv4, true, false)
-FOLLOW(follow_tagged_ipv6, true, true)
+FOLLOW(follow_ipv4_tcp, false, false, true)
+FOLLOW(follow_ipv4_udp, false, false, false)
+FOLLOW(follow_ipv6_tcp, false, true, true)
+FOLLOW(follow_ipv6_udp, false, true, false)
+FOLLOW(follow_tagged_ipv4_tcp, true, false, true)
+FOLLOW(follow_tagged_ipv4_udp, true, false, false)
+FOLLOW(follow_tagged_ipv6_tcp, true, true, true)
+FOLLOW(follow_tagged_ipv6_udp, true, true, false)
 
-typedef uint32_t follow_shape(const struct common *common, uint32_t count, struct mb_car *cars);
-
-static follow_shape *const follow_shapes[2][2] = {
-	{ follow_ipv4, follow_ipv6 },
-	{ follow_tagged_ipv4, follow_tagged_ipv6 },
+/* By the same indices as mb_trains.alike. */
+static void (*const follow_shapes[2][2][2])(const struct common *common, uint32_t count,
+					    struct mb_train *train) = {
+	{ { follow_ipv4_tcp, follow_ipv4_udp }, { follow_ipv6_tcp, follow_ipv6_udp } },
+	{ { follow_tagged_ipv4_tcp, follow_tagged_ipv4_udp },
+	  { follow_tagged_ipv6_tcp, follow_tagged_ipv6_udp } },
 };
 
 /* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
@@ -233,17 +238,17 @@ static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape 
 		tcp[TCP_OFFSET] >> 2 >= TCP_HEADER);
 }
 
-/* How many of COUNT frames are a train, with their cars: at least 1. */
-static mb_inline uint32_t count_train(const struct mb_trains *trains, const struct mb_frame *frames,
-				      uint32_t count, struct common *common, struct mb_car *cars)
+/* Make a train of the frames at the front of COUNT: of one at least. */
+static mb_inline void make_train(const struct mb_trains *trains, const struct mb_frame *frames,
+				 uint32_t count, struct common *common, struct mb_train *train)
 {
 	const uint8_t *data = frames->data, *ip;
-	struct shape shape;
 	bool is_tagged, is_ipv6, is_udp;
+	struct shape shape;
 	uint8_t protocol;
 
 	if (frames->caplen < MB_ETHERNET_HEADER + IPV4_HEADER || frames->gso_size)
-		return 1;
+		return;
 	is_tagged = mb_be16(data + ETHER_TYPE) == MB_NEXT_VLAN;
 	ip = data + MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
 	is_ipv6 = ip[0] >> 4 == 6;
@@ -251,34 +256,12 @@ static mb_inline uint32_t count_train(const struct mb_trains *trains, const stru
 	is_udp = protocol == MB_IPPROTO_UDP;
 	shape = shape_of(is_tagged, is_ipv6);
 	if (!can_lead(frames, &shape, is_ipv6, protocol))
-		return 1;
+		return;
 	common->first = frames;
 	common->alike = &trains->alike[is_tagged][is_ipv6][is_udp];
 	common->header = shape.transport - shape.ip +
 			 (is_udp ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
-	return follow_shapes[is_tagged][is_ipv6](common, count, cars);
-}
-
-static void begin_train(struct mb_trains *trains, const struct mb_frame *frame, uint32_t first, uint32_t count)
-{
-	trains->head_frames[trains->count] = *frame;
-	trains->trains[trains->count++] = (struct mb_train){ first, count };
-}
-
-/* A head is what the decoder says of it. */
-static void fill_heads(struct mb_trains *trains)
-{
-	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_packet *head = &trains->heads[i];
-
-		trains->cars[trains->trains[i].first] = (struct mb_car){
-			.ts_ns = head->ts_ns,
-			.bytes = head->bytes,
-			.wire_bytes = head->wire_bytes,
-			.tcp_seq = head->tcp_seq,
-			.tcp_len = head->tcp_len,
-		};
-	}
+	follow_shapes[is_tagged][is_ipv6][is_udp](common, count, train);
 }
 
 uint32_t mb_trains_decode(struct mb_trains *trains, const struct mb_frame *frames, uint32_t count,
@@ -289,16 +272,20 @@ uint32_t mb_trains_decode(struct mb_trains *trains, const struct mb_frame *frame
 		.fcs_len = interface->fcs_len,
 		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,
 	};
-	uint32_t i = 0, n;
+	uint32_t i = 0;
 
 	if (count > MB_BATCH_FRAMES)
 		count = MB_BATCH_FRAMES;
 	trains->count = 0;
-	for (; i < count && frames[i].interface == frames->interface; i += n) {
-		n = can_follow ? count_train(trains, &frames[i], count - i, &common, &trains->cars[i]) : 1;
-		begin_train(trains, &frames[i], i, n);
+	while (i < count && frames[i].interface == frames->interface) {
+		struct mb_train *train = &trains->trains[trains->count];
+
+		*train = (struct mb_train){ .frames = &frames[i], .count = 1, .fcs_len = common.fcs_len };
+		if (can_follow)
+			make_train(trains, &frames[i], count - i, &common, train);
+		trains->head_frames[trains->count++] = frames[i];
+		i += train->count;
 	}
 	mb_decode(trains->head_frames, trains->count, interface, options, trains->heads);
-	fill_heads(trains);
 	return i;
 }
