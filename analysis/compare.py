@@ -144,7 +144,7 @@ def _levels(a: Latency, b: Latency, rng: np.random.Generator) -> list[Level]:
     for place, share in enumerate(LEVELS):
         first, second = quantile(ordered_a, share), quantile(ordered_b, share)
         ratio = None
-        if first and second is not None and drawn_a is not None and drawn_b is not None:
+        if first is not None and first > 0 and second is not None and drawn_a is not None and drawn_b is not None:
             low, high = np.quantile(drawn_b[:, place] / np.maximum(drawn_a[:, place], 1.0), [0.025, 0.975])
             ratio = Estimate(second / first, float(low), float(high), min(a.n, b.n))
         found.append(Level(share, first, second, ratio))

@@ -35,7 +35,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         parser.add_argument(f"--{name}", action="append", default=[], metavar="KEY=VALUE",
                             help=f"only this {what}; may be repeated"
                             + (f"; KEY is {', '.join(KEYS[:-1])} or {KEYS[-1]}" if name == "a" else ""))
-    parser.add_argument("--measure", choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
+    parser.add_argument("--measure",
+                        choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
                         help="what is compared of a probe (default: what the application saw, where that is known)")
     parser.add_argument("--slow", metavar="TIME",
                         help="what is a slow answer to a request that needs many (default: the p99 of A)")
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (a.n and b.n) and not (bursts_a and bursts_b):
         both = (("A", a.n or bursts_a), ("B", b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)
-        raise MburstError(f"nothing to compare: {lacking or 'one of both'} has no probes, and no recording"
+        raise MburstError(f"nothing to compare: {lacking or 'one of both'} has no probes of that kind, and no recording"
                           if lacking else "nothing to compare: one has probes only, the other recordings only",
                           "`mburst sql STORE` shows what there is")
     found = compare(a, b, slow, bursts_a, bursts_b, arguments.seed)
