@@ -111,7 +111,7 @@ def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: 
         values.append(latency[known])
         blocks.append(block[known] + first)
         first += int(block.max()) + 1
-        lost += met.lost
+        lost += met.lost // met.every
     if not values:
         return Latency(np.zeros(0), np.zeros(0, np.int64), 0)
     return Latency(np.concatenate(values), np.concatenate(blocks), lost)

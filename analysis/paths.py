@@ -22,6 +22,7 @@ from .tail import Probes, clock_offset, smallest_in_windows
 if TYPE_CHECKING:
     import duckdb
 
+MOST_PROBES = 4_000_000  # of a path that are read: enough for p99.99, in some 500 MB
 MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 _STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
@@ -82,6 +83,7 @@ class Met:
     stamps: str  # hw, sw, app: the kinds that there are, the commonest first
     sent: int
     lost: int
+    every: int  # only each so-manieth probe was read: 1, unless there are more than MOST_PROBES
     start_ns: int
     end_ns: int
     clocks: ClockState | None
@@ -101,9 +103,10 @@ def distribution(values: Floats) -> Distribution:
 
 
 def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
-    """What the selected probes met, a path each, in the order of names."""
+    """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
+    chosen ones are read; how many were sent and lost is exact."""
     paths = con.execute(
-        f"""SELECT src, dst, protocol, min(tx_ns), max(tx_ns),
+        f"""SELECT src, dst, protocol, min(tx_ns), max(tx_ns), count(*), count(*) FILTER (lost),
                    string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind)
                        FILTER (WHERE stamp_kind <> '' AND NOT lost)
             FROM probes WHERE {_WHERE} GROUP BY ALL ORDER BY src, dst, protocol""", selection.parameters()).fetchall()
@@ -111,11 +114,13 @@ def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
 
 
 def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: str, protocol: str, start_ns: int,
-         end_ns: int, stamps: str | None) -> Met:
+         end_ns: int, sent: int, all_lost: int, stamps: str | None) -> Met:
+    every = -(-sent // MOST_PROBES)
     relative = ", ".join(f"{name} - $origin AS {name}" for name in _STAMPS)
     columns = con.execute(
-        f"SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes WHERE {_WHERE} ORDER BY tx_ns, seq",
-        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns}).fetchnumpy()
+        f"SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes WHERE {_WHERE} AND seq % $every = 0 "
+        "ORDER BY tx_ns, seq",
+        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every}).fetchnumpy()
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)
@@ -125,8 +130,8 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: st
     probes = Probes(src, dst, protocol, lost=lost, stamp_kind=stamps or "", **stamped)
     clocks, offset = judge_clocks(probes, column("clock_error_ns"))
     values = measures(probes, offset if clocks else None)
-    return Met(src, dst, protocol, stamps or "", len(probes), int(lost.sum()), start_ns, end_ns, clocks, values,
-               probes.tx, np.flatnonzero(lost), {name: distribution(value) for name, value in values.items()})
+    return Met(src, dst, protocol, stamps or "", sent, all_lost, every, start_ns, end_ns, clocks, values, probes.tx,
+               np.flatnonzero(lost), {name: distribution(value) for name, value in values.items()})
 
 
 def measures(probes: Probes, offset: Floats | None) -> dict[str, Floats]:

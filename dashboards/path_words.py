@@ -29,6 +29,11 @@ def stamped_by(met: Met) -> str:
     return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
 
 
+def sample_note(met: Met) -> str:
+    """That not all probes were read, in a sentence; empty where they were."""
+    return f"Of so many probes, one in {met.every:,} is in the figures." if met.every > 1 else ""
+
+
 def table(met: Met) -> list[list[str]]:
     """A row for each measure that was taken: its name, n, and the values of HEADS."""
     return [[NAMES[name], f"{measured.n:,}", *("–" if value is None else format_duration(value) for value in

@@ -130,7 +130,7 @@ def payload(paths: Sequence[Met]) -> list[dict[str, Any]]:
 def facts(paths: Sequence[Met]) -> list[dict[str, Any]]:
     """For programs: every path, its distributions and its minutes. Times in ns."""
     return [{"src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "n": met.sent - met.lost,
-             "sent": met.sent, "lost": met.lost, "start_ns": met.start_ns, "end_ns": met.end_ns,
+             "sent": met.sent, "lost": met.lost, "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
              "clocks": asdict(met.clocks) if met.clocks else None,
              "measures": {name: {"n": measured.n, "min_ns": measured.least, "max_ns": measured.largest,
                                  **{f"p{100 * level:g}_ns".replace(".", ""): value
@@ -159,7 +159,8 @@ def _path(number: int, met: Met) -> str:
     intro = (f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)} from "
              f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {said}" if said else "") + ".")
     parts = [f'<article class="path" data-path="{number}"><h3>{escape(path_words.name_of(met))}</h3>'
-             f'<p class="quiet">{escape(intro)} {escape(path_words.clock_note(met.clocks))}</p>']
+             f'<p class="quiet">{escape(intro)} {escape(path_words.clock_note(met.clocks))} '
+             f'{escape(path_words.sample_note(met))}</p>']
     if _answered(met):
         parts += [_table(met), '<div class="dists two">',
                   _figure("distribution", "How long they took", _key(met)),

@@ -26,6 +26,7 @@ DESCRIPTION = """Probe hosts at fixed or random times, with stamps of applicatio
 ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
 or any echo for tcp; icmp needs nothing there."""
 FASTEST, MOST_PORTS = 5000, 64
+MOST_TOGETHER = 15_000  # probes a second: beyond, a core is not enough (bench/bench_probe.py)
 PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and least size
 MOST_BYTES = 65_000
 DSCP = {"ef": 46, **{f"cs{n}": 8 * n for n in range(8)}, **{f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5)
@@ -69,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Probe, store, and print what was met. 1 where a host did not resolve or never answered."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
+    if plan.rate * len(targets) > MOST_TOGETHER:
+        say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
+            "counts as time in this host")
     from ..analysis.paths import Selection, read_met
     from ..prober import probe
 
@@ -240,10 +244,10 @@ def told_distribution(measured: Distribution) -> dict[str, Any]:
 
 def described(found: list[Met], counts: PathCounts) -> list[str]:
     """For people: a heading, a table and what to know of it for each path."""
-    from ..dashboards.path_words import clock_note
+    from ..dashboards.path_words import clock_note, sample_note
 
-    return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks)]))
-            for met in found]
+    return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks),
+                                    sample_note(met)])) for met in found]
 
 
 def heading(met: Met, count: Any) -> str:

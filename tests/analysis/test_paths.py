@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis import distributions
+from mburst.analysis import distributions, paths
 from mburst.analysis.paths import Met, Selection, extremes, read_met
 from mburst.analysis.rounds import MINUTE_NS, persistence, rounds
 from mburst.sql import Store
@@ -113,6 +113,13 @@ def test_lost_probes_have_no_delay(tmp_path):
 def test_all_lost(tmp_path):
     [met] = met_in(tmp_path, *({"seq": i, "tx_ns": START + i, "lost": True, "stamp_kind": ""} for i in range(5)))
     assert met.lost == 5 and all(measured.n == 0 for measured in met.measured.values()) and met.stamps == ""
+
+
+def test_of_many_probes_some_are_read_and_all_are_counted(tmp_path, monkeypatch):
+    rows = [*exchanges(1000), {"seq": 1000, "tx_ns": START + 6 * S, "lost": True}]
+    monkeypatch.setattr(paths, "MOST_PROBES", 300)
+    [met] = met_in(tmp_path, *rows)
+    assert (met.sent, met.lost, met.every, met.measured["application"].n) == (1001, 1, 4, 250)
 
 
 def test_paths_and_selections(tmp_path):
