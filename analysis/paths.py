@@ -118,8 +118,8 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: st
     every = -(-sent // MOST_PROBES)
     relative = ", ".join(f"{name} - $origin AS {name}" for name in _STAMPS)
     columns = con.execute(
-        f"SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes WHERE {_WHERE} AND seq % $every = 0 "
-        "ORDER BY tx_ns, seq",
+        f"""SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes
+            WHERE {_WHERE} AND seq % $every = 0 ORDER BY tx_ns, seq""",
         {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every}).fetchnumpy()
 
     def column(name: str) -> Floats:

@@ -156,8 +156,8 @@ class DatagramPath(Path):
         self._learn()
 
     def _ready(self, events: int) -> None:
-        if events & ERROR:
-            self._learn()
+        if events & ERROR and not self._learn():  # an error that is not in the queue, which to ask for clears
+            self.trouble(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         if events & READ:
             try:
                 size, control, _, _ = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
@@ -167,14 +167,16 @@ class DatagramPath(Path):
                 return
             self.take(memoryview(self._buffer)[:size], timestamping.arrival(control), time.time_ns())
 
-    def _learn(self) -> None:
-        """Take the next of the error queue: a stamp of departure, or what the network says of an earlier probe. The
-        loop calls again while there is more; to ask an empty queue costs more than all else of a probe."""
+    def _learn(self) -> bool:
+        """Take the next of the error queue: a stamp of departure, or what the network says of an earlier probe. False
+        where it is empty. The loop calls again while there is more; to ask an empty queue costs more than all else of a
+        probe."""
         told = timestamping.event(self._sock)
         if isinstance(told, timestamping.Refused):
             self.trouble(told.errno)
         elif told is not None and told.ns:
             self.exchanges.departed(self._numbered_from + told.number, told.ns, told.kind)
+        return told is not None
 
     def unplaced(self, number: int) -> None:
         """Count an answer whose probe waits no more."""

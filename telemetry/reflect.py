@@ -171,8 +171,8 @@ class UdpPort:
         self._sock.close()
 
     def _ready(self, events: int) -> None:
-        if events & ERROR:
-            self._learn_departure()
+        if events & ERROR and not self._learn_departure():
+            self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears what is not in the queue
         if events & READ:
             try:
                 size, control, _, peer = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
@@ -242,12 +242,14 @@ class UdpPort:
         self._reflector.answered += 1
         self._learn_departure()
 
-    def _learn_departure(self) -> None:
+    def _learn_departure(self) -> bool:
+        """Take the next stamp of the error queue; False where it is empty."""
         told = timestamping.event(self._sock)
         if isinstance(told, timestamping.Sent) and told.ns:
             entry = self._outgoing[told.number % _NUMBERS]
             if entry and entry[0] == told.number:
                 entry[1].left = entry[2], told.ns
+        return told is not None
 
 
 def _way_back(own: bytes, tos: int) -> Control:
