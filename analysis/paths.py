@@ -120,7 +120,8 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: st
     columns = con.execute(
         f"""SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes
             WHERE {_WHERE} AND seq % $every = 0 ORDER BY tx_ns, seq""",
-        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every}).fetchnumpy()
+        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every},
+    ).fetchnumpy()
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)

@@ -129,9 +129,16 @@ class Prober:
         is called between probes, so it should be quick."""
         wake_promptly()
         gc.collect()
-        gc.freeze()
-        self._wait_for_connections()
-        self._probe(take)
+        gc.freeze()  # what is there already need not be looked through while probes wait
+        try:
+            self._wait_for_connections()
+            self._probe(take)
+            self._wait_for_answers(take)
+        finally:
+            gc.unfreeze()
+
+    def _wait_for_answers(self, take: Take) -> None:
+        """Take what still comes in time, then settle everything."""
         deadline = time.monotonic_ns() + self.plan.timeout_ns
         while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
             self._loop.wait(min(deadline, time.monotonic_ns() + _SETTLE_EVERY_NS))
