@@ -23,6 +23,7 @@ from .targets import Target
 _IPV6_TCLASS = 67
 _ANSWERS = 256  # numbers of the reflector whose departure may still be told
 _SIXTEEN_BITS = 1 << 16
+_TOGETHER_NS, _TRIES = 20_000, 3  # within which two readings of clocks are of one moment, and how often to try
 
 Control = list[tuple[int, int, bytes]]
 Tell = Callable[[str], None]  # takes a line for people
@@ -96,8 +97,12 @@ class Path:
 
     def begin(self, due_mono_ns: int) -> tuple[int, int]:
         """Note a probe that was due then; its number, and the time of sending in Unix ns."""
-        now = time.time_ns()
-        return self.exchanges.add(now - (time.monotonic_ns() - due_mono_ns), now), now
+        for _ in range(_TRIES):  # a pause between the two clocks would move the time when it was due
+            before = time.monotonic_ns()
+            now = time.time_ns()
+            if time.monotonic_ns() - before < _TOGETHER_NS:
+                break
+        return self.exchanges.add(now - (before - due_mono_ns), now), now
 
     def trouble(self, number: int) -> None:
         """Tell of an errno, once a path."""

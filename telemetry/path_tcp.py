@@ -76,7 +76,7 @@ class TcpPath(Path):
 
     def _break(self, code: int) -> None:
         self._drop()
-        self.trouble(code)
+        self.trouble(errno.ECONNRESET if code == errno.EPIPE else code)
 
     def send(self, due_mono_ns: int) -> None:
         number, now = self.begin(due_mono_ns)
