@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->options = *options;
 	engine->source = source;
 	mb_trains_init(&engine->trains);
+	mb_sides_init(&engine->sides, options->locals, options->n_locals);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
@@ -126,8 +126,7 @@ static int make_inference(struct mb_engine *engine)
 		engine->inference.note[0] = '\0';
 		engine->inference.local.family = MB_FAMILY_NONE;
 	} else if (engine->inference.local.family != MB_FAMILY_NONE) {
-		engine->options.locals[0] = engine->inference.local;
-		engine->options.n_locals = 1;
+		mb_sides_init(&engine->sides, &engine->inference.local, 1);
 	}
 	return 0;
 }
@@ -228,62 +227,23 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 	return engine->lanes[engine->n_lanes - 1];
 }
 
-static bool is_local(const struct mb_engine *engine, const struct mb_address *address)
-{
-	for (uint32_t i = 0; i < engine->options.n_locals; i++)
-		if (mb_address_equal(&engine->options.locals[i], address))
-			return true;
-	return false;
-}
-
-static bool is_local_mac(const struct mb_engine *engine, uint64_t mac)
-{
-	struct mb_address address = { .lo = mac, .family = MB_FAMILY_MAC };
-
-	return is_local(engine, &address);
-}
-
-static uint64_t load_be64(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return be64toh(value);
-}
-
-/* The side of a frame that its link does not tell: what this host sent is out, all else in. */
-static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
-		       const struct mb_packet *packet, bool is_ethernet, uint32_t count)
-{
-	if (is_ethernet && frame->caplen >= 12) {
-		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
-		uint64_t receiver = load_be64(frame->data) >> 16;
-
-		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
-			return MB_DIRECTION_OUT;
-		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
-			engine->foreign_packets += count;
-	}
-	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
-}
-
 /* Fill in of heads what the decoder cannot know: the side, and the quality. */
 static void complete_heads(struct mb_engine *engine, const struct mb_interface *interface)
 {
-	bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
+	const bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
+	struct mb_trains *trains = &engine->trains;
 
-	for (uint32_t i = 0; i < engine->trains.count; i++) {
-		const struct mb_frame *frame = &engine->trains.head_frames[i];
-		struct mb_packet *head = &engine->trains.heads[i];
-		uint32_t count = engine->trains.trains[i].count;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_frame *frame = &trains->head_frames[i];
+		struct mb_packet *head = &trains->heads[i];
+		bool is_foreign;
 
-		if (is_ethernet)
-			engine->ethernet_packets += count;
-		if (head->direction == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
-			head->direction = side_of(engine, frame, head, is_ethernet, count);
-		head->quality = (uint16_t)(interface->quality | frame->quality |
-					   (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
-					   (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+		head->direction = mb_sides_tell(&engine->sides, frame, head, is_ethernet, &is_foreign);
+		engine->foreign_packets += is_foreign ? trains->trains[i].count : 0;
+		head->quality = (uint16_t)(interface->quality | frame->quality);
+		if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
+			head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+					 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
 	}
 }
 
@@ -293,25 +253,28 @@ static void exclude(struct mb_engine *engine, const struct mb_packet *head, cons
 	engine->excluded_bytes += train->count == 1 ? head->bytes : mb_train_bytes(train);
 }
 
-/* The lanes of the trains, NULL for a direction that was not asked for. */
-static int find_lanes(struct mb_engine *engine, uint16_t interface,
-		      struct mb_lane *lanes[MB_BATCH_FRAMES], struct mb_error *error)
+/* The lanes of an interface by direction, as far as any of the heads is of it; NULL for directions
+ * that were not asked for. Has the look-ups of the heads' flows under way. */
+static int find_lanes(struct mb_engine *engine, uint16_t interface, struct mb_lane *lanes[3],
+		      struct mb_error *error)
 {
-	const struct mb_packet *heads = engine->trains.heads;
-	struct mb_engine_lane *lane = NULL;
+	const struct mb_trains *trains = &engine->trains;
 
-	for (uint32_t i = 0; i < engine->trains.count; i++) {
-		uint8_t side = heads[i].direction;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_packet *head = &trains->heads[i];
+		uint8_t side = head->direction;
 
-		lanes[i] = NULL;
-		if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
-			continue;
-		if (!lane || lane->direction != side)
+		if (!lanes[side]) {
+			struct mb_engine_lane *lane;
+
+			if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
+				continue;
 			lane = find_lane(engine, interface, side, error);
-		if (!lane)
-			return -ENOMEM;
-		lanes[i] = &lane->lane;
-		mb_lane_prefetch(&lane->lane, &heads[i]);
+			if (!lane)
+				return -ENOMEM;
+			lanes[side] = &lane->lane;
+		}
+		mb_lane_prefetch(lanes[side], head);
 	}
 	return 0;
 }
@@ -360,24 +323,27 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 			struct mb_error *error)
 {
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[MB_BATCH_FRAMES];
+	struct mb_lane *lanes[3] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
 	uint32_t n;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
 	n = mb_trains_decode(trains, frames, count, interface, &engine->options.decode);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? n : 0;
 	complete_heads(engine, interface);
 	if (find_lanes(engine, frames->interface, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_packet *head = &trains->heads[i];
+		struct mb_lane *lane = lanes[head->direction];
 		int code;
 
-		if (!lanes[i]) {
-			exclude(engine, &trains->heads[i], &trains->trains[i]);
+		if (!lane) {
+			exclude(engine, head, &trains->trains[i]);
 			continue;
 		}
-		code = add_train(engine, lanes[i], &trains->heads[i], &trains->trains[i], interface);
+		code = add_train(engine, lane, head, &trains->trains[i], interface);
 		if (code)
 			return fail_to_count(frames, code, error);
 	}

@@ -224,7 +224,7 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 
 	if (!sender)
 		return NULL;
-	if (4 * senders->n_flows >= 3 * senders->flow_capacity)
+	if (2 * senders->n_flows >= senders->flow_capacity)
 		error = grow_flows(senders);
 	if (error == -ENOMEM)
 		return NULL;

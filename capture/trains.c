@@ -21,6 +21,7 @@ enum {
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
+	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
 };
 
 /* Offsets of the headers that make trains: Ethernet, with a tag or without, IPv4 without options or
@@ -238,6 +239,16 @@ static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape 
 		tcp[TCP_OFFSET] >> 2 >= TCP_HEADER);
 }
 
+/* Whether two frames might be of one flow, by the twelve bytes at which IPv4 has addresses and ports, and
+ * IPv6 the most of the source: so that flows that take turns cost no more than this. */
+static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_frame *next)
+{
+	enum { ADDRESSES = MB_ETHERNET_HEADER + 12, LENGTH = 12 };
+	uint32_t at = ADDRESSES + (mb_be16(frame->data + ETHER_TYPE) == MB_NEXT_VLAN ? TAG : 0);
+
+	return !memcmp(frame->data + at, next->data + at, LENGTH);
+}
+
 /* Make a train of the frames at the front of COUNT: of one at least. */
 static mb_inline void make_train(const struct mb_trains *trains, const struct mb_frame *frames,
 				 uint32_t count, struct common *common, struct mb_train *train)
@@ -247,7 +258,8 @@ static mb_inline void make_train(const struct mb_trains *trains, const struct mb
 	struct shape shape;
 	uint8_t protocol;
 
-	if (frames->caplen < MB_ETHERNET_HEADER + IPV4_HEADER || frames->gso_size)
+	if (count == 1 || frames->caplen < LEAST || frames[1].caplen < LEAST || frames->gso_size ||
+	    !may_follow(frames, frames + 1))
 		return;
 	is_tagged = mb_be16(data + ETHER_TYPE) == MB_NEXT_VLAN;
 	ip = data + MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
