@@ -45,7 +45,9 @@ class BuildEngine(build_ext):
 
 
 setup(
-    packages=["mburst", "mburst.cli", "mburst.netlab", "mburst.simulate", *(f"mburst.{room}" for room in ROOMS)],
+    packages=[
+        "mburst", "mburst.cli", "mburst.demo", "mburst.netlab", "mburst.simulate", *(f"mburst.{room}" for room in ROOMS)
+    ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={
         "mburst.capture": ["*.pyi", "py.typed"],

@@ -381,6 +381,7 @@ static int run_live(struct mb_engine *engine)
 
 		if (code)
 			return code;
+		mb_live_mark_losses(engine); /* from before the first lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
@@ -394,9 +395,20 @@ static int run_file(struct mb_engine *engine)
 	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
+/* An interface on which nothing came was recorded all the same. */
+static int add_silent_lanes(struct mb_engine *engine)
+{
+	for (uint8_t side = MB_DIRECTION_IN; side <= MB_DIRECTION_OUT; side++)
+		if (engine->options.directions & 1u << side && add_lane(engine, 0, side))
+			return -ENOMEM;
+	return 0;
+}
+
 static int finish(struct mb_engine *engine, struct mb_error *error)
 {
 	engine->finished = true;
+	if (engine->source->live && !engine->n_lanes && add_silent_lanes(engine))
+		return mb_fail(error, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_finish(&engine->lanes[i]->lane))
 			return mb_fail(error, ENOMEM, "out of memory");

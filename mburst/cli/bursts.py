@@ -22,6 +22,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                               description="List when a link was full, and who filled it.")
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
+    parser.add_argument("--force", action="store_true", help="judge fine bins though stamps are too coarse for them")
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="only this host's; may be given several times")
     where.add_argument("--rack", help="only this rack's")
@@ -38,15 +39,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts import COLUMNS, each_burst, overlapping_runs
+    from ..analysis.coarse import refuse_coarse
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = each_burst(
-        connection, wanted, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
-        direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
+    where = {"rack": arguments.rack, "interface": arguments.interface, "direction": arguments.direction,
+             "run": arguments.recording, "since_ns": since, "until_ns": until}
+    if not arguments.force:
+        refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
+    bursts = each_burst(connection, wanted, hosts=arguments.host, **where)
     if arguments.format == "table":
         found = list(bursts)
         _print(_judged(connection, since, until), found, wanted)
@@ -63,7 +67,8 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     lanes = connection.execute(
         """
         SELECT lanes.*, clock, dropped, late, complete,
-               least(coalesce(end_ns, last_ns), $until) - greatest(coalesce(start_ns, first_ns), $since) AS span_ns
+               coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
+               CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
         FROM lanes JOIN (SELECT run, clock, dropped, late, complete, start_ns, end_ns FROM runs) USING (run)
         LEFT JOIN (  -- a recording that was killed has left its bins only
             SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
