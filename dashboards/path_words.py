@@ -16,6 +16,7 @@ MEANINGS = {
     "host_there": "in the host that answers, from its receiving to its sending",
 }
 HEADS = ("min", *(f"p{100 * level:g}" for level in LEVELS), "max")
+LEAST_PPM = 0.01  # a drift below is not worth a word
 KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
 
 
@@ -48,7 +49,7 @@ def clock_note(clocks: ClockState | None) -> str:
     uncertain = format_duration(clocks.uncertainty_ns)
     if clocks.kept:
         return f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."
-    drift = "" if clocks.drift_ppm is None else f" and drifts by {clocks.drift_ppm:.3g} ppm"
+    drift = f" and drifts by {clocks.drift_ppm:.2f} ppm" if abs(clocks.drift_ppm or 0) >= LEAST_PPM else ""
     way = "ahead" if clocks.offset_ns >= 0 else "behind"
     return (f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was taken out, "
             f"taking the fastest probes to be as long in both directions: ± {uncertain}.")

@@ -90,7 +90,7 @@ def over_time_figure(met: Met) -> go.Figure:
               line("latency", steps.at_ns / 1e9, _drawn(steps.largest), "latency", width=1.3)]
     if len(taken.at_ns):
         traces.append(line("hosts", taken.at_ns / 1e9, _drawn(taken.largest), "queue", width=1))
-    known = np.concatenate([steps.largest, steps.median, taken.largest, [_NO_TIME * 1e3]])
+    known = np.concatenate([steps.largest, steps.median, taken.largest])
     high = float(known.max())
     lost = met.tx[met.lost_at] / 1e9
     if len(lost):
