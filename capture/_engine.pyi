@@ -181,8 +181,8 @@ class Capture:
     def read(self) -> tuple[Rows, Rows] | None:
         """The next rows of bins (lane, epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
         retransmits, quality) and of senders (lane, epoch, ts_ns, source, bytes, packets, flows,
-        members, first_ns, last_ns), each sorted by time within a lane; None at the end. From an interface
-        it returns at least every 0.1 s, with no rows when no bin is closed.
+        members, first_ns, last_ns, source_port, destination_port), each sorted by time within a
+        lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 
         Raises MburstError when the input turns out bad, after all rows before the fault."""
     def stop(self) -> None:

@@ -54,6 +54,7 @@ struct mb_packet {
 	uint8_t marks;            /* enum mb_mark */
 	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
 	uint16_t quality;         /* filled by the engine: enum mb_quality of frame, interface and marks */
+	uint32_t ports;           /* source << 16 | destination, as in `flow`; 0 where there are none */
 };
 
 struct mb_decode_options {

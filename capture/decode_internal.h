@@ -101,6 +101,7 @@ struct mb_ip {
 	uint32_t transport; /* offset of the transport header; 0 when a header before it was cut off */
 	uint32_t payload;   /* offset behind a TCP or UDP header; 0 when there is none or it was cut off */
 	uint32_t tcp_seq, tcp_len;
+	uint32_t ports;     /* as in struct mb_packet */
 	uint16_t destination_port; /* of UDP */
 	uint8_t protocol;
 	uint8_t marks;      /* MB_MARK_CE, MB_MARK_TCP */

@@ -24,12 +24,21 @@ struct mb_senders_limits {
 	uint64_t flows_unseen;  /* packets whose flow could not be remembered: `flows` is a lower bound */
 };
 
+/* The port that most of a sender's flows have, by majority vote (Boyer and Moore 1981), which needs
+ * to remember but one. `flows` is how many surely have it: those since it last took the lead. */
+struct mb_vote {
+	uint32_t lead;
+	uint32_t flows;
+	uint16_t port;
+};
+
 struct mb_sender {
 	struct mb_address address;
 	uint32_t packets;
 	uint32_t flows;
 	uint64_t bytes;
 	int64_t first_ns, last_ns;
+	struct mb_vote source_port, destination_port;
 };
 
 struct mb_flow {
@@ -85,7 +94,7 @@ static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amoun
 }
 
 /* Columns of mb_senders_close()'s rows. */
-#define MB_SENDER_COLUMNS 10
+#define MB_SENDER_COLUMNS 12
 extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];
 
 /* Append a row for each sender to ROWS, then `other`, and begin anew. 0 or -ENOMEM. */

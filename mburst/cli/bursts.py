@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
@@ -50,10 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
              "run": arguments.recording, "since_ns": since, "until_ns": until}
     if not arguments.force:
         refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
-    bursts = each_burst(connection, wanted, hosts=arguments.host, **where)
+    found = each_burst(connection, wanted, hosts=arguments.host, **where)
+    head = next(found, None)
+    if head is None and not connection.execute("FROM lanes").fetchall():
+        raise definition.no_recording(
+            arguments, run=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
+            interface=arguments.interface, direction=arguments.direction)
+    bursts = chain([] if head is None else [head], found)
     if arguments.format == "table":
-        found = list(bursts)
-        _print(_judged(connection, since, until), found, wanted)
+        every = list(bursts)
+        _print(_judged(connection, since, until), every, wanted)
     else:
         output.write(arguments.format, COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
@@ -81,8 +88,6 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
 
 def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition) -> None:
     """For each recording: what was judged, the table, the sum."""
-    if not judged:
-        print("no recording matches: `mburst sql STORE runs` lists what there is")
     for index, lane in enumerate(judged):
         if index:
             print()

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..units import format_time
+from ..units import format_count, format_time
 
 if TYPE_CHECKING:
     from ..sql import Store
@@ -64,7 +64,7 @@ def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: s
 
 def told(result: dict[str, Any]) -> list[str]:
     """What an import did, in lines for people."""
-    parts = [f"{result['table']}: {result['rows']:,} rows"]
+    parts = [f"{result['table']}: {format_count(result['rows'], 'row')}"]
     if result["table"] == "probes":
         parts.append(f"{result['lost']:,} lost")
     if result["rows"]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import MburstError
 from . import definition
 
 
@@ -39,9 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
     probed = read_met(con, Selection(since_ns=since, until_ns=until))
     if not chosen and (not probed or arguments.rack or arguments.host):
-        which = [f"{name} {value}" for name, value in (("rack", arguments.rack), ("host", arguments.host)) if value]
-        raise MburstError(f"{arguments.store}: no recording" + (f" of {' and '.join(which)}" if which else ""),
-                          "`mburst sql STORE runs` lists what there is")
+        raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
     page, facts = write(reports, wanted, Path(arguments.output), probed)
     print(f"report: {page}")

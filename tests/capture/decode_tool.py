@@ -15,7 +15,7 @@ from decode_oracle import IPV4, IPV6, NONE, Address
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-PACKET = struct.Struct("<qQQI4xIIQIIBBH4x")
+PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
 TRAIN = struct.Struct("<III4x")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
@@ -42,6 +42,7 @@ class Decoded(NamedTuple):
     marks: int
     direction: int
     quality: int
+    ports: tuple[int, int]
     macs: tuple[int, int] | None
     destination: Address | None
 
@@ -124,12 +125,13 @@ class Driver:
         return [Train(*TRAIN.unpack(self.answer(TRAIN.size)), self.packet()) for _ in range(count)]
 
     def packet(self) -> Decoded:
-        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality = PACKET.unpack(
+        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality, ports = PACKET.unpack(
             self.answer(PACKET.size)
         )
         return Decoded(
-            ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality, None, None
-        )
+            ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality,
+            (ports >> 16, ports & 0xFFFF), None, None,
+        )  # fmt: skip
 
     def decoded(self) -> Decoded:
         packet = self.packet()
