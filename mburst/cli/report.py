@@ -26,6 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Gather, draw, write, and name the files."""
+    from ..analysis.paths import Selection, read_met
     from ..analysis.report_data import gather, judge, lanes
     from ..dashboards.report import write
     from ..sql import Store
@@ -35,10 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     since, until = definition.span_of(store, arguments)
     con = store.connect(arguments.rack, since, until)
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
-    if not chosen:
+    probed = read_met(con, Selection(since_ns=since, until_ns=until))
+    if not chosen and (not probed or arguments.rack or arguments.host):
         raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
-    page, facts = write(reports, wanted, Path(arguments.output))
+    page, facts = write(reports, wanted, Path(arguments.output), probed)
     print(f"report: {page}")
     print(f"facts: {facts}")
     return 0
