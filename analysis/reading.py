@@ -164,15 +164,20 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
     """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
     listed = con.execute(
         """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
-           FROM queues WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
+           FROM queues WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns AND believable(quality) GROUP BY ALL
            ORDER BY width, peak DESC, device, port, queue, batch"""
     ).fetchall()
+    links = con.execute(
+        """SELECT host, interface, arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links WHERE present GROUP BY ALL"""
+    ).fetchall()
+    linked = {row[:2]: row[2:] for row in links}
     found: dict[int, Queue] = {}
     switch_ports = {row[:2] for row in listed}
     for port in ports:
         if port.direction == "out":  # a switch's queue stands before a receiver
             continue
-        rows = [row for row in listed if names_port(row[1], port)]
+        rows = [row for row in listed if row[:2] == linked.get((port.host, port.interface))]
+        rows = rows or [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
             rows = listed
             notes.append(
@@ -196,7 +201,7 @@ def read_windows(
                   dropped_packets AS dropped, ecn_marked_packets AS marked
            FROM queues
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
-             AND max_bytes IS NOT NULL ORDER BY ts_ns""",
+             AND max_bytes IS NOT NULL AND believable(quality) ORDER BY ts_ns""",
         {"origin": origin, **dict(zip(("device", "port", "queue"), name, strict=True)), "batches": batches},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))

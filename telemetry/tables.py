@@ -10,7 +10,7 @@ PROBES = pa.schema(
     {
         "batch": TEXT, "seq": NUMBER, "src": TEXT, "dst": TEXT, "protocol": TEXT, "app_send_ns": NUMBER,
         "tx_ns": NUMBER, "remote_rx_ns": NUMBER, "remote_tx_ns": NUMBER, "rx_ns": NUMBER, "app_recv_ns": NUMBER,
-        "rtt_ns": NUMBER, "lost": pa.bool_(), "stamp_kind": TEXT,
+        "rtt_ns": NUMBER, "lost": pa.bool_(), "stamp_kind": TEXT, "clock_error_ns": NUMBER,
     }
 )  # fmt: skip
 QUEUES = pa.schema(

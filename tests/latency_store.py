@@ -98,4 +98,4 @@ def write_probes(store: Store, case: Case) -> None:
         **{key: pa.array([value] * n) for key, value in words.items()},
     }
     with store.writer("probes") as writer:
-        writer.append(pa.table(table).select(schema("probes").names).cast(schema("probes")))
+        writer.append(pa.table(table))

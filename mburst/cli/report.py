@@ -55,16 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """One page with a section and figures for each interface and direction."""
+    from ..analysis.paths import Selection, read_met
     from ..analysis.report_data import gather, judge, lanes
     from ..dashboards.report import write
 
     since, until = definition.span_of(store, arguments)
     con = store.connect(arguments.rack, since, until)
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
-    if not chosen:
+    probed = read_met(con, Selection(since_ns=since, until_ns=until))
+    if not chosen and (not probed or arguments.rack or arguments.host):
         raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
-    page, facts = write(reports, wanted, Path(arguments.output))
+    page, facts = write(reports, wanted, Path(arguments.output), probed)
     print(f"report: {page}")
     print(f"facts: {facts}")
     return 0

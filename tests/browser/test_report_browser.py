@@ -231,3 +231,16 @@ def test_controls_and_regions_have_names(plain):
     twice = reader.page.evaluate("""() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
         return ids.filter((id, i) => ids.indexOf(id) !== i); }""")
     assert twice == []
+
+
+def test_probed_paths_are_drawn_and_their_tail_is_in_the_figure(open_page):
+    reader = open_page()
+    drawn = reader.page.evaluate(
+        "() => [...document.querySelectorAll('[data-figure]')].map(place => [place.dataset.figure, place.data.length])")
+    assert [name for name, traces in drawn if traces] == ["distribution", "time"]
+    x, y = reader.page.evaluate(
+        "() => { const trace = document.querySelector('[data-figure=distribution]')._fullData[0];"
+        " return [[...trace.x], [...trace.y]]; }")
+    slowest = max(20_000 + i % 7 - 3 + 10**7 * (i == 500) for i in range(2000))
+    assert x[-1] == slowest and y == sorted(y) and y[-1] > 3
+    assert reader.troubles == []

@@ -76,6 +76,7 @@ probe_rows = st.fixed_dictionaries(
         "rtt_ns": st.one_of(st.none(), st.integers(0, 10**10)),
         "lost": st.sampled_from([None, True, False]),
         "stamp_kind": st.sampled_from(["", "hw", "sw", "app"]),
+        "clock_error_ns": st.one_of(st.none(), st.integers(0, 10**9)),
     }
 )
 
