@@ -7,7 +7,7 @@ ENGINE := $(wildcard capture/*.c capture/*.h)
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
-TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils
+TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint docs fuzz bench clean
