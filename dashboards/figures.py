@@ -40,12 +40,16 @@ class Axis:
 
 
 def rate_axis(report: LaneReport) -> Axis:
-    """Percent of the line rate; where nobody said the link's speed, the rate in the unit of the busiest bin."""
-    link = report.lane.link_bps
-    if link:
-        return Axis(100 / link, "Utilization, % of line rate", "%")
+    """The axis of a lane's rates."""
     busiest = report.busiest_bin.wire_bytes * 8e9 / report.lane.bin_ns if report.busiest_bin else 1.0
-    unit = format_rate(busiest).rsplit(" ", 1)[1]
+    return axis_for(report.lane.link_bps, busiest)
+
+
+def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
+    """Percent of the line rate; where nobody said the link's speed, the rate in the unit of the busiest bin."""
+    if link_bps:
+        return Axis(100 / link_bps, "Utilization, % of line rate", "%")
+    unit = format_rate(busiest_bps).rsplit(" ", 1)[1]
     power = {"Tb/s": 1e12, "Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3}.get(unit, 1.0)
     return Axis(1 / power, f"Rate on the wire, {unit}", f" {unit}")
 
@@ -71,7 +75,7 @@ def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[lis
     return x, y
 
 
-def _line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
+def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     line = {"color": LIGHT[colour], "width": more.pop("width", 1.2), **more.pop("line", {})}
     return {"type": "scatter", "mode": "lines", "meta": role, "x": x, "y": y, "line": line, "hoverinfo": "none",
             "showlegend": False, **more}
@@ -88,11 +92,11 @@ def _rate_traces(report: LaneReport, axis: Axis, top: float, threshold: float | 
     box = boxes(report.burst_marks if len(report.burst_marks) <= 60 else [], top, zero)
     step = {"shape": "hv"}
     traces = [
-        _line("shade", *box, "burst-fill", width=0, fill="toself", fillcolor=LIGHT["burst-fill"]),
-        _line("chosen", [], [], "chosen-fill", width=0, fill="toself", fillcolor=LIGHT["chosen-fill"]),
-        _line("largest", *largest, "largest", width=1, line=step, fill="tozeroy", fillcolor=LIGHT["largest-fill"]),
-        _line("mean", *mean, "mean", width=1, line=step, fill="tozeroy", fillcolor=LIGHT["mean-fill"]),
-        _line("second", *average, "second", width=2.4, line=step),
+        line("shade", *box, "burst-fill", width=0, fill="toself", fillcolor=LIGHT["burst-fill"]),
+        line("chosen", [], [], "chosen-fill", width=0, fill="toself", fillcolor=LIGHT["chosen-fill"]),
+        line("largest", *largest, "largest", width=1, line=step, fill="tozeroy", fillcolor=LIGHT["largest-fill"]),
+        line("mean", *mean, "mean", width=1, line=step, fill="tozeroy", fillcolor=LIGHT["mean-fill"]),
+        line("second", *average, "second", width=2.4, line=step),
     ]
     return traces
 
@@ -104,9 +108,9 @@ def _strip_traces(report: LaneReport) -> list[dict[str, Any]]:
         x = [point for a, b in spans for point in ((a - zero) / 1e9, (b - zero) / 1e9, None)]
         return x, [level, level, None] * len(spans)
 
-    marks = [_line("marks", *ticks(report.burst_marks, 1), "burst", width=7, yaxis="y4")]
+    marks = [line("marks", *ticks(report.burst_marks, 1), "burst", width=7, yaxis="y4")]
     if report.losing:
-        marks.append(_line("losing", *ticks(report.losing, 0), "loss", width=5, yaxis="y4"))
+        marks.append(line("losing", *ticks(report.losing, 0), "loss", width=5, yaxis="y4"))
     return marks
 
 
@@ -116,8 +120,8 @@ def _latency_traces(report: LaneReport, latency: Latency) -> list[dict[str, Any]
     x = (points.at_ns - zero) / 1e9
     ceiling = (latency.max_ns or 1_000_000) / 1e6 * 1.6
     return [
-        _line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2"),
-        _line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3),
+        line("latency-median", x, points.median / 1e6, "latency-median", yaxis="y2"),
+        line("latency", x, points.largest / 1e6, "latency", yaxis="y2", width=1.3),
         {"type": "scatter", "mode": "markers", "meta": "lost", "x": (points.lost_ns - zero) / 1e9,
          "y": [ceiling] * len(points.lost_ns), "yaxis": "y2", "hoverinfo": "none", "showlegend": False,
          "marker": {"symbol": "x-thin", "size": 7, "line": {"width": 1.6, "color": LIGHT["loss"]},
@@ -133,10 +137,10 @@ def _queue_traces(report: LaneReport, queue: Queue) -> list[dict[str, Any]]:
         left, right = (start - zero) / 1e9, (end - zero) / 1e9
         x += [left, left, right, right, None]
         y += [0, high / 1e6, high / 1e6, 0, None]
-    return [_line("queue", x, y, "queue", yaxis="y3", fill="tozeroy", fillcolor=LIGHT["queue-fill"])]
+    return [line("queue", x, y, "queue", yaxis="y3", fill="tozeroy", fillcolor=LIGHT["queue-fill"])]
 
 
-def _y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
+def y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
     return {"domain": list(domain), "fixedrange": True, "zeroline": False, "gridcolor": LIGHT["rule"], "gridwidth": 1,
             "tickfont": {"size": 11, "color": LIGHT["muted"]}, "automargin": False, "anchor": "x",
             "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}, **more}
@@ -151,13 +155,13 @@ def _latency_axis(latency: Latency, domain: tuple[float, float]) -> dict[str, An
     low = max(float(answered.min()), 1.0) / 1e6 if len(answered) else 1e-3
     high = (latency.max_ns or 1_000_000) / 1e6
     ticks = _log_ticks(low, high)
-    return _y_axis(domain, "Latency", type="log", range=[math.log10(low / 1.5), math.log10(high * 2.2)],
+    return y_axis(domain, "Latency", type="log", range=[math.log10(low / 1.5), math.log10(high * 2.2)],
                    tickvals=ticks, ticktext=[format_duration(value * 1e6) for value in ticks])
 
 
-def _reference_lines(report: LaneReport, threshold: float | None) -> list[dict[str, Any]]:
-    """The line rate and the burst threshold; the page's legend names them."""
-    if not report.lane.link_bps:
+def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[str, Any]]:
+    """The line rate and the burst threshold on an axis of percent; the page's legend names them."""
+    if not link_bps:
         return []
     return [
         {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": value, "y1": value, "layer": "above",
@@ -183,7 +187,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     plot = sum(heights)
     low = 1 - (STRIP + UTILIZATION) / plot
     layout: dict[str, Any] = {
-        "yaxis": _y_axis((low, 1 - STRIP / plot), axis.title, range=[0, top], ticksuffix=axis.suffix.strip()
+        "yaxis": y_axis((low, 1 - STRIP / plot), axis.title, range=[0, top], ticksuffix=axis.suffix.strip()
                          if link else "", nticks=6),
         "yaxis4": {"domain": [1 - STRIP / plot, 1], "range": [-0.7, 1.7], "visible": False, "fixedrange": True},
     }
@@ -195,7 +199,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     if queue:
         data += _queue_traces(report, queue[0])
         high = max((entry.max_bytes or 0 for entry in report.queues), default=0) / 1e6
-        layout["yaxis3"] = _y_axis((max(0.0, low - (SPACE + QUEUE) / plot), low - SPACE / plot), "Queue, MB",
+        layout["yaxis3"] = y_axis((max(0.0, low - (SPACE + QUEUE) / plot), low - SPACE / plot), "Queue, MB",
                                    range=[0, max(high, 1e-3) * 1.12], nticks=4)
     layout.update(
         height=plot + MARGIN_TOP + MARGIN_BOTTOM, margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
@@ -206,12 +210,12 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
                "tickcolor": LIGHT["rule"], "showspikes": True, "spikemode": "across", "spikesnap": "cursor",
                "spikethickness": 1, "spikedash": "solid", "spikecolor": LIGHT["muted"],
                "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}}},
-        shapes=_reference_lines(report, threshold), hovermode="x", dragmode="zoom", **_common(),
+        shapes=reference_lines(link, threshold), hovermode="x", dragmode="zoom", **common(),
     )
     return go.Figure(data=data, layout=layout)
 
 
-def _common() -> dict[str, Any]:
+def common() -> dict[str, Any]:
     return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 
@@ -231,10 +235,10 @@ def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequen
     span = [math.log10(max(low, 1) / AROUND), math.log10(max(high, 1) * AROUND)] if logarithmic else \
         list(_linear_span(low, high))
     middle = distributions.summarize(values).p50
-    data = [_line("ecdf", [*x[:1], *x], [0.0, *y], colour, width=2, line={"shape": "hv"}, hoverinfo="x+y")]
+    data = [line("ecdf", [*x[:1], *x], [0.0, *y], colour, width=2, line={"shape": "hv"}, hoverinfo="x+y")]
     data[0]["hovertemplate"] = "%{y:.0%} are no larger<extra></extra>"
     if middle is not None:
-        data.append(_line("median", [middle, middle], [0, 0.5], "muted", width=1, line={"dash": "dot"}))
+        data.append(line("median", [middle, middle], [0, 0.5], "muted", width=1, line={"dash": "dot"}))
     layout = {
         "height": 220, "margin": {"l": 44, "r": 12, "t": 8, "b": 46}, "hovermode": "closest", "dragmode": False,
         "xaxis": {"type": "log" if logarithmic else "linear", "range": span, "fixedrange": True, "zeroline": False,
@@ -242,9 +246,9 @@ def distribution(values: Sequence[float], title: str, colour: str, ticks: Sequen
                   "tickangle": 0,
                   "gridcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]},
                   "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}},
-        "yaxis": _y_axis((0, 1), "", range=[0, 1.03], tickvals=[0, 0.5, 0.9, 1],
+        "yaxis": y_axis((0, 1), "", range=[0, 1.03], tickvals=[0, 0.5, 0.9, 1],
                          ticktext=["0", "50 %", "90 %", "100 %"]),
-        **_common(),
+        **common(),
     }
     return go.Figure(data=data, layout=layout)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record", "doctor", "import_", "bursts", "sql", "report", "investigate", "what_if", "demo"]
+VERBS = ["record", "doctor", "import_", "bursts", "sql", "live", "report", "investigate", "what_if", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:
