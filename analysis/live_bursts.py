@@ -76,9 +76,15 @@ class BurstWatch:
         known_ns = max(lane.edge_ns if not lane.runs[run]["complete"] else 2**62, lane.spans[run][1])
         bursts = find_bursts(self._database(lane, run, since), replace(self.definition, link_bps=self._link(lane)))
         reach, senders_until = self._reach(lane), self._senders_until(run)
-        ended = [burst for burst in bursts if burst["end_ns"] + reach <= known_ns
-                 and (burst["end_ns"] <= senders_until or burst["end_ns"] + LATE_NS <= known_ns)]
-        unended = [burst["start_ns"] for burst in bursts if burst not in ended]
+        ended: list[dict[str, Any]] = []
+        unended: list[int] = []
+        for burst in bursts:
+            over = burst["end_ns"] + reach <= known_ns
+            told = burst["end_ns"] <= senders_until or burst["end_ns"] + LATE_NS <= known_ns
+            if over and told:
+                ended.append(burst)
+            else:
+                unended.append(burst["start_ns"])
         width = self.definition.bin_ns or lane.bin_ns
         last = max((burst["end_ns"] for burst in ended), default=since)
         until = max(since, last, min([known_ns, lane.spans[run][1]]) - reach)
@@ -100,7 +106,10 @@ class BurstWatch:
         """A database in memory that has only what is to be judged of a run."""
         import pyarrow as pa
 
-        con = self._con = self._con or in_memory()
+        if self._con is None:
+            self._con = in_memory()
+            self._con.execute("SET threads = 1")  # for a few rows, more cost more
+        con = self._con
         con.register("bins", _bins(lane, run, since_ns))
         con.register("runs", pa.Table.from_pylist([lane.runs[run]]))
         tables = self.live.senders.get(run)

@@ -67,6 +67,7 @@ class LiveStore:
         self.senders: dict[str, list[pa.Table]] = {}
         self.complete_from_ns = 0
         self._con = in_memory()
+        self._con.execute("SET threads = 1")  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
         self._begin()
 
@@ -87,19 +88,33 @@ class LiveStore:
                                             "WHERE run IN (SELECT unnest($1)) GROUP BY run", [unended]).fetchall():
             lane = self.lane_of[run]
             lane.spans[run] = (first, last + lane.bin_ns)
-        times = {"bins": "ts_ns", "sources": "last_ns", "probes": "tx_ns", "queues": "ts_ns", "clock": "ts_ns"}
-        for table, time in times.items():
-            rows = con.sql(f"SELECT * FROM {table} WHERE {time} >= $1 ORDER BY {time} DESC LIMIT {MOST_BINS}",
-                           params=[self.complete_from_ns])
-            self._take(table, rows.to_arrow_table())
+        self._take_newest(con, newest)
         con.close()
+
+    def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
+        """The rows of the newest minutes, or of less where there are too many."""
+        wanted = {"bins": ("ts_ns", "run, epoch, ts_ns, " + ", ".join(COLUMNS)), "sources": ("last_ns", "*"),
+                  "probes": ("tx_ns", "*"), "queues": ("ts_ns", "*"), "clock": ("ts_ns", "*")}
+        for table, (time, columns) in wanted.items():
+            since, limit = self.complete_from_ns, MOST_BINS if table == "bins" else MOST_SENDERS
+            found = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since]).fetchall()[0][0]
+            if found > limit:
+                since = max(since, newest - REMEMBERED_NS * limit // found)
+            if table == "bins":
+                self.complete_from_ns = since
+                for lane in self.lanes.values():
+                    lane.complete_from_ns = since
+            self._take(table, con.sql(f"SELECT {columns} FROM {table} WHERE {time} >= $1", params=[since])
+                       .to_arrow_table())
 
     def poll(self) -> bool:
         """Take what came since the last call; whether anything did. Raises MburstError."""
-        found = [(table, rows) for table, tail in self._tails.items() for rows in tail.poll()]
+        import pyarrow as pa
+
+        found = {table: rows for table, tail in self._tails.items() if (rows := tail.poll())}
         with self.lock:
-            for table, rows in sorted(found, key=lambda pair: pair[0] != "runs"):
-                self._take(table, rows)
+            for table in sorted(found, key=lambda name: name != "runs"):
+                self._take(table, pa.concat_tables(_plain(rows) for rows in found[table]))
         return bool(found)
 
     def _take(self, table: str, rows: pa.Table) -> None:
@@ -209,12 +224,21 @@ class LiveStore:
         self._con.close()
 
 
+def _plain(rows: pa.Table) -> pa.Table:
+    """The same without dictionaries, so that what several writers wrote can be joined."""
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+              for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
 def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Any]]:
     """The rows of each run and epoch, as arrays of int64 by name."""
     from itertools import pairwise
 
     run, epoch = keys
-    encoded = rows.column(run).cast("string").combine_chunks().dictionary_encode()
+    encoded = rows.column(run).combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     epochs = rows.column(epoch).to_numpy().astype(np.int64)
     columns = {name: rows.column(name).to_numpy().astype(np.int64) for name in names}

@@ -46,6 +46,10 @@ class Series:
             given = _last_of_each(given)
         at = int(np.searchsorted(self.times, given[0, 0]))
         if at < len(self):
+            places = np.searchsorted(self.times, given[0])
+            if places[-1] < len(self) and (self.times[places] == given[0]).all():
+                self._rows[:, self._begin + places] = given  # all of them told before
+                return
             behind = self._rows[:, self._begin + at : self._end]
             given = _last_of_each(np.concatenate([behind, given], axis=1))
         self._end = self._begin + at

@@ -20,7 +20,7 @@ from .packing import Pack
 
 POLL_S = 0.04  # between looks at the store
 TELL_S = 0.1  # between messages to a browser
-BURSTS_EVERY_S = 0.25
+BURSTS_EVERY_S = 0.5
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
 BUCKETS = 4000  # cells of the time that a browser shows
 KEPT = 64  # messages that serve several browsers
@@ -60,8 +60,8 @@ class LiveView:
         while True:
             try:
                 news |= await asyncio.to_thread(self._poll)
-            except MburstError as error:
-                self.trouble = str(error)
+            except Exception as error:  # a view that stands still says why, and tries on
+                self.trouble = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
             if news and time.monotonic() - told >= TELL_S:
                 told, news = time.monotonic(), False
                 self.tick += 1

@@ -24,8 +24,9 @@ LOOK_FOR_SEALED_S = 1.0  # that folders are listed for
 
 
 class Tail:
-    """One table of the store at STORE, of one rack or of all. Begins with what is in hot logs; what was sealed before
-    is left to queries. `damage` has a line for each file that cannot be followed."""
+    """One table of the store at STORE, of one rack or of all. What is there when it begins is left to queries: who
+    connects to the store afterwards misses nothing, and may see the first rows of a poll already. `damage` has a line
+    for each file that cannot be followed."""
 
     def __init__(self, store: Path, table: str, rack: str | None = None) -> None:
         names = [column.name for column in columns(table)]
@@ -40,15 +41,21 @@ class Tail:
         self._begin()
 
     def _begin(self) -> None:
-        """Open the logs that are there, and pass over what is sealed. A log that is sealed while it is listed shows up
-        in the second list of neither, so it is looked for again."""
+        """Pass over what is there."""
         while True:
             before = segments.hot_files(self._store, self._table)
             self._open_new(before)
             sealed = {segments.segment_of(path) for path in self._sealed()}
             if all(path.stem in self._logs or path.stem not in sealed for path in before):
-                self._done = sealed - set(self._logs)
-                return
+                self._done |= sealed - set(self._logs)
+                break
+        for segment, log in list(self._logs.items()):
+            try:
+                log.read()
+            except MburstError as error:
+                self._give_up(segment, error)
+                log.close()
+                del self._logs[segment]
 
     def _sealed(self) -> list[Path]:
         """Sealed files whose rows may be of these days: older ones are no news."""
