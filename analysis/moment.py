@@ -24,6 +24,7 @@ PATHS = QUEUES = 8
 POINTS = 4000  # of a path or queue, before they come in cells of time
 INTERVALS = 2000
 BURSTS = 500  # of a moment, the latest
+AROUND_NS = NS_PER_S  # that a burst may reach beyond a moment without being cut
 FRESH_S = 2.0  # for which a look at the store serves the next questions too
 
 
@@ -67,13 +68,15 @@ class History:
 
     def bursts(self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int,
                end_ns: int) -> list[dict[str, Any]]:
-        """The bursts of a lane in [start_ns, end_ns), judged on the bins in that time."""
+        """The bursts of a lane that touch [start_ns, end_ns), judged on the bins of that time and AROUND_NS it."""
         link = self.definition.link_bps or lane.link_bps
         if not link:
             return []
         wanted = replace(self.definition, link_bps=link)
         found = [burst for run in list(lane.runs) if self._touches(lane, run, start_ns, end_ns)
-                 for burst in find_bursts(con, wanted, run=run, since_ns=start_ns, until_ns=end_ns)]
+                 for burst in find_bursts(con, wanted, run=run, since_ns=start_ns - AROUND_NS,
+                                          until_ns=end_ns + AROUND_NS)
+                 if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
         return sorted(found, key=lambda burst: burst["start_ns"])
 
     def _touches(self, lane: LiveLane, run: str, start_ns: int, end_ns: int) -> bool:

@@ -28,7 +28,8 @@ class Tail:
     connects to the store afterwards misses nothing, and may see the first rows of a poll already. `damage` has a line
     for each file that cannot be followed."""
 
-    def __init__(self, store: Path, table: str, rack: str | None = None) -> None:
+    def __init__(self, store: Path, table: str, rack: str | None = None,
+                 look_for_sealed_s: float = LOOK_FOR_SEALED_S) -> None:
         names = [column.name for column in columns(table)]
         self._store = store
         self._table = table
@@ -36,6 +37,7 @@ class Tail:
         self._names = names
         self._logs: dict[str, _Log] = {}
         self._done: set[str] = set()
+        self._look_for_sealed_s = look_for_sealed_s
         self._looked = 0.0
         self.damage: list[str] = []
         self._begin()
@@ -106,7 +108,7 @@ class Tail:
         import pyarrow.parquet as pq
 
         now = time.monotonic()
-        if now - self._looked < LOOK_FOR_SEALED_S:
+        if now - self._looked < self._look_for_sealed_s:
             return []
         self._looked = now
         known = self._done | set(self._logs) | {path.stem for path in segments.hot_files(self._store, self._table)}

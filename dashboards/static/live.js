@@ -74,7 +74,7 @@ class LiveView {
     this.tape = this.still = null;
     this.parts = null;
     this.range = range;
-    this.timeline = new LiveTimeline(one(".over-time"), this.lane, (a, b) => this.stand(a, b));
+    this.timeline = new LiveTimeline(one(".over-time"), this.lane, (a, b) => this.stand(a, b), () => this.follow());
     this.timeline.onPick = (burst) => this.bursts.choose(burst);
     this.heat.clear();
     this.bursts.clear();
@@ -273,11 +273,10 @@ class LiveView {
     const edge = clock(this.originS, this.tape.edge, 1);
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
-    const dropped = status.dropped.toLocaleString("en");
-    const lossy = status.dropped > 0 || status.losing > 0;
-    const most = status.losing ? `${dropped} packets, and bins of ${duration(status.losing)} in the last 5 min lost some` : `${dropped} packets`;
-    one("#dropped").textContent = most + (status.droppedIsWhole ? "" : status.losing ? "" : " so far");
-    one("#dropped").classList.toggle("bad", lossy);
+    const told = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
+    if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);
+    one("#dropped").textContent = told.join(", ") || "none in the last 5 min";
+    one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
     one("#stamps").textContent = status.stamps.length ? status.stamps.join(", ") : status.clock;
     const troubles = [...status.trouble, ...status.notes];
     one("#notes").textContent = troubles.join(" · ");
@@ -382,6 +381,7 @@ async function copyText(text) {
   }
 }
 
+CONFIG.doubleClick = false;
 const view = new LiveView();
 try {
   const theme = localStorage.getItem("mburst-theme");

@@ -1,9 +1,10 @@
 // The figure over time of the live view: it follows the edge of what is known, or stands at a moment.
 
 class LiveTimeline extends Timeline {
-  constructor(section, lane, onMove) {
-    super(section, { ...emptyScene(lane), latency: [], queues: [] });
+  constructor(section, lane, onMove, onFollow) {
+    super(section, emptyScene(lane));
     this.onMove = onMove;
+    this.onFollow = onFollow;
     this.paths = { latency: null, queues: null };
     this.drawing = null;
   }
@@ -26,6 +27,7 @@ class LiveTimeline extends Timeline {
     this.drawing = null;
     this.lane.figure = this.figure;
     await super.draw(light, palette);
+    this.place.on("plotly_doubleclick", () => this.onFollow());
   }
 
   // Where the reader went, by mouse or keys: who owns the figure decides what is drawn there.
@@ -79,8 +81,11 @@ class LiveTimeline extends Timeline {
   }
 
   tell(ns) {
-    if (ns === null) this.pointed = undefined;
-    super.tell(ns);
+    if (ns !== null) return super.tell(ns);
+    this.pointed = undefined;
+    this.section.querySelector(".readout").textContent = matchMedia("(pointer: coarse)").matches
+      ? "Touch the figure to read it." : "Point at the figure to read it, drag across it to zoom, double-click to follow.";
+    return undefined;
   }
 }
 
