@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..analysis.envelope import NS_PER_S
 from ..analysis.live_bursts import BurstWatch
 from ..analysis.live_lane import LiveLane
 from ..analysis.live_store import LiveStore
-from ..analysis.moment import History, read_cells, read_moment, width_for
+from ..analysis.moment import BURSTS, History, read_cells, read_moment, width_for
 from ..errors import MburstError
 from . import live_payload
 from .packing import Pack
@@ -127,9 +127,11 @@ class LiveView:
         width = width_for(lane.bin_ns, wish.span_ns, BUCKETS)
         pack = Pack()
         moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
+        with self.live.lock:
+            bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts
         heat_cell = max(HEAT_CELL_NS, lane.bin_ns)
         heat = read_cells(self.history, lane, heat_low, edge + 1, heat_cell - heat_cell % lane.bin_ns)
-        head = {"kind": kind, **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
+        head = {"kind": kind, **live_payload.moment_head(lane, replace(moment, bursts=bursts), wish.origin_ns, pack),
                 "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
                 "status": self._status(lane, edge)}
         return live_payload.joined(head, pack)

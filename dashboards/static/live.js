@@ -333,7 +333,7 @@ class LiveView {
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.goTo(readLink(location.hash)));
     addEventListener("resize", () => { this.request(); if (this.range) this.stand(...this.range); });
-    setInterval(() => this.loadLanes().catch(() => {}), 5000);
+    setInterval(() => { if (this.socket?.readyState === WebSocket.OPEN) this.loadLanes().catch(() => {}); }, 5000);
     one("#span").value = String(this.span / 1e9);
   }
 
