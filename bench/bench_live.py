@@ -44,7 +44,8 @@ WATCH = """seconds => new Promise((done) => {
   addEventListener('mburst-drawn', (event) => {
     if (event.detail.edge === last) return;
     last = event.detail.edge;
-    requestAnimationFrame(() => delays.push((performance.timeOrigin + performance.now()) - (view.originS * 1000 + last / 1e6)));
+    const edge = view.originS * 1000 + last / 1e6;
+    requestAnimationFrame(() => delays.push(performance.timeOrigin + performance.now() - edge));
   });
   const frame = () => {
     frames++;
@@ -71,8 +72,8 @@ class Feeder(threading.Thread):
 
     def _run(self) -> dict[str, Any]:
         texts = dict.fromkeys(("backend", "input", "filter", "offloads", "notes", "version"), "")
-        counts = dict.fromkeys(("snaplen", "packets", "bytes", "wire_bytes", "unattributed_packets", "unattributed_bytes",
-                                "dropped", "late", "late_bytes", "unparsed"), 0)
+        counts = dict.fromkeys(("snaplen", "packets", "bytes", "wire_bytes", "unattributed_packets",
+                                "unattributed_bytes", "dropped", "late", "late_bytes", "unparsed"), 0)
         return {"run": "bench-0", "capture": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
                 "direction": "in", "link_bps": 10**9, "bin_ns": BIN_NS, "source_bin_ns": 10**6, "clock": "software, ns",
                 "start_ns": self.at, "end_ns": self.at, "epochs": 1, "quality": 2, "complete": False,
@@ -138,7 +139,8 @@ def growing() -> Iterator[Path]:
 def packets() -> Iterator[None]:
     """A thousand datagrams a second over the loopback interface, to a port of our own."""
     ending = threading.Event()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    kind = socket.AF_INET, socket.SOCK_DGRAM
+    with socket.socket(*kind) as receiver, socket.socket(*kind) as sender:
         receiver.bind(("127.0.0.1", 0))
 
         def send() -> None:
@@ -172,8 +174,8 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
 
 def show(name: str, found: dict[str, Any], seconds: float) -> None:
     delays = sorted(found["delays"])
-    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {delays[int(0.95 * len(delays))]:.0f} ms; "
-          f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
+    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within "
+          f"{delays[int(0.95 * len(delays))]:.0f} ms; {len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
           f"{found['points']:,} points")
 
 
@@ -188,7 +190,9 @@ async def follow(url: str, clients: int, seconds: float) -> int:
     from websockets.asyncio.client import connect
 
     lanes = json.load(urllib.request.urlopen(f"{url}lanes"))
-    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9), "origin": str(10**9 * (int(lanes[0]["edge"]) // 10**9))})
+    day = 86_400 * 10**9
+    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9),
+                       "origin": str(int(lanes[0]["edge"]) // day * day)})
     messages = 0
 
     async def one() -> None:

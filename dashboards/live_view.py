@@ -18,9 +18,9 @@ from ..errors import MburstError
 from . import live_payload
 from .packing import Pack
 
-POLL_S = 0.04  # between looks at the store
+POLL_S = 0.05  # between looks at the store
 TELL_S = 0.1  # between messages to a browser
-BURSTS_EVERY_S = 0.5
+BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
 BUCKETS = 4000  # cells of the time that a browser shows
 KEPT = 64  # messages that serve several browsers

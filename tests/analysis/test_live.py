@@ -41,8 +41,8 @@ def settled(live: LiveStore, watch: BurstWatch) -> None:
 
 
 @settings(deadline=None, max_examples=12)
-@given(parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1, max_size=12),
-       join=st.sampled_from([None, 0, 2_000_000]))
+@given(parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1,
+                      max_size=12), join=st.sampled_from([None, 0, 2_000_000]))
 def test_bursts_as_they_end_are_those_of_the_store(tmp_path_factory, parts, join):
     growing = Growing(tmp_path_factory.mktemp("live") / "store", NOW)
     definition = BurstDefinition(join_ns=join)

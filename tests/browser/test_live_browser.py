@@ -83,10 +83,10 @@ class Reader:
                            [iso(start_ns), iso(end_ns)])
         self.wait("([a, b]) => view.still && view.range && Math.abs(view.range[0] - a) < 1000 && "
                   "view.still.start <= a && view.still.end >= b && view.timeline.lane.base === view.still.base && "
-                  "!view.timeline.drawing", [start_ns - ZERO_OF(start_ns), end_ns - ZERO_OF(start_ns)])
+                  "!view.timeline.drawing", [start_ns - day_of(start_ns), end_ns - day_of(start_ns)])
 
 
-def ZERO_OF(ns: int) -> int:
+def day_of(ns: int) -> int:
     return ns // (86_400 * SECOND) * 86_400 * SECOND
 
 
@@ -114,7 +114,7 @@ def steps_between(trace, begin: float, end: float):
 
 
 def seconds(ns: int) -> float:
-    return (ns - ZERO_OF(ns)) / 1e9
+    return (ns - day_of(ns)) / 1e9
 
 
 def test_what_is_drawn_is_what_is_stored(open_page, recorded):
@@ -174,7 +174,7 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     store, server = growing
     reader = open_page(server.url)
     begin = store.burst(2, ("10.1.0.1", "10.1.0.2"))
-    reader.wait("edge => view.tape.edge >= edge && !view.timeline.drawing", store.at - ZERO_OF(store.at))
+    reader.wait("edge => view.tape.edge >= edge && !view.timeline.drawing", store.at - day_of(store.at))
     reader.wait("document.querySelectorAll('.ended button').length === 1")
     told = reader.page.locator(".ended button").text_content()
     assert "200 µs" in told and "10.1.0.1" in told
@@ -203,7 +203,7 @@ def test_it_survives_a_restart_of_the_server(open_page, growing):
     again = Server(store.store.path, port=server.port)
     try:
         reader.wait("edge => view.tape.edge >= edge && document.documentElement.dataset.connected === 'true'",
-                    store.at - ZERO_OF(store.at))
+                    store.at - day_of(store.at))
         reader.wait("([a, b]) => { const t = document.querySelector('.timeline').data.find(t => t.meta === 'largest'); "
                     "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
                     [seconds(begin), seconds(begin + 2 * BIN)])
@@ -219,7 +219,7 @@ def test_a_pause_loses_nothing(open_page, growing):
     reader.wait("view.range !== null")
     before = view_range(reader)
     begin = store.burst()
-    reader.wait("edge => view.tape.edge >= edge", store.at - ZERO_OF(store.at))
+    reader.wait("edge => view.tape.edge >= edge", store.at - day_of(store.at))
     assert view_range(reader) == before and "from=" in reader.page.url
     reader.page.keyboard.press("End")
     reader.wait("view.range === null && !view.timeline.drawing && document.querySelector('.ended button')")
@@ -227,7 +227,7 @@ def test_a_pause_loses_nothing(open_page, growing):
     x, y = reader.trace("largest")
     drawn = {round(t * 1e9 / BIN): v for t, v in zip(x, y, strict=True) if v}
     for at, value in drawn.items():
-        assert value == pytest.approx(store.wire[ZERO_OF(begin) + at * BIN] / FULL * 100, rel=1e-9)
+        assert value == pytest.approx(store.wire[day_of(begin) + at * BIN] / FULL * 100, rel=1e-9)
     assert len(drawn) >= 12
 
 
@@ -302,13 +302,14 @@ def test_dark_is_chosen_and_kept(open_page, recorded):
 
 
 def test_hostile_names_are_text(open_page, tmp_path):
-    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=reportlib.HOSTILE, rack=reportlib.HOSTILE)
+    name = reportlib.HOSTILE
+    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=name, rack=name)
     server = Server(tmp_path / "store")
     try:
-        store.burst(3, (reportlib.HOSTILE,))
+        store.burst(3, (name,))
         reader = open_page(server.url)
         reader.wait("document.querySelector('.ended button')")
-        assert reportlib.HOSTILE in reader.page.locator(".fanin").text_content()
+        assert name in reader.page.locator(".fanin").text_content()
         assert reader.page.locator("img").count() == 0 and reader.troubles == []
         assert RUN not in reader.page.locator("#lane").text_content()
     finally:
