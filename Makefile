@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs fuzz bench clean
+.PHONY: help setup demo gallery test lint docs fuzz bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ setup: $(VENV)/ready ## build mburst into .venv
 
 demo: $(VENV)/demo-ready ## record the cache-server case, find its bursts, write a report
 	$(BIN)/mburst demo -o demo
+
+gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo: out/gallery
+	$(BIN)/python docs/gallery.py demo out/gallery
 
 test: $(VENV)/test-ready ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
@@ -37,6 +40,7 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 
 bench: $(VENV)/ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	@sh .ci/packages tshark
+	$(BIN)/pip install --quiet --editable '.[live]' playwright
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built

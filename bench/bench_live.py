@@ -174,8 +174,9 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
 
 def show(name: str, found: dict[str, Any], seconds: float) -> None:
     delays = sorted(found["delays"])
-    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within "
-          f"{delays[int(0.95 * len(delays))]:.0f} ms; {len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
+    late = delays[int(0.95 * len(delays))]
+    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {late:.0f} ms; "
+          f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
           f"{found['points']:,} points")
 
 
