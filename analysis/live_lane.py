@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -56,7 +57,7 @@ class LiveLane:
     heard_ns: int = 0  # the recorder's clock when it last said that it runs
     stamps: int = 0  # quality bits of the newest bins
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The same after a restart, and safe in an address."""
         return "/".join(quote(str(part if part is not None else ""), safe="") for part in self.key)

@@ -221,7 +221,8 @@ def clients(seconds: float) -> None:
         shares = []
         for count in (0, CLIENTS):
             begun, used = time.monotonic(), cpu_s(process)
-            messages = asyncio.run(follow(url, count, seconds))
+            messages = int(subprocess.run([sys.executable, __file__, "--seconds", str(seconds), "--follow", url,
+                                           "--clients", str(count)], check=True, capture_output=True, text=True).stdout)
             shares.append((cpu_s(process) - used) / (time.monotonic() - begun))
         print(f"clients: the server takes {shares[0]:.3f} of a core alone and {shares[1]:.3f} with {CLIENTS} clients, "
               f"{shares[1] - shares[0]:.3f} more; {messages / seconds / CLIENTS:.1f} messages a second to each")
@@ -230,7 +231,13 @@ def clients(seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--follow", metavar="URL", help="be clients of a server, and print how many messages came")
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
+    if arguments.follow:
+        print(asyncio.run(follow(arguments.follow, arguments.clients, seconds)))
+        return
     print(f"live: {machine()}")
     with growing() as store, serving(str(store)) as (_, url):
         time.sleep(11)

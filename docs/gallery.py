@@ -1,7 +1,7 @@
 """Takes a picture of every view of the demo: python docs/gallery.py demo out/gallery
 
-`make gallery` makes the demo first. The pictures are PNG files, with an index.html that shows them; they are not kept in
-the repository. Needs playwright and a Chromium (MBURST_CHROMIUM, or /usr/bin/chromium).
+`make gallery` makes the demo first. The pictures are PNG files, with an index.html that shows them; they are not kept
+in the repository. Needs playwright and a Chromium (MBURST_CHROMIUM, or /usr/bin/chromium).
 """
 
 from __future__ import annotations
