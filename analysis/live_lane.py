@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("wire_bytes", "bytes", "packets", "quality")
 KEY = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
+NEVER = 2**63 - 1  # ns: nothing changed
 _REMEMBERED = 1200  # changes: two minutes at ten a second
 
 
@@ -39,7 +40,7 @@ class Changes:
         """The earliest time that changed after COUNT; None where that is not remembered (anything may have)."""
         if self._log and count < self._log[0][0] - 1:
             return None
-        return min((low for number, low in self._log if number > count), default=2**63 - 1)
+        return min((low for number, low in self._log if number > count), default=NEVER)
 
 
 @dataclass

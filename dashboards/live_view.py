@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..analysis.envelope import NS_PER_S
+from ..analysis.envelope import NS_PER_S, Envelope
 from ..analysis.live_bursts import BurstWatch
-from ..analysis.live_lane import LiveLane
+from ..analysis.live_lane import NEVER, LiveLane
 from ..analysis.live_store import LiveStore
-from ..analysis.moment import BURSTS, History, read_cells, read_moment, width_for
+from ..analysis.moment import BURSTS, History, Moment, read_cells, read_moment, width_for
 from ..errors import MburstError
 from . import live_payload
 from .packing import Pack
@@ -118,20 +118,33 @@ class LiveView:
                     (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
             if None in lows:
                 return self.start(wish)
+            if lows == [NEVER] * len(lows):
+                return self._nothing_new(lane, wish, edge), now
             low = max(min([edge, *(low for low in lows if low is not None)]), edge - wish.span_ns)
             return self._message("change", lane, wish, low, edge, low), now
 
         return self._kept(("change", wish, position, self.tick), make)
 
+    def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
+        """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
+        cells, heat = (lane.envelope(0, 0, width) for width in (lane.bin_ns, self._heat_cell(lane)))
+        return self._joined("change", lane, wish, Moment(edge, edge, [], cells, cells, [], [], [], []), heat, edge)
+
+    def _heat_cell(self, lane: LiveLane) -> int:
+        """The width of the heatmap's cells: a multiple of the bin."""
+        return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
+
     def _message(self, kind: str, lane: LiveLane, wish: Wish, low: int, edge: int, heat_low: int) -> bytes:
         width = width_for(lane.bin_ns, wish.span_ns, BUCKETS)
-        pack = Pack()
         moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
         with self.live.lock:
             bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts
-        heat_cell = max(HEAT_CELL_NS, lane.bin_ns)
-        heat = read_cells(self.history, lane, heat_low, edge + 1, heat_cell - heat_cell % lane.bin_ns)
-        head = {"kind": kind, **live_payload.moment_head(lane, replace(moment, bursts=bursts), wish.origin_ns, pack),
+        heat = read_cells(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
+        return self._joined(kind, lane, wish, replace(moment, bursts=bursts), heat, edge)
+
+    def _joined(self, kind: str, lane: LiveLane, wish: Wish, moment: Moment, heat: Envelope, edge: int) -> bytes:
+        pack = Pack()
+        head = {"kind": kind, **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
                 "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
                 "status": self._status(lane, edge)}
         return live_payload.joined(head, pack)

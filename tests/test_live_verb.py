@@ -163,11 +163,13 @@ def test_https_with_a_certificate(store, tmp_path):
         server.stop()
 
 
-def test_it_ends_when_told(store):
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_it_ends_when_told(store, number, code):
     server = Server(store)
-    server.process.send_signal(signal.SIGINT)
-    server.process.communicate(timeout=60)
-    assert server.process.returncode == 130
+    assert ask(server.port, "/lanes")[0].status == 200
+    server.process.send_signal(number)
+    _, error = server.process.communicate(timeout=60)
+    assert (server.process.returncode, error) == (code, "Ctrl-C ends it.\n")
 
 
 def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):

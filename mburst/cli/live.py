@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -74,6 +75,7 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
     service = _service(arguments, Store.open(folder), where, str(folder))
     _say(service, f"live view of {folder}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # told again by the web server once it has ended
     try:
         service.run()
     except KeyboardInterrupt:

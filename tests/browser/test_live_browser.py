@@ -162,7 +162,7 @@ def test_bursts_are_told_with_their_senders(open_page, recorded):
     told.nth(1).click()
     assert reader.page.locator(".fanin .who").all_text_contents() == [f"10.0.0.{i}" for i in range(1, 5)]
     reader.page.locator(".fanin button").click()
-    reader.wait("view.range !== null")
+    reader.wait("view.still !== null && view.timeline.lane.base === view.still.base && !view.timeline.drawing")
     assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
 
 
@@ -286,6 +286,26 @@ def test_axe_finds_nothing(open_page, recorded, look):
     found = axe.Axe().run(reader.page)
     assert found.violations_count == 0, found.generate_report()
     assert reader.page.evaluate("document.documentElement.scrollWidth") == reader.page.viewport_size["width"]
+
+
+def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
+    """Its lane is no longer in memory: all of it comes from the store."""
+    filled(tmp_path / "store")
+    store = Growing(tmp_path / "store", START + 3600 * SECOND)
+    store.append([84] * 100)
+    server = Server(tmp_path / "store")
+    try:
+        reader = open_page(server.url)
+        assert "eth1" in reader.page.locator("#lane option:checked").text_content()
+        old = reader.page.locator("#lane option", has_text="eth0").get_attribute("value")
+        reader.page.select_option("#lane", old)
+        reader.wait("document.querySelector('.ended button') && view.lane.id.includes('eth0') && view.tape")
+        reader.stand(START + (SHORT - 20) * BIN, START + (SHORT + 20) * BIN)
+        assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
+        assert reader.troubles == []
+    finally:
+        server.stop()
+        store.close()
 
 
 def test_dark_is_chosen_and_kept(open_page, recorded):
