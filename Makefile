@@ -17,7 +17,8 @@ help: ## list the targets
 
 setup: $(VENV)/ready ## build mburst into .venv
 
-demo: $(VENV)/demo-ready ## record the cache-server case, find its bursts, write a report
+demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bursts, write a report
+	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
 
 gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo: out/gallery
@@ -38,9 +39,7 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run
 
-bench: $(VENV)/ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
-	@sh .ci/packages tshark
-	$(BIN)/pip install --quiet --editable '.[live]' playwright
+bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built

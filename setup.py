@@ -45,10 +45,14 @@ class BuildEngine(build_ext):
 
 
 setup(
-    packages=["mburst", "mburst.cli", "mburst.netlab", "mburst.simulate", *(f"mburst.{room}" for room in ROOMS)],
+    packages=[
+        "mburst", "mburst.cli", "mburst.demo", "mburst.netlab", "mburst.simulate", "mburst.switch_agent",
+        *(f"mburst.{room}" for room in ROOMS), "mburst.telemetry.gnmi",
+    ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={
         "mburst.capture": ["*.pyi", "py.typed"],
+        "mburst.telemetry.gnmi": ["vendors/*.toml"],
         "mburst.sql": ["*.sql", "schema/*.sql", "queries/*.sql"],
         "mburst.dashboards": ["static/*", "templates/*"],
     },

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from .cause import Evidence, Scene
-from .ledger import meeting_time
 from .stats import Floats, quantiles
 
 STEPS = 120  # of the time shown
@@ -33,13 +32,13 @@ class Alignment:
 
 def align(scene: Scene, evidence: Evidence) -> Alignment | None:
     """The alignment for the port that the evidence is about; None without bursts in the time of the probes."""
-    if evidence.crossing is None:
+    met = evidence.met
+    if evidence.crossing is None or met is None:
         return None
     number = [crossing is evidence.crossing for crossing in scene.crossings].index(True)
     port, (starts, ends), queue = evidence.crossing.port, scene.bursts[number], scene.queues[number]
     if len(starts) == 0 or len(scene.probes) == 0:
         return None
-    met = meeting_time(scene.probes, evidence.delays, evidence.crossing)
     covered = (starts >= met.min()) & (ends <= met.max())
     if not covered.any():
         return None

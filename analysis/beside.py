@@ -36,14 +36,14 @@ FROM seen GROUP BY CASE WHEN $width = 0 THEN tx_ns ELSE tx_ns // greatest($width
 _QUEUES = """
 SELECT device, port, queue, semantics, count(*) AS n, max(coalesce(max_bytes, avg_bytes)) AS largest,
     CAST(sum(dropped_packets) AS BIGINT) AS dropped
-FROM queues WHERE ts_ns >= $since AND window_start_ns < $until
+FROM queues WHERE ts_ns >= $since AND window_start_ns < $until AND believable(quality)
 GROUP BY ALL ORDER BY largest DESC NULLS LAST, device, port, queue, semantics
 """
 _WINDOWS = """
 SELECT min(window_start_ns) AS begin, max(ts_ns) AS until, max(coalesce(max_bytes, avg_bytes)) AS largest,
     CAST(sum(dropped_packets) AS BIGINT) AS dropped
 FROM queues WHERE device = $device AND port = $port AND queue = $queue AND semantics = $semantics
-    AND ts_ns >= $since AND window_start_ns < $until
+    AND ts_ns >= $since AND window_start_ns < $until AND believable(quality)
 GROUP BY CASE WHEN $width = 0 THEN ts_ns ELSE ts_ns // greatest($width, 1) END,
     CASE WHEN $width = 0 THEN ts_ns - window_start_ns ELSE 0 END
 ORDER BY 1, 2

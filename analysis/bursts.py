@@ -94,6 +94,22 @@ def each_burst(
     **where: str | int | None,
 ) -> Iterator[dict[str, Any]]:
     """The same as find_bursts, some thousands at a time for who keeps none. CON is busy until the last is taken."""
+    with readable(con):
+        result = judge_bursts(con, definition, hosts=hosts, **where)
+        while some := result.fetchmany(FETCH):
+            for row in some:
+                yield dict(zip(COLUMNS, row, strict=True))
+
+
+def judge_bursts(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None = None,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    **where: str | int | None,
+) -> duckdb.DuckDBPyConnection:
+    """Leaves the tables of find_bursts in CON, and is CON with the rows of COLUMNS to fetch; for who wants the tables
+    alone."""
     settings = {
         **asdict(definition or BurstDefinition()),
         "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
@@ -104,10 +120,7 @@ def each_burst(
     with readable(con):
         for name, value in settings.items():
             con.execute(f"SET VARIABLE {name} = ?", [value])
-        result = con.execute(text("bursts"))
-        while some := result.fetchmany(FETCH):
-            for row in some:
-                yield dict(zip(COLUMNS, row, strict=True))
+        return con.execute(text("bursts"))
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

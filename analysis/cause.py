@@ -15,9 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import ledger as books
+from .arrivals import Arrivals
 from .ledger import ACCOUNTS, BURSTS, HOST, Crossing, Ledger
 from .port import Port, Wait
-from .stats import Estimate, Fit, Floats, block_bootstrap, correlation, fit, permutation_p, relative_risk
+from .stats import (
+    Estimate,
+    Floats,
+    Line,
+    block_bootstrap,
+    fit,
+    line_over_blocks,
+    permutation_p,
+    rank,
+    relative_risk,
+)
 from .tail import DEFAULT, MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
@@ -37,6 +48,8 @@ class Queue(NamedTuple):
     start: Floats
     end: Floats
     max_bytes: Floats
+    dropped: int | None = None  # packets, of all windows; None where the switch does not tell
+    marked: int | None = None  # likewise, with ECN CE
 
 
 class Control(NamedTuple):
@@ -45,6 +58,19 @@ class Control(NamedTuple):
     name: str
     risk: Estimate
     spikes: int
+
+
+class Scan(NamedTuple):
+    """How full the link was while late probes waited, after shifts. lags: ns, latency after the burst.
+
+    asymmetry: mean fit where bursts come first less that where latency does, over their sum: below 0 where bursts
+    follow latency, as retries do; about 0 for what coincides.
+    """
+
+    lags: Floats
+    fits: Floats
+    asymmetry: float
+    waits: int
 
 
 @dataclass
@@ -69,26 +95,32 @@ class Evidence:
     q_value: float | None = None  # p_value with the false-discovery rate of all paths and ports judged controlled
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
+    lag_dose: float | None = None  # at that lag: r of the waits against how long the port stayed full
+    ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
+    scan: Scan | None = None
     filled: float | None = None
     begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
     begun_p: float | None = None  # how often a shift puts as much there
     excess_share: Estimate | None = None
-    dose: Fit | None = None
+    dose: Line | None = None
     dose_kind: str = ""
-    correlation_bin: float | None = None
-    correlation_second: float | None = None
-    correlation_queue: float | None = None
+    correlation_bin: Estimate | None = None
+    correlation_second: Estimate | None = None
+    correlation_queue: Estimate | None = None
     host_share: Estimate | None = None
     queue_agreement: float | None = None  # median of (switch's peak / line rate) / (wait) over probes that waited here
     controls: list[Control] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
+    full_ns: Floats | None = None  # how long the port stayed full after that
 
 
 @dataclass(frozen=True)
 class Scene:
     """What was recorded of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
 
-    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None.
+    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals: what
+    recorded senders sent to each port, or None.
     """
 
     probes: Probes
@@ -97,6 +129,11 @@ class Scene:
     queues: list[Queue | None]
     others: list[Probes]
     rule: Rule = DEFAULT
+    arrivals: list[Arrivals | None] = field(default_factory=list)
+
+    def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
+        known = zip(self.crossings, self.arrivals, strict=False)
+        return next((came for other, came in known if other is crossing), None)
 
 
 def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
@@ -104,18 +141,19 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     probes = scene.probes
     delays = latency(probes)
     meets = [books.meeting_time(probes, delays, crossing) for crossing in scene.crossings]
+    full = [crossing.port.busy_after(met) for crossing, met in zip(scene.crossings, meets, strict=True)]
     busy = np.zeros(len(probes), dtype=bool)
-    for crossing, met in zip(scene.crossings, meets, strict=True):
-        busy |= crossing.port.busy_after(met) > 0
+    for remaining in full:
+        busy |= remaining > 0
     tail = judge_tail(probes, delays, scene.rule, busy)
     ledger = books.keep(probes, delays, tail, scene.crossings, busy)
     evidence = Evidence(probes.path, tail, delays, ledger, None)
     account(evidence, len(probes), rng)
     if scene.crossings:
         number = main_port(ledger, len(scene.crossings))
-        evidence.crossing = scene.crossings[number]
+        evidence.crossing, evidence.met, evidence.full_ns = scene.crossings[number], meets[number], full[number]
         against_bursts(evidence, scene, number, meets[number], rng)
-        against_rate(evidence, scene, number, meets[number])
+        against_rate(evidence, scene, number, meets[number], rng.spawn(1)[0])
         against_chance(evidence, number, meets[number], rng)
         against_pairing(evidence, scene, number, meets[number], rng)
         begun_in_bursts(evidence, scene, number, rng)
@@ -159,7 +197,7 @@ def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDAr
     starts, ends = bursts
     if len(starts) == 0:
         return np.zeros(len(time), dtype=bool)
-    place = np.searchsorted(starts - slack, time, side="right") - 1
+    place = rank(starts - slack, time) - 1
     return (place >= 0) & (time <= ends[np.maximum(place, 0)] + slack)
 
 
@@ -212,37 +250,59 @@ def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, r
         evidence.excess_share = Estimate(float(sums[:, 0].sum() / sums[:, 1].sum()), low, high, int(known.sum()))
 
 
-def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats) -> None:
+def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """Delay against utilization as three dashboards would show it, and the response to the dose."""
     crossing, queue = scene.crossings[number], scene.queues[number]
     port, delays = crossing.port, evidence.delays
     total = delays.total
-    evidence.correlation_bin = correlation(port.utilization(met, max(port.bin_ns, int(MS))), total)
-    evidence.correlation_second = correlation(port.utilization(met, SECOND), total)
+    known = np.isfinite(met)
+    block = np.zeros(len(met), dtype=np.int64)
+    block[known] = (met[known] - met[known].min(initial=np.inf)) / block_length(met[known], scene.bursts[number])
+
+    def line(dose: Floats, response: Floats) -> Line | None:
+        return line_over_blocks(dose, response, block, ROUNDS // 2, rng)
+
+    def with_rate(width: int) -> Estimate | None:
+        found = line(port.utilization(met, width), total)
+        return found and found.r
+
+    evidence.correlation_bin = with_rate(max(port.bin_ns, int(MS)))
+    evidence.correlation_second = with_rate(SECOND)
     waited = np.zeros(len(total))
     for stage in books.PARTS[delays.judged]:
         if stage in books.queue_stages(crossing):
             waited += np.nan_to_num(delays.excess(stage))
     waited[np.isnan(total)] = np.nan
-    dose = port.busy_after(met)
-    evidence.dose = fit(np.where(dose > 0, dose, np.nan), waited)
-    evidence.dose_kind = "time that the port stayed full after the probe came"
-    if queue is None or len(queue.end) == 0:
-        return
-    window = np.searchsorted(queue.end, met + 0.0)
-    inside = (window < len(queue.end)) & (queue.start[np.minimum(window, len(queue.end) - 1)] <= met)
-    if not inside.any():
-        return
-    depth = np.where(inside, queue.max_bytes[np.minimum(window, len(queue.end) - 1)], np.nan)
-    drain = depth / port.link_bps * 8e9
-    evidence.correlation_queue = correlation(depth, total)
-    windows_wide = float(np.median(queue.end - queue.start))
-    here = waited > evidence.tail.threshold_ns - evidence.tail.median_ns
-    if windows_wide <= 10 * MS:
-        evidence.dose = fit(np.where(drain > 0, drain, np.nan), waited) or evidence.dose
-        evidence.dose_kind = "the switch's largest queue of the window, at line rate"
-        if (here & inside).any():
-            evidence.queue_agreement = float(np.median(drain[here & inside] / waited[here & inside]))
+    full = evidence.full_ns if evidence.full_ns is not None else port.busy_after(met)
+    doses = {"time that the port stayed full after the probe came": full}
+    if queue is not None:
+        depth = depth_at(queue, met)
+        found = line(depth, total)
+        evidence.correlation_queue = found and found.r
+        if float(np.median(queue.end - queue.start)) <= 10 * MS and np.isfinite(depth).any():
+            drain = depth / port.link_bps * 8e9
+            doses = {"the switch's largest queue of the window, at line rate": drain, **doses}
+            here = (waited > evidence.tail.threshold_ns - evidence.tail.median_ns) & np.isfinite(depth)
+            if here.any():
+                evidence.queue_agreement = float(np.median(drain[here] / waited[here]))
+    came = scene.arrivals_at(crossing)
+    if came is not None:
+        drain = came.backlog_at(port.position(met)) / port.link_bps * 8e9
+        doses = {"the queue that the recorded senders' bytes make, at line rate": drain, **doses}
+    for kind, dose in doses.items():
+        evidence.dose, evidence.dose_kind = line(np.where(dose > 0, dose, np.nan), waited), kind
+        if evidence.dose is not None:
+            return
+
+
+def depth_at(queue: Queue, time: Floats) -> Floats:
+    """The largest depth of the window that each time lies in, bytes; NaN outside of every window."""
+    if not len(queue.end):
+        return np.full(len(time), np.nan)
+    window = np.searchsorted(queue.end, time)
+    safe = np.minimum(window, len(queue.end) - 1)
+    inside = (window < len(queue.end)) & (queue.start[safe] <= time)
+    return np.where(inside, queue.max_bytes[safe], np.nan)
 
 
 def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.Generator) -> None:
@@ -254,11 +314,13 @@ def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.
     shifts = rng.uniform(0, port.bins, SHIFTS)
     null = shifted(port, arrival, departure, weight, shifts)
     evidence.p_value = permutation_p(evidence.filled, null)
+    evidence.ceiling = port.ceiling(float(np.median(departure - arrival)))
     scan_lag(evidence, port, arrival, departure, weight)
 
 
 def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Whether waits fit their own burst better than another one at the same time after its onset.
+    """Whether waits fit their own burst better than another one at the same time after its onset, and are over when it
+    is: a queue that a burst built is empty when the link has room again.
 
     A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long
     bursts.
@@ -280,14 +342,23 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, 
     low, middle, high = np.quantile(length[met_bursts], [0.25, 0.5, 0.75])
     if high - low < VARIED * middle:  # alike: an exchange changes nothing, and one odd burst must not decide
         return
-    rank = np.searchsorted(met_bursts, own)
+    place = np.searchsorted(met_bursts, own)
 
     def fits(order: NDArray[np.int64]) -> float:
-        start = begin[order][rank] + since
+        start = begin[order][place] + since
         return float(weight @ port.filling(start, start + span)) / float(weight.sum())
 
-    null = np.array([fits(rng.permutation(met_bursts)) for _ in range(PAIRINGS)])
-    evidence.pairing_p = permutation_p(fits(met_bursts), null)
+    over = np.zeros(len(met_bursts))  # when the last of a burst's waits was over, after its onset
+    np.maximum.at(over, place, since + span)
+
+    def end_together(order: NDArray[np.int64]) -> float:
+        return 1 / (1 + float(np.abs(over - length[order]).mean()))
+
+    orders = [rng.permutation(met_bursts) for _ in range(PAIRINGS)]
+    evidence.pairing_p = max(
+        permutation_p(alike(met_bursts), np.array([alike(order) for order in orders]))
+        for alike in (fits, end_together)
+    )
 
 
 def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
@@ -359,6 +430,7 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     lags = np.arange(-np.floor(reach / step), np.floor(reach / step) + 1) * step
     few = np.linspace(0, len(arrival) - 1, min(len(arrival), 400)).astype(np.int64)
     fits = shifted(port, arrival[few], departure[few], weight[few], lags)
+    evidence.scan = scan_of(lags * port.bin_ns, fits, len(few))
     zero = float(fits[len(lags) // 2])
     best = float(fits.max())
     if zero >= 0.95 * best:
@@ -368,6 +440,16 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     at = near[np.argmin(np.abs(lags[near]))]
     # What the link did `lag` later fits: the burst follows the latency, so the latency comes `lag` before it.
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
+    left = port.full_after(np.mod(arrival + lags[at], port.bins))
+    line = fit(np.where(left > 0, left, np.nan), departure - arrival)
+    evidence.lag_dose = line.r if line and 2 * line.n > len(arrival) else None
+
+
+def scan_of(lags: Floats, fits: Floats, waits: int) -> Scan:
+    """The scan by how long the latency comes after the burst. lags: sorted, by how long the burst comes after it."""
+    latency_first, bursts_first = float(fits[lags > 0].sum()), float(fits[lags < 0].sum())
+    asymmetry = (bursts_first - latency_first) / max(bursts_first + latency_first, 1e-12)
+    return Scan(-lags[::-1], fits[::-1], asymmetry, waits)
 
 
 def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
@@ -378,7 +460,9 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     slack, length = float(port.bin_ns), block_length(met, bursts)
     known = np.isfinite(evidence.delays.total) & np.isfinite(port.position(met))
     exposed = in_bursts(met, bursts, slack)
-    before = in_bursts(met, (2 * bursts[0] - bursts[1] - slack, bursts[0] - 2 * slack), 0.0) & ~exposed
+    # As long as the burst, but not into the one before.
+    begin = np.maximum(2 * bursts[0] - bursts[1] - slack, np.concatenate(([-np.inf], bursts[1][:-1])))
+    before = in_bursts(met, (begin, bursts[0] - 2 * slack), 0.0) & ~exposed
     rows = known & ~exposed
     if before[rows].any():
         spikes = evidence.tail.spikes

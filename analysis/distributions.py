@@ -49,6 +49,21 @@ def ecdf(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np
     return ordered[picked], (picked + 1) / max(n, 1)
 
 
+def nines(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """An empirical distribution that shows its tail: sorted known values, and -log10 of the share that is larger (1 for
+    90 %, 2 for 99 %), thinned evenly in both. The largest, beyond which nothing is, stands where 1 - 1/2n would."""
+    ordered = np.sort(np.asarray(values, np.float64))
+    ordered = ordered[np.isfinite(ordered)]
+    n = len(ordered)
+    if not n:
+        return ordered, np.zeros(0)
+    even = np.linspace(0, n - 1, min(n, points // 2)).round()
+    deep = n - 1 - (np.geomspace(1, n, min(n, points // 2)).round() - 1)
+    picked = np.unique(np.concatenate([even, deep])).astype(np.int64)
+    larger = np.maximum((n - 1 - picked) / n, 0.5 / n)
+    return ordered[picked], -np.log10(larger)
+
+
 def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]]) -> list[int]:
     """Nanoseconds from each burst's end to the next one's start, where one recording holds both."""
     ordered = sorted((int(burst["start_ns"]), int(burst["end_ns"])) for burst in bursts)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .stats import quantiles
+from .trigger import Trigger, services, trigger
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
 ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
 CORE = 0.8  # a member of a group sends in at least this share of its bursts
 MOST = 20_000  # bursts that are grouped: the largest ones
-LEAD_NS = 10_000_000  # how long before a burst its trigger is looked for
-FEWEST = 3  # flows that make a fan-out
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """Requests that the host sent just before its bursts came. flows: distinct ones in the requests' source bin."""
-
-    flows: int  # median
-    lead_ns: float  # median, from the first request to the first frame of the burst
-    share: float  # of the bursts that have such a fan-out before them
-    usual: float  # share of all source bins with such a fan-out: what chance would give
+TOLD = 10  # groups whose service and trigger are looked up
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,8 @@ class Group:
     onset_spread_ns: float | None  # median
     pattern: str  # the commonest
     racks: list[str]
-    trigger: Trigger | None
+    port: int | None = None  # from which most of its members' bytes come; looked up for the first TOLD groups
+    trigger: Trigger | None = None  # likewise
 
 
 @dataclass(frozen=True)
@@ -55,32 +46,48 @@ class Contention:
     """Hosts of one rack that burst in the same moments."""
 
     hosts: int
+    bursts: int
     share: float  # of bursts that overlap one of another host of their rack
+    usual: float  # the same were the hosts' bursts independent
     most: int  # hosts bursting at once, largest
+    rivals: list[tuple[str, str, int]]  # two hosts and how many bursts of either overlap one of the other, most first
 
 
-def groups(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> list[Group]:
-    """Groups of bursts by who sent them, most bytes first."""
+def groups(
+    con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], addresses: dict[str, str] | None = None
+) -> list[Group]:
+    """Groups of bursts by who sent them, most bytes first. addresses: of recorded hosts, by which their racks are
+    known."""
     largest = sorted(bursts, key=lambda burst: -burst["bytes"])[:MOST]
     by_number = {burst["burst"]: burst for burst in largest}
-    rows = con.execute(
-        """SELECT burst, list(source ORDER BY source), list(bytes ORDER BY source) FROM burst_sources
-           WHERE counted AND known AND list_contains($bursts, burst) GROUP BY burst""",
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE counted AS SELECT burst, source, bytes FROM burst_sources
+           WHERE counted AND known AND burst IN (SELECT unnest($bursts))""",
         {"bursts": list(by_number)},
+    )
+    sets = con.execute(
+        """SELECT members, list(burst) FROM (
+             SELECT burst, list(source ORDER BY source) AS members FROM counted GROUP BY burst) GROUP BY members"""
     ).fetchall()
-    senders = {burst: dict(zip(sources, amounts, strict=True)) for burst, sources, amounts in rows}
+    together = cluster({frozenset(members): numbers for members, numbers in sets})
     total = sum(burst["bytes"] for burst in largest) or 1
     racks = dict(con.execute("SELECT DISTINCT host, rack FROM runs WHERE rack <> ''").fetchall())
-    found = [summarize(con, numbers, senders, by_number, total, racks) for numbers in cluster(senders)]
-    return sorted(found, key=lambda group: -group.share_of_bytes)
+    racks |= {address: racks[host] for address, host in (addresses or {}).items() if host in racks}
+    sent = sent_by_group(con, together)
+    found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]
+    found.sort(key=lambda group: -group.share_of_bytes)
+    if found:
+        lane = by_number[found[0].bursts[0]]["host"], by_number[found[0].bursts[0]]["interface"]
+        ports = services(con, lane, [group.members for group in found[:TOLD]])
+        for k, port in enumerate(ports):
+            asked = trigger(con, [by_number[number] for number in found[k].bursts])
+            found[k] = replace(found[k], port=port, trigger=asked)
+    return found
 
 
-def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
+def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
     """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose
-    founding set it is like, or founds one."""
-    sets: dict[frozenset[str], list[int]] = {}
-    for number, amounts in senders.items():
-        sets.setdefault(frozenset(amounts), []).append(number)
+    founding set it is like, or founds one. sets: with the numbers of their bursts."""
     founders: list[tuple[frozenset[str], list[int]]] = []
     for members, numbers in sorted(sets.items(), key=lambda item: (-len(item[1]), min(item[1]))):
         for founder, joined in founders:
@@ -92,21 +99,36 @@ def cluster(senders: dict[int, dict[str, float]]) -> list[list[int]]:
     return [sorted(numbers) for _, numbers in founders]
 
 
+def sent_by_group(
+    con: duckdb.DuckDBPyConnection, groups: list[list[int]]
+) -> dict[int, list[tuple[str, int, float]]]:
+    """Of each group of bursts by its place: each sender, in how many of them it sent, and how many bytes."""
+    found: dict[int, list[tuple[str, int, float]]] = {k: [] for k in range(len(groups))}
+    con.execute("CREATE OR REPLACE TEMP TABLE grouped (place INTEGER, burst BIGINT)")
+    con.execute(
+        "INSERT INTO grouped SELECT unnest($1), unnest($2)",
+        [[k for k, numbers in enumerate(groups) for _ in numbers], [n for numbers in groups for n in numbers]],
+    )
+    rows = con.execute(
+        """SELECT place, source, count(*), CAST(sum(whole) AS BIGINT)  -- of integers: the same in any order
+           FROM (SELECT burst, source, CAST(round(bytes) AS BIGINT) AS whole FROM counted) JOIN grouped USING (burst)
+           GROUP BY place, source ORDER BY place, source"""
+    ).fetchall()
+    for place, source, times, amount in rows:
+        found[place].append((source, times, amount))
+    return found
+
+
 def summarize(
-    con: duckdb.DuckDBPyConnection,
     numbers: list[int],
-    senders: dict[int, dict[str, float]],
+    senders: list[tuple[str, int, float]],
     bursts: dict[int, dict[str, Any]],
     total: int,
     racks: dict[str, str],
 ) -> Group:
-    """What the bursts of a group have in common."""
-    seen: Counter[str] = Counter()
-    sent: Counter[str] = Counter()
-    for number in numbers:
-        seen.update(senders[number].keys())
-        sent.update(senders[number])
-    members = sorted((source for source, count in seen.items() if count >= CORE * len(numbers)), key=address_order)
+    """What the bursts of a group have in common. senders: name, bursts and bytes of each."""
+    sent = {source: amount for source, _, amount in senders}
+    members = sorted((source for source, times, _ in senders if times >= CORE * len(numbers)), key=address_order)
     rows = [bursts[number] for number in numbers]
     spreads = np.array([row["onset_spread_ns"] for row in rows if row["onset_spread_ns"] is not None], dtype=float)
     bytes_ = sum(row["bytes"] for row in rows)
@@ -120,7 +142,6 @@ def summarize(
         onset_spread_ns=quantiles(spreads, [0.5])[0],
         pattern=Counter(row["pattern"] for row in rows).most_common(1)[0][0],
         racks=sorted({racks[source] for source in members if source in racks}),
-        trigger=trigger(con, rows),
     )
 
 
@@ -150,44 +171,14 @@ def common_name(members: list[str]) -> str:
     return f"{network} ({len(members)} senders)"
 
 
-def trigger(con: duckdb.DuckDBPyConnection, rows: list[dict[str, Any]]) -> Trigger | None:
-    """The host's own fan-out before the bursts, where its outgoing direction was recorded too.
-
-    The store keeps flows a sender and source bin, not destinations: each request to another host is another flow, so
-    the flows of a bin count those asked. Median over the bursts that have at least FEWEST before them.
-    """
-    incoming = [row for row in rows if row["direction"] == "in"]
-    if not incoming:
-        return None
-    host, interface = incoming[0]["host"], incoming[0]["interface"]
-    sent = con.execute(
-        """SELECT s.first_ns, s.last_ns, s.flows FROM sources s
-           WHERE s.host = $host AND s.interface = $interface AND s.direction = 'out' AND s.source <> 'other'
-           ORDER BY s.first_ns""",
-        {"host": host, "interface": interface},
-    ).fetchnumpy()
-    first, flows = np.asarray(sent["first_ns"]), np.asarray(sent["flows"]).astype(np.int64)
-    if len(first) == 0:
-        return None
-    needed = max(FEWEST, int(np.median([row["fan_in"] for row in incoming])) // 2)
-    fan_outs = first[flows >= needed]
-    counts = flows[flows >= needed]
-    onset = np.array([row["start_ns"] for row in incoming], dtype=np.int64) + incoming[0]["bin_ns"]
-    at = np.searchsorted(fan_outs, onset, side="right") - 1
-    lead = onset - fan_outs[np.maximum(at, 0)] if len(fan_outs) else np.zeros(len(onset), dtype=np.int64)
-    led = (at >= 0) & (lead <= LEAD_NS + incoming[0]["bin_ns"])
-    span = max(int(first[-1] - first[0]), 1)
-    usual = min(1.0, len(fan_outs) * LEAD_NS / span)
-    if not led.any():
-        return None
-    return Trigger(int(np.median(counts[at[led]])), float(np.median(lead[led])), float(led.mean()), usual)
-
-
 def contention(bursts: list[dict[str, Any]]) -> Contention | None:
-    """Overlap of the bursts that different hosts of one rack receive; None with fewer than two hosts."""
+    """Overlap of the bursts that different hosts of one rack receive; None with fewer than two such hosts."""
     incoming = [burst for burst in bursts if burst["direction"] != "out"]
-    hosts = {(burst["rack"], burst["host"]) for burst in incoming}
-    if len(hosts) < 2:
+    by_rack: dict[str, set[str]] = {}
+    for burst in incoming:
+        by_rack.setdefault(burst["rack"], set()).add(burst["host"])
+    hosts = sum(len(names) for names in by_rack.values() if len(names) > 1)
+    if not hosts:
         return None
     edges = sorted(
         [(b["start_ns"], 1, b["burst"]) for b in incoming] + [(b["end_ns"], 0, b["burst"]) for b in incoming]
@@ -195,6 +186,7 @@ def contention(bursts: list[dict[str, Any]]) -> Contention | None:
     by_number = {burst["burst"]: burst for burst in incoming}
     open_now: dict[int, tuple[str, str]] = {}
     contended: set[int] = set()
+    pairs: dict[tuple[str, str], set[int]] = {}
     most = 1
     for _, opens, number in edges:
         burst = by_number[number]
@@ -206,4 +198,30 @@ def contention(bursts: list[dict[str, Any]]) -> Contention | None:
         if rivals:
             contended |= rivals | {number}
             most = max(most, len({open_now[other] for other in rivals}) + 1)
-    return Contention(len(hosts), len(contended) / len(incoming), most)
+            for other in rivals:
+                first, second = sorted((burst["host"], open_now[other][1]))
+                pairs.setdefault((first, second), set()).update((number, other))
+    rivals_most = sorted(((*pair, len(numbers)) for pair, numbers in pairs.items()), key=lambda row: (-row[2], row))
+    return Contention(
+        hosts, len(incoming), len(contended) / len(incoming), by_chance(incoming), most, rivals_most[:10]
+    )
+
+
+def by_chance(bursts: list[dict[str, Any]]) -> float:
+    """Share of bursts that would overlap one of another host of their rack if they came at random: 1 − exp(−expected),
+    where a burst of length L meets n others of mean length l in a time T with expectation n (L + l) / T."""
+    span = max(b["end_ns"] for b in bursts) - min(b["start_ns"] for b in bursts)
+    counted: dict[tuple[str, str], list[int]] = {}
+    for burst in bursts:
+        counted.setdefault((burst["rack"], burst["host"]), []).append(burst["end_ns"] - burst["start_ns"])
+    number: Counter[str] = Counter()
+    time: Counter[str] = Counter()
+    for (rack, _), lengths in counted.items():
+        number[rack] += len(lengths)
+        time[rack] += sum(lengths)
+    expected = 0.0
+    for (rack, _), lengths in counted.items():
+        others, their_time = number[rack] - len(lengths), time[rack] - sum(lengths)
+        meets = (others * np.array(lengths) + their_time) / max(span, 1)
+        expected += float(-np.expm1(-meets).sum())
+    return expected / len(bursts)

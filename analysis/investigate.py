@@ -1,46 +1,44 @@
 """From a store to findings: which ports and paths there are, which crosses which, and what the evidence says of each.
 
-The only part of the investigation that reads the store. Everything else is arithmetic over the arrays that it makes.
+reading.py gets the rows; everything else is arithmetic over arrays.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import MburstError
+from ..units import format_count
 from . import cause, fanin, queue
+from .arrivals import arrivals_of
 from .cause import Evidence, Queue, Scene
 from .ledger import Crossing
-from .port import CHUNK, Port, port_from_bins
+from .port import Port
+from .reading import (
+    Lane,
+    Path,
+    Question,
+    own_addresses,
+    read_bursts,
+    read_onsets,
+    read_paths,
+    read_port,
+    read_probes,
+    read_queues,
+    read_runs,
+)
 from .stats import Floats, benjamini_hochberg
-from .tail import DEFAULT, Probes, Rule
+from .tail import Probes, Tail, judge_tail, latency
 from .verdict import Verdict, decide
 
 if TYPE_CHECKING:
     import duckdb
 
-    from .bursts import BurstDefinition
-
-LOSING = 32  # the bit of quality that says packets were dropped meanwhile (sql/schema/quality.sql)
-STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
-
-
-@dataclass(frozen=True)
-class Question:
-    """What to judge. known_as: names by which the probes call the recorded host, where they differ."""
-
-    definition: BurstDefinition
-    rule: Rule = DEFAULT
-    link_bps: int | None = None
-    hosts: tuple[str, ...] = ()
-    known_as: tuple[str, ...] = ()
-    since_ns: int | None = None
-    until_ns: int | None = None
-    seed: int = 1
+MOST_CONTROLS = 20  # paths that are laid beside each judged one
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,14 @@ class Finding:
     verdict: Verdict
 
 
+class Other(NamedTuple):
+    """A path that crosses no recorded port. total: ns, NaN where lost."""
+
+    path: str
+    tail: Tail
+    total: Floats
+
+
 @dataclass
 class Investigation:
     """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
@@ -61,7 +67,10 @@ class Investigation:
     ports: list[Port]
     findings: list[Finding]
     bursts: list[dict[str, Any]]
+    windows: list[tuple[Port, Queue]] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
+    onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: fanin.Contention | None = None
     prediction: queue.Prediction | None = None
     replay: queue.Replay | None = None
@@ -73,6 +82,15 @@ class Investigation:
     def cause(self) -> str:
         return self.findings[0].verdict.cause if self.findings else "undetermined"
 
+    @property
+    def main_bursts(self) -> list[dict[str, Any]]:
+        """The bursts of the port that the deciding path's evidence is about; all where there is none."""
+        crossing = self.findings[0].evidence.crossing if self.findings else None
+        if crossing is None:
+            return self.bursts
+        lane = (crossing.port.host, crossing.port.interface, crossing.port.direction)
+        return [b for b in self.bursts if (b["host"], b["interface"], b["direction"]) == lane]
+
 
 def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investigation:
     """Judge what the store behind `con` holds. Raises MburstError where there is nothing at all to judge."""
@@ -80,71 +98,50 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     paths = read_paths(con, question)
     if not runs and not paths:
         raise MburstError(
-            "the store holds neither recordings nor probes", "`mburst record` and `mburst probe` make some"
+            "there is neither a recording nor a probe to judge"
+            + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
+            "`mburst record` and `mburst probe` make some",
         )
-    notes: list[str] = []
-    missing: list[str] = []
-    chosen = choose_runs(runs, notes, missing)
-    origin = origin_of(chosen, paths)
-    ports = [read_port(con, lane, rows, origin) for lane, rows in chosen.items()]
-    bursts = read_bursts(con, question, chosen)
-    scenes = make_scenes(con, question, ports, bursts, paths, origin, notes)
-    findings = judge(scenes, question.seed)
-    answer = Investigation(origin, ports, findings, bursts, notes=notes)
-    answer.missing = missing + (
-        [] if paths else ["probes: there are none in this time (`mburst probe`, `mburst import probes`)"]
-    )
-    answer.missing += [] if ports or missing else ["a recording of the port (`mburst record`)"]
-    if bursts:
-        answer.groups = fanin.groups(con, main_bursts(answer))
-        answer.contention = fanin.contention(bursts)
-    answer.replay = replay_of(answer)
-    if answer.replay is not None:
-        answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
-    answer.prediction = queue.predict_from_senders(
-        ports, windows_of(findings), findings[0].evidence.crossing if findings else None
-    )
+    answer = Investigation(0, [], [], [])
+    chosen = choose_runs(runs, answer.notes, answer.missing)
+    if not chosen and not paths:
+        raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "say how fast the link is")
+    answer.origin_ns = origin_of(chosen, paths)
+    # Bursts before the arrays that stay, so that what finding them takes can be given back first.
+    answer.bursts = read_bursts(con, question, chosen)
+    answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
+    addresses = own_addresses(con)
+    answer.findings = judge(make_scenes(con, question, answer, paths, addresses), question.seed)
+    if not answer.ports and not answer.missing:
+        answer.missing.append("a recording of the port (`mburst record`)")
+    if not paths:
+        answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
+    if answer.bursts:
+        answer.groups = fanin.groups(con, answer.main_bursts, addresses)
+        answer.onsets = read_onsets(con, answer.main_bursts)
+        answer.contention = fanin.contention(answer.bursts)
+    consider_changes(answer)
     return answer
 
 
-def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, with its first and last bin."""
-    result = con.execute(
-        """SELECT r.run, r.host, r.rack, r.interface, r.direction, coalesce($link, r.link_bps) AS link_bps, r.bin_ns,
-                  b.epoch, b.first_ns, b.last_ns + r.bin_ns AS end_ns, r.dropped, r.notes
-           FROM runs r JOIN (SELECT run, epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns FROM bins GROUP BY ALL) b
-             USING (run)
-           WHERE (len($hosts) = 0 OR list_contains($hosts, r.host))
-             AND b.first_ns < coalesce($until, 9223372036854775807) AND b.last_ns >= coalesce($since, 0)
-           ORDER BY r.host, r.interface, r.direction, b.first_ns, r.run""",
-        {
-            "link": question.link_bps,
-            "hosts": list(question.hosts),
-            "since": question.since_ns,
-            "until": question.until_ns,
-        },
-    )
-    names = [column[0] for column in result.description]
-    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
-
-
-def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[tuple[str, str, str, int, int]]:
-    """src, dst, protocol, first and last tx of each probed path."""
-    rows: list[tuple[str, str, str, int, int]] = con.execute(
-        """SELECT src, dst, protocol, min(tx_ns), max(tx_ns) FROM probes
-           WHERE tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)
-           GROUP BY ALL ORDER BY ALL""",
-        {"since": question.since_ns, "until": question.until_ns},
-    ).fetchall()
-    return rows
+def consider_changes(answer: Investigation) -> None:
+    """Add what a model of the deciding port says: of its queue, and of what would help."""
+    answer.replay = replay_of(answer)
+    if answer.replay is not None:
+        answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
+    crossing = answer.findings[0].evidence.crossing if answer.findings else None
+    came = answer.findings[0].scene.arrivals_at(crossing) if crossing else None
+    if crossing and came:
+        windows = next((queue for port, queue in answer.windows if port is crossing.port), None)
+        answer.prediction = queue.predicted(crossing.port, came, windows)
 
 
 def choose_runs(
     runs: list[dict[str, Any]], notes: list[str], missing: list[str]
-) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+) -> dict[Lane, list[dict[str, Any]]]:
     """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin
     width."""
-    chosen: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    chosen: dict[Lane, list[dict[str, Any]]] = {}
     for run in runs:
         lane = (run["host"], run["interface"], run["direction"])
         if run["link_bps"] is None:
@@ -158,7 +155,7 @@ def choose_runs(
     return chosen
 
 
-def origin_of(chosen: dict[tuple[str, str, str], list[dict[str, Any]]], paths: list[Any]) -> int:
+def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> int:
     """A Unix time at or before everything, at which bins of every width begin."""
     widths = [run["bin_ns"] for rows in chosen.values() for run in rows]
     first = min([run["first_ns"] for rows in chosen.values() for run in rows] + [path[3] for path in paths])
@@ -166,90 +163,19 @@ def origin_of(chosen: dict[tuple[str, str, str], list[dict[str, Any]]], paths: l
     return int(first // step * step)
 
 
-def read_port(
-    con: duckdb.DuckDBPyConnection, lane: tuple[str, str, str], rows: list[dict[str, Any]], origin: int
-) -> Port:
-    """The bins of a lane's chosen runs."""
-    con.execute("CREATE OR REPLACE TEMP TABLE chosen (run VARCHAR, epoch USMALLINT)")
-    con.executemany("INSERT INTO chosen VALUES (?, ?)", [[run["run"], run["epoch"]] for run in rows])
-    lossy = con.execute(
-        f"SELECT ts_ns - ? AS at FROM bins SEMI JOIN chosen USING (run, epoch) WHERE quality & {LOSING} <> 0", [origin]
-    ).fetchnumpy()["at"]
-    reader = con.sql(
-        f"SELECT ts_ns - {origin} AS at, wire_bytes FROM bins SEMI JOIN chosen USING (run, epoch)"
-    ).to_arrow_reader(CHUNK)
-    chunks = ((batch["at"].to_numpy().astype(np.float64), batch["wire_bytes"].to_numpy()) for batch in reader)
-    recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
-    first = rows[0]
-    return port_from_bins(
-        lane, first["link_bps"], first["bin_ns"], chunks, recorded, np.asarray(lossy).astype(np.float64), first["rack"]
-    )
-
-
-def read_bursts(
-    con: duckdb.DuckDBPyConnection, question: Question, chosen: dict[tuple[str, str, str], list[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    """The bursts of the chosen runs."""
-    from .bursts import find_bursts
-
-    if not chosen:
-        return []
-    found = find_bursts(
-        con,
-        question.definition,
-        hosts=sorted({lane[0] for lane in chosen}),
-        since_ns=question.since_ns,
-        until_ns=question.until_ns,
-    )
-    numbers = con.execute("SELECT burst FROM bursts ORDER BY burst").fetchall()
-    found = [{"burst": number, **burst} for (number,), burst in zip(numbers, found, strict=True)]
-    runs = {(run["run"], run["epoch"]) for rows in chosen.values() for run in rows}
-    return [burst for burst in found if (burst["run"], burst["epoch"]) in runs]
-
-
-def read_probes(
-    con: duckdb.DuckDBPyConnection, path: tuple[str, str, str, int, int], question: Question, origin: int
-) -> Probes:
-    """One path's exchanges in order of sending; a probe that was imported twice counts once."""
-    src, dst, protocol = path[:3]
-    columns = ", ".join(f"{name} - $origin AS {name}" for name in STAMPS)
-    result = con.execute(
-        f"""SELECT {columns}, rtt_ns, lost, stamp_kind FROM probes
-            WHERE src = $src AND dst = $dst AND protocol = $protocol
-              AND tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)
-            ORDER BY tx_ns""",
-        {
-            "origin": origin,
-            "src": src,
-            "dst": dst,
-            "protocol": protocol,
-            "since": question.since_ns,
-            "until": question.until_ns,
-        },
-    ).fetchnumpy()
-
-    def column(name: str) -> Floats:
-        return np.ma.filled(np.ma.asarray(result[name]).astype(np.float64), np.nan)
-
-    kinds = sorted(set(np.ma.filled(np.ma.asarray(result["stamp_kind"][:1]), "").tolist()))
-    lost = np.ma.filled(np.ma.asarray(result["lost"]), False).astype(bool)
-    stamps = {name.removesuffix("_ns"): column(name) for name in (*STAMPS, "rtt_ns")}
-    return Probes(src, dst, protocol, lost=lost, stamp_kind=kinds[0] if kinds else "", **stamps)
-
-
 def make_scenes(
     con: duckdb.DuckDBPyConnection,
     question: Question,
-    ports: list[Port],
-    bursts: list[dict[str, Any]],
-    paths: list[tuple[str, str, str, int, int]],
-    origin: int,
-    notes: list[str],
+    answer: Investigation,
+    paths: list[Path],
+    addresses: dict[str, str],
 ) -> list[Scene]:
-    """A scene for each path that crosses a recorded port; for every path where none does."""
-    windows = read_queues(con, ports, origin, notes)
-    probes = [read_probes(con, path, question, origin) for path in paths]
-    addresses = own_addresses(con)
+    """A scene for each path that crosses a recorded port; for every path where none does. Adds to the answer the queue
+    windows, the paths that serve as controls, and notes."""
+    ports, notes = answer.ports, answer.notes
+    windows = read_queues(con, ports, answer.origin_ns, notes)
+    answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
+    probes = [read_probes(con, path, question, answer.origin_ns) for path in paths]
     crossings = [crossings_of(path, ports, question.known_as, addresses) for path in probes]
     if ports and probes and not any(crossings):
         notes.append(
@@ -257,12 +183,13 @@ def make_scenes(
             "(--known-as NAME says which)"
         )
         crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
-    spans = {id(port): burst_arrays(port, bursts, origin) for port in ports}
+    spans = {id(port): burst_arrays(port, answer.bursts, answer.origin_ns) for port in ports}
+    arrivals = {id(port): arrivals_of(port, ports) for port in ports}
+    others = controls_of(probes, crossings, notes)
     scenes = []
     for path, crossed in zip(probes, crossings, strict=True):
         if any(crossings) and not crossed:
             continue
-        others = [other for other, theirs in zip(probes, crossings, strict=True) if not theirs]
         kept = within(path, crossed, notes)
         crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
         scenes.append(
@@ -271,11 +198,26 @@ def make_scenes(
                 crossed,
                 [spans[id(c.port)] for c in crossed],
                 [windows.get(id(c.port)) for c in crossed],
-                others,
+                sorted(others, key=lambda other: other.src != path.src)[:MOST_CONTROLS],  # those of the same clock
                 question.rule,
+                [arrivals[id(c.port)] for c in crossed],
             )
         )
+    if any(crossings):
+        for other in others:
+            nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
+            answer.others.append(Other(other.path, judge_tail(other, delays, question.rule, nowhere), delays.total))
     return scenes
+
+
+def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: list[str]) -> list[Probes]:
+    """The paths that cross no recorded port, where others do; those that were probed at other times are noted."""
+    crossed = [path for path, theirs in zip(probes, crossings, strict=True) if theirs]
+    others = [path for path, theirs in zip(probes, crossings, strict=True) if not theirs] if crossed else []
+    for other in others:
+        if not any(other.tx[0] <= path.tx[-1] and path.tx[0] <= other.tx[-1] for path in crossed):
+            notes.append(f"{other.path} was probed at another time: it is no control")
+    return others
 
 
 def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probes:
@@ -285,7 +227,8 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
         recorded |= np.isfinite(crossing.port.position(probes.tx))
     if not recorded.any() or recorded.all():
         return probes
-    notes.append(f"{probes.path}: {int((~recorded).sum()):,} probes outside of the recorded time are left out")
+    outside = format_count(int((~recorded).sum()), "probe")
+    notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
     return probes.select(recorded)
 
 
@@ -304,15 +247,6 @@ def crossings_of(
     ]
 
 
-def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address."""
-    rows = con.execute(
-        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
-           GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
-    ).fetchall()
-    return dict(rows)
-
-
 def same_name(name: str, host: str) -> bool:
     """Whether two names mean one host: equal but for case, or one is the other with its domain."""
     a, b = name.lower(), host.lower()
@@ -326,48 +260,6 @@ def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple
     return (
         np.array([b["start_ns"] - origin for b in rows], dtype=float),
         np.array([b["end_ns"] - origin for b in rows], dtype=float),
-    )
-
-
-def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]) -> dict[int, Queue]:
-    """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
-    listed = con.execute(
-        """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
-           FROM queues WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
-           ORDER BY width, peak DESC, device, port, queue, batch"""
-    ).fetchall()
-    found: dict[int, Queue] = {}
-    switch_ports = {row[:2] for row in listed}
-    for port in ports:
-        if port.direction == "out":  # a switch's queue stands before a receiver
-            continue
-        rows = [row for row in listed if names_port(row[1], port)]
-        if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
-            rows = listed
-            notes.append(
-                f"queue windows of {rows[0][0]} {rows[0][1]} are taken as those of {port.name}: there are no others"
-            )
-        if not rows:
-            continue
-        finest = [row for row in rows if row[4] <= 2 * rows[0][4]]
-        device, name, queue_name = max(finest, key=lambda row: row[5])[:3]
-        batches = [row[3] for row in finest if row[:3] == (device, name, queue_name)]
-        windows = con.execute(
-            """SELECT DISTINCT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes FROM queues
-               WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
-                 AND max_bytes IS NOT NULL ORDER BY ts_ns""",
-            {"origin": origin, "device": device, "port": name, "queue": queue_name, "batches": batches},
-        ).fetchnumpy()
-        arrays = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
-        found[id(port)] = Queue(f"{device} {name} queue {queue_name}", *arrays)
-    return found
-
-
-def names_port(switch_port: str, port: Port) -> bool:
-    """Whether a switch's port is called after the host or interface behind it."""
-    parts = switch_port.lower().replace("_", "-").replace("/", "-").split("-")
-    return any(
-        name and (name.lower() == switch_port.lower() or name.lower() in parts) for name in (port.host, port.interface)
     )
 
 
@@ -387,30 +279,13 @@ def judge(scenes: list[Scene], seed: int) -> list[Finding]:
     return sorted(findings, key=weight, reverse=True)
 
 
-def main_bursts(answer: Investigation) -> list[dict[str, Any]]:
-    """The bursts of the port that the deciding path's evidence is about; all where there is none."""
-    crossing = answer.findings[0].evidence.crossing if answer.findings else None
-    if crossing is None:
-        return answer.bursts
-    lane = (crossing.port.host, crossing.port.interface, crossing.port.direction)
-    return [b for b in answer.bursts if (b["host"], b["interface"], b["direction"]) == lane]
-
-
 def replay_of(answer: Investigation) -> queue.Replay | None:
     """A model of the deciding port, where its bursts delayed enough probes to fit one."""
     if not answer.findings or not answer.findings[0].evidence.tail.present:
         return None
-    rows = main_bursts(answer)
+    rows = answer.main_bursts
     spans = [(b["start_ns"] - answer.origin_ns, b["end_ns"] - answer.origin_ns, b["fan_in"]) for b in rows]
     if not spans:
         return None
     begin, end, fan_in = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
     return queue.calibrate(answer.findings[0].scene, answer.findings[0].evidence, (begin, end, fan_in))
-
-
-def windows_of(findings: list[Finding]) -> Queue | None:
-    """The queue windows of the deciding port."""
-    if not findings or findings[0].evidence.crossing is None:
-        return None
-    scene = findings[0].scene
-    return scene.queues[[c is findings[0].evidence.crossing for c in scene.crossings].index(True)]

@@ -40,7 +40,7 @@ QUEUES = {
     ("dst", "in"): ("forward", "round_trip"),
     ("dst", "out"): ("turn", "back", "return", "round_trip"),
     ("src", "in"): ("back", "return", "round_trip"),
-    ("src", "out"): ("send", "forward"),
+    ("src", "out"): ("send", "forward", "round_trip"),
 }
 
 
@@ -91,8 +91,9 @@ def meeting_time(probes: Probes, delays: Latency, crossing: Crossing) -> Floats:
     stamped = np.isfinite(delays.stages["forward"]).any()
     there = probes.tx + delays.offset + (usual["forward"] if stamped else usual["round_trip"] / 2)
     if crossing.end == "dst":
-        outbound = np.where(np.isfinite(probes.remote_rx), probes.remote_rx, there)
-        return outbound if crossing.port.direction == "out" else there
+        if crossing.port.direction == "out":
+            return np.where(np.isfinite(probes.remote_rx), probes.remote_rx, there)
+        return there
     if crossing.port.direction == "out":
         return np.where(np.isfinite(probes.app_send), probes.app_send, probes.tx)
     replied = probes.remote_tx - delays.offset + usual["back"]

@@ -11,14 +11,14 @@ Times are float64 nanoseconds since the investigation's origin; exact to 1 ns fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .stats import Floats, join_runs, runs
+from .stats import Floats, join_runs, rank, runs
 
 FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
 CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
@@ -173,14 +173,25 @@ class Port:
         0 where it was not full; NaN outside of the recording. A packet that opens a busy period comes up to a bin
         before the first full bin, hence the bin of tolerance.
         """
-        place = self.position(time)
+        return self.full_after(self.position(time)) * self.bin_ns
+
+    def full_after(self, place: Floats) -> Floats:
+        """busy_after() in bins, of positions."""
         known = np.isfinite(place)
         starts, ends = self.busy_periods()
         if len(starts) == 0:
             return np.where(known, 0.0, np.nan)
-        period = np.searchsorted(starts, np.where(known, place, 0) + 1.0, side="right") - 1
-        left = np.where(period >= 0, ends[np.maximum(period, 0)] - np.where(known, place, 0), 0)
-        return np.where(known, np.maximum(left, 0) * self.bin_ns, np.nan)
+        safe = np.where(known, place, 0)
+        period = rank(starts, safe + 1.0) - 1
+        left = np.where(period >= 0, ends[np.maximum(period, 0)] - safe, 0)
+        return np.where(known, np.maximum(left, 0), np.nan)
+
+    def ceiling(self, bins: float) -> float:
+        """The most that it ever carried in a time of so many bins, as a share of line rate."""
+        width = max(1, min(round(bins), self.bins))
+        low = np.arange(0, self.bins - width + 1, max(1, width // 4))
+        carried = self.carried[low + width] - self.carried[low]
+        return float(carried.max(initial=0)) / (width * self.bin_bytes)
 
 
 Chunk = tuple[Floats, NDArray[np.int64]]
@@ -192,14 +203,15 @@ def port_from_bins(
     bin_ns: int,
     bins: Iterable[Chunk],
     recorded: list[tuple[float, float]],
-    lossy: Floats | None = None,
+    lossy: Sequence[Floats] = (),
     rack: str = "",
 ) -> Port:
     """A Port from the non-empty bins of a recording.
 
     name: host, interface, direction. bins: chunks of their starts (ns since the origin, any order) and wire bytes.
     recorded: begin and end of the stretches in which a bin without a row was empty; widened to whole bins, joined where
-    they touch. lossy: starts of the bins in which packets were lost. Bins outside of every stretch are left out.
+    they touch. lossy: chunks of starts of the bins in which packets were lost, looked at after the last of `bins`. Bins
+    outside of every stretch are left out.
     """
     begins, ends = (np.array(side, dtype=float) for side in zip(*sorted(recorded), strict=True))
     begins, ends = np.floor(begins / bin_ns) * bin_ns, np.ceil(ends / bin_ns) * bin_ns
@@ -207,6 +219,9 @@ def port_from_bins(
     offsets = np.concatenate(([0], np.cumsum(((ends - begins) / bin_ns).astype(np.int64))))
 
     def places(times: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        if len(begins) == 1:
+            place = ((times - (begins[0] - bin_ns / 2)) * (1 / bin_ns)).astype(np.int64)
+            return place, (times >= begins[0]) & (place < offsets[1])
         stretch = np.clip(np.searchsorted(begins, times, side="right") - 1, 0, None)
         inside = np.round((times - begins[stretch]) / bin_ns).astype(np.int64)
         place = offsets[stretch] + inside
@@ -215,12 +230,18 @@ def port_from_bins(
     carried = np.zeros(offsets[-1] + 1, dtype=np.int64)
     for times, wire_bytes in bins:
         place, valid = places(times)
-        np.add.at(carried, place[valid] + 1, wire_bytes[valid])
+        if not valid.all():
+            place, wire_bytes = place[valid], wire_bytes[valid]
+        if (place[1:] > place[:-1]).all():  # as a store has it, and ten times as fast
+            carried[place + 1] += wire_bytes
+        else:
+            np.add.at(carried, place + 1, wire_bytes)
     np.cumsum(carried, out=carried)
     losses = None
-    if lossy is not None and len(lossy):
+    starts = np.concatenate([np.zeros(0), *lossy])
+    if len(starts):
         losses = np.zeros(len(carried), dtype=np.int32)
-        place, valid = places(lossy)
+        place, valid = places(starts)
         losses[place[valid] + 1] = 1
         np.cumsum(losses, out=losses)
     return Port(*name, float(link_bps), bin_ns, begins, offsets, carried, losses, rack)

@@ -1,9 +1,8 @@
 """Fluid models of a port: how deep its queue was, and how deep it would have been.
 
-A receiver sees departures only, so arrivals come from one of two places. Where the senders were recorded too, the sum
-of their outgoing bins is the arrivals, and the queue follows (predict_from_senders). Else the recorded busy periods
-give the bytes, and how fast they came is the one unknown: it is fitted to the measured delays (calibrate), and the
-fit's error on the recorded situation stands before every prediction.
+A receiver sees departures only: the recorded busy periods give the bytes, and how fast they came is the one unknown.
+Where the senders were recorded too, their outgoing bins tell it (arrivals.py); else it is fitted to the measured
+delays. The model's error on the recorded situation stands before every prediction.
 """
 
 from __future__ import annotations
@@ -12,17 +11,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .arrivals import Arrivals
 from .cause import Evidence, Queue, Scene
-from .ledger import PARTS, Crossing, meeting_time, queue_stages
+from .ledger import PARTS, Crossing, queue_stages
 from .port import Port
-from .stats import Fit, Floats, correlation, fit, quantiles
+from .stats import Fit, Floats, correlation, fit, quantiles, runs
 
 LEVELS = (0.5, 0.99, 0.999)
 SPEEDS = np.concatenate(
     (np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10))
 )  # of a busy period in which it arrives
-ALIKE_BYTES = 0.1  # senders' bytes may differ from the port's by this share: else others sent, or they sent elsewhere
+SAMPLE = 5000  # probes that a model is fitted to
 
 
 class Prediction(NamedTuple):
@@ -84,18 +85,21 @@ class Outcome(NamedTuple):
 class Replay:
     """A model of one port that was fitted to the recorded situation.
 
-    error_ns: median absolute error of the predicted wait of late probes; r: of waits, measured against modelled.
+    arrival_share: of each busy period, in which its bytes arrive; None where recorded senders told. met: sorted.
+    error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait of n late probes;
+    r: of the waits of all that met the port full, measured against modelled.
     """
 
     load: Load
     link_bps: float
-    arrival_share: float
+    arrival_share: float | None
     met: Floats
     base: Floats  # each probe's latency without its wait at this port
     threshold_ns: float
     recorded: Outcome
     modelled: Outcome
     error_ns: float
+    error_high_ns: float
     relative_error: float
     r: float | None
     n: int
@@ -191,61 +195,105 @@ def changed(load: Load, change: Change, link_bps: float) -> Load:
     )
 
 
-def predict(replay_base: Floats, met: Floats, load: Load, link_bps: float, threshold: float, change: Change) -> Outcome:
-    """What the probes would have met."""
+def predict(met: Floats, base: Floats, load: Load, link_bps: float, threshold: float, change: Change) -> Outcome:
+    """What the probes would have met. met: when each would come to the port, sorted; base: latency but for its wait."""
     speed = change.link_bps or link_bps
-    backlog = lindley(changed(load, change, speed), speed, change.buffer_bytes or np.inf)
-    wait = np.zeros(len(met)) if change.priority else backlog.at(met) * 8e9 / speed
-    lost = np.zeros(len(met)) if change.priority else backlog.drops_at(met)
-    total = replay_base + wait
-    known = np.isfinite(total)
-    values = total[known]
-    slow = float(np.where(values > threshold, 1.0, lost[known]).mean()) if len(values) else 0.0
-    return Outcome(change, tuple(quantiles(values, LEVELS)), float(lost[known].mean()) if len(values) else 0.0, slow)
+    total: Floats = base
+    lost: Floats = np.zeros(0)
+    rows = np.zeros(0, dtype=np.int64)
+    if not change.priority:
+        backlog = lindley(changed(load, change, speed), speed, change.buffer_bytes or np.inf)
+        rows = meeting(backlog, met)
+        total = base.copy()
+        total[rows] += backlog.at(met[rows]) * 8e9 / speed
+        lost = backlog.drops_at(met[rows])
+    if not len(total):
+        return Outcome(change, (None,) * len(LEVELS), 0.0, 0.0)
+    late = int(np.count_nonzero(total > threshold)) + float(lost[total[rows] <= threshold].sum())
+    return Outcome(change, tuple(quantiles(total, LEVELS)), float(lost.sum()) / len(total), late / len(total))
+
+
+def meeting(backlog: Backlog, met: Floats) -> NDArray[np.int64]:
+    """Which of sorted times lie between breakpoints where something waits or is dropped."""
+    waiting = (backlog.bytes > 0) | (backlog.lost > 0)
+    first, last = runs(waiting)
+    if not len(first):
+        return np.zeros(0, dtype=np.int64)
+    begin = np.searchsorted(met, backlog.time[np.maximum(first - 1, 0)], side="left")
+    end = np.searchsorted(met, np.append(backlog.time, np.inf)[last], side="right")
+    # Neighbouring stretches may share their ends.
+    begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
+    spans = [np.arange(a, b) for a, b in zip(begin.tolist(), end.tolist(), strict=True) if b > a]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *spans])
 
 
 def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Floats] | None) -> Replay | None:
-    """Fit how fast the bursts arrive to the waits of the probes that met a full port. None without such probes.
+    """A model of the port whose bursts come as fast as its probes' waits say. None without probes that met it full.
 
-    One parameter, the share of a busy period in which its bytes arrive, chosen by the least absolute error.
+    One parameter, the share of a busy period in which its bytes arrive, chosen by the least absolute error; where the
+    senders were recorded, what they say of each busy period instead, unless it fits worse by more than half a bin.
     """
-    crossing = evidence.crossing
-    if crossing is None:
+    crossing, met, full = evidence.crossing, evidence.met, evidence.full_ns
+    if crossing is None or met is None or full is None:
         return None
     port, delays = crossing.port, evidence.delays
-    met = meeting_time(scene.probes, delays, crossing)
     waited = waits(evidence, crossing)
-    busy = np.flatnonzero((port.busy_after(met) > 0) & np.isfinite(waited))
+    busy = np.flatnonzero((full > 0) & np.isfinite(waited))
     if len(busy) < 10:
         return None
-    sample = busy[np.linspace(0, len(busy) - 1, min(len(busy), 5000)).astype(int)]
-    errors = []
-    for share in SPEEDS:
-        model = lindley(load_of(port, float(share), fan_in), port.link_bps).at(met[sample]) * 8e9 / port.link_bps
-        errors.append(float(np.abs(model - waited[sample]).mean()))
-    share = float(SPEEDS[int(np.argmin(errors))])
-    load = load_of(port, share, fan_in)
-    model = lindley(load, port.link_bps).at(met) * 8e9 / port.link_bps
-    late = sample[waited[sample] > evidence.tail.threshold_ns - evidence.tail.median_ns]
+    sample = busy[np.linspace(0, len(busy) - 1, min(len(busy), SAMPLE)).astype(int)]
+
+    def modelled(load: Load) -> Floats:
+        return lindley(load, port.link_bps).at(met[sample]) * 8e9 / port.link_bps
+
+    whole = load_of(port, 1.0, fan_in)
+    choices = [whole._replace(length=whole.length * share) for share in SPEEDS]
+    errors = [float(np.abs(modelled(load) - waited[sample]).mean()) for load in choices]
+    share: float | None = float(SPEEDS[int(np.argmin(errors))])
+    load = choices[int(np.argmin(errors))]
+    came = scene.arrivals_at(crossing)
+    if came is not None:
+        told = whole._replace(length=arrival_times(port, came, whole.background_bps))
+        if float(np.abs(modelled(told) - waited[sample]).mean()) <= min(errors) + port.bin_ns / 2:
+            share, load = None, told
+    model = modelled(load)
+    error = np.abs(model - waited[sample])
+    late = waited[sample] > evidence.tail.threshold_ns - evidence.tail.median_ns
+    judged = late if late.any() else np.ones(len(sample), dtype=bool)
+    relative = error[judged] / np.maximum(waited[sample][judged], 1.0)
     base = delays.total - waited
-    as_is = Change("as recorded")
-    known = delays.total[np.isfinite(delays.total)]
-    recorded = Outcome(as_is, tuple(quantiles(known, LEVELS)), 0.0, float((known > evidence.tail.threshold_ns).mean()))
-    error = np.abs(model - waited)
+    known = np.flatnonzero(np.isfinite(base) & np.isfinite(met))
+    known = known[np.argsort(met[known], kind="stable")]
+    threshold, as_is = evidence.tail.threshold_ns, Change("as recorded")
+    seen = delays.total[np.isfinite(delays.total)]
     return Replay(
         load,
         port.link_bps,
         share,
-        met,
-        base,
-        evidence.tail.threshold_ns,
-        recorded,
-        predict(base, met, load, port.link_bps, evidence.tail.threshold_ns, as_is),
-        float(np.median(error[late])) if len(late) else float(np.median(error[sample])),
-        float(np.median(error[late] / waited[late])) if len(late) else 0.0,
-        correlation(model[sample], waited[sample]),
-        len(sample),
+        met[known],
+        base[known],
+        threshold,
+        Outcome(as_is, tuple(quantiles(seen, LEVELS)), 0.0, float((seen > threshold).mean())),
+        predict(met[known], base[known], load, port.link_bps, threshold, as_is),
+        float(np.median(error[judged])),
+        float(np.quantile(error[judged], 0.9)),
+        float(np.median(relative)),
+        correlation(model, waited[sample]),
+        int(judged.sum()),
     )
+
+
+def arrival_times(port: Port, came: Arrivals, background_bps: float) -> Floats:
+    """How long the bytes of each busy period took to arrive, ns: twice the mean time after its begin at which they
+    came, as if they came evenly. The background comes all the time, and is left out."""
+    first, last = port.busy_periods()
+    own = came.bytes - background_bps / 8e9 * port.bin_ns
+    total = np.concatenate(([0.0], np.cumsum(own)))
+    moment = np.concatenate(([0.0], np.cumsum(own * (np.arange(port.bins) + 0.5))))
+    low, high = np.maximum(first - 1, 0).astype(np.int64), last.astype(np.int64)
+    volume = np.maximum(total[high] - total[low], 1e-9)
+    mean: Floats = (moment[high] - moment[low]) / volume - first
+    return np.clip(2 * mean, 1.0, last - first) * port.bin_ns
 
 
 def waits(evidence: Evidence, crossing: Crossing) -> Floats:
@@ -262,7 +310,7 @@ def waits(evidence: Evidence, crossing: Crossing) -> Floats:
 def what_if(replay: Replay, changes: list[Change]) -> list[Outcome]:
     """The predicted outcome of each change."""
     return [
-        predict(replay.base, replay.met, replay.load, replay.link_bps, replay.threshold_ns, change)
+        predict(replay.met, replay.base, replay.load, replay.link_bps, replay.threshold_ns, change)
         for change in changes
     ]
 
@@ -289,32 +337,13 @@ def usual_changes(replay: Replay) -> list[Change]:
     return [*changes, Change("half the buffer that the bursts filled", buffer_bytes=peak / 2)]
 
 
-def predict_from_senders(ports: list[Port], windows: Queue | None, crossing: Crossing | None) -> Prediction | None:
-    """Queue of a receiver's port from the outgoing bins of the other recorded hosts, against the switch's windows.
-
-    Only where those hosts sent what the port carried, within ALIKE_BYTES: else the sum is not what came to it.
-    """
-    if crossing is None or crossing.port.direction != "in":
-        return None
-    port = crossing.port
-    senders = [other for other in ports if other.direction == "out" and other.host != port.host]
-    if len(senders) < 2:
-        return None
-    edges = port.time(np.arange(port.bins, dtype=float))
-    width = float(port.bin_ns)
-    arrivals = np.zeros(port.bins)
-    for sender in senders:
-        low, high = sender.position(edges), sender.position(edges + width)
-        known = np.isfinite(low) & np.isfinite(high)
-        arrivals[known] += sender.carried_before(high[known]) - sender.carried_before(low[known])
-    if abs(arrivals.sum() - port.carried[-1]) > ALIKE_BYTES * port.carried[-1]:
-        return None
-    total = np.cumsum(arrivals - port.bin_bytes)
-    backlog = total - np.minimum(0, np.minimum.accumulate(total))
+def predicted(port: Port, came: Arrivals, windows: Queue | None) -> Prediction:
+    """The queue that the senders' bytes predict, against the switch's windows of it."""
     line = None
     if windows is not None and len(windows.end):
+        edges = port.time(np.arange(port.bins, dtype=float))
         first, last = np.searchsorted(edges, windows.start), np.searchsorted(edges, windows.end)
         whole = last > first
-        peaks = np.array([backlog[a:b].max() for a, b in zip(first[whole], last[whole], strict=True)])
+        peaks = np.array([came.backlog[a:b].max() for a, b in zip(first[whole], last[whole], strict=True)])
         line = fit(peaks, windows.max_bytes[whole]) if len(peaks) else None
-    return Prediction(len(senders), float(backlog.max(initial=0.0)), line)
+    return Prediction(came.senders, float(came.backlog.max(initial=0.0)), line)

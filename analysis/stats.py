@@ -38,6 +38,17 @@ class Fit(NamedTuple):
     n: int
 
 
+class Line(NamedTuple):
+    """A least-squares line with 95 % intervals: response = slope × dose + a constant, and Pearson's r."""
+
+    slope: Estimate
+    r: Estimate
+
+    @property
+    def n(self) -> int:
+        return self.r.n
+
+
 def wilson(successes: float, trials: float, z: float = Z_95) -> tuple[float, float]:
     """Interval of a proportion (Wilson 1927); holds for few successes, where the normal one does not. (0, 1) if
     none."""
@@ -72,6 +83,15 @@ def runs(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     return edges[::2], edges[1::2]
 
 
+def rank(edges: Floats, values: Floats) -> Whole:
+    """How many of the sorted edges are at or below each value: np.searchsorted(edges, values, side="right"), ten times
+    as fast where the values are sorted and many. NaN is above all."""
+    if len(values) > 4 * len(edges) and (values[1:] >= values[:-1]).all():
+        first = np.searchsorted(values, edges, side="left")
+        return np.repeat(np.arange(len(edges) + 1), np.diff(first, prepend=0, append=len(values)))
+    return np.searchsorted(edges, values, side="right")
+
+
 def join_runs(starts: Floats, ends: Floats, gap: float) -> tuple[Floats, Floats]:
     """Sorted, disjoint intervals, with those joined whose distance is at most `gap`."""
     if len(starts) == 0:
@@ -101,7 +121,11 @@ def block_bootstrap(
         statistic(rng.multinomial(count, equal, size=min(100, rounds - done)) @ blocks)
         for done in range(0, rounds, 100)
     ]
-    low, high = np.nanquantile(np.concatenate(values), [0.025, 0.975])
+    found = np.concatenate(values)
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return float("nan"), float("nan")
+    low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -151,3 +175,38 @@ def relative_risk(hit: Floats, exposed: Floats, hit_outside: Floats, outside: Fl
     inside_risk = (hit + exposed / size) / np.maximum(exposed, 1e-9)
     outside_risk = (hit_outside + outside / size) / np.maximum(outside, 1e-9)
     return inside_risk / np.maximum(outside_risk, 1e-12)
+
+
+def line_over_blocks(
+    dose: Floats, response: Floats, block: Whole, rounds: int, rng: np.random.Generator
+) -> Line | None:
+    """Least squares over the pairs that are finite in both, intervals from resampling whole blocks of them. block: the
+    number of each pair's block, 0 or more. None where fit() gives none."""
+    line = fit(dose, response)
+    if line is None:
+        return None
+    known = np.isfinite(dose) & np.isfinite(response)
+    x, y, of = dose[known], response[known], block[known]
+    x, y = x - x.mean(), y - y.mean()
+    sums = np.column_stack([np.bincount(of, weights) for weights in (None, x, y, x * x, y * y, x * y)]).astype(float)
+    sums = sums[sums[:, 0] > 0]
+
+    def spread(n: Floats, sum_: Floats, squares: Floats) -> Floats:
+        """Sum of squares about the mean; NaN where all values are one."""
+        about = squares - sum_ * sum_ / n
+        return np.where(about > 1e-9 * squares, about, np.nan)
+
+    def slope(rows: Floats) -> Floats:
+        n, x, y, xx, _, xy = rows.T
+        found: Floats = (xy - x * y / n) / spread(n, x, xx)
+        return found
+
+    def r(rows: Floats) -> Floats:
+        n, x, y, xx, yy, xy = rows.T
+        found: Floats = (xy - x * y / n) / np.sqrt(spread(n, x, xx) * spread(n, y, yy))
+        return np.clip(found, -1, 1)
+
+    def estimate(value: float, statistic: Callable[[Floats], Floats]) -> Estimate:
+        return Estimate(value, *block_bootstrap(sums, statistic, rounds, rng), line.n)
+
+    return Line(estimate(line.slope, slope), estimate(line.r, r))

@@ -17,15 +17,21 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    e. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
    f. negative controls without effect;
    g. the switch's own queue windows, where there are any, do not contradict.
-5. `elsewhere` gives way when most of its lateness befell probes that met a burst, more than chance would have it: then
-   the bursts may well act where the recording cannot see it (a slower hop before this port, a link slower than it was
-   said to be).
+5. `elsewhere` gives way where the port may be to blame all the same:
+   a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
+      more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
+      port, a link slower than it was said to be);
+   b. with another offset of the clocks the delays would fit the full link, each as long as the link stayed full;
+   c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
+      bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
 6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..units import format_duration, format_share
 from .cause import Control, Evidence
@@ -34,6 +40,9 @@ MAJORITY = 0.5
 EPISODES = 3
 COINCIDENCES = 5
 SIGNIFICANT = 0.005
+UNLIKELY = 0.05
+AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
+ALIKE = 0.7  # correlation at which delays are as long as the port stayed full; what follows them reaches 0.6
 CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
 CONTROL_SPIKES = 5  # fewer make no effect
 
@@ -79,18 +88,34 @@ def decide(evidence: Evidence) -> Verdict:
     if evidence.episodes < EPISODES:
         reason = f"only {evidence.episodes} separate episodes of lateness"
         return Verdict("undetermined", [reason], ["a longer recording, with more episodes", *missing])
-    if leader == "elsewhere" and (evidence.begun or 0) > MAJORITY and (evidence.begun_p or 1) <= SIGNIFICANT:
-        return Verdict(
-            "undetermined",
-            ["the delays begin in bursts, but the link was not full while they lasted"],
-            ["the true speed of the link (`--link`), and queue windows of the ports before it", *missing],
-        )
+    if leader == "elsewhere" and (doubt := doubt_about_elsewhere(evidence)):
+        return Verdict("undetermined", [doubt[0]], [doubt[1], *missing])
     if leader != "bursts":
         return Verdict(leader, [f"{format_share(share.value)} of the excess"], missing)
     doubts = doubts_about_bursts(evidence)
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
     return Verdict("bursts", [f"{format_share(share.value)} of the excess"], missing)
+
+
+def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
+    """What keeps the network's other parts from being blamed (rule 5): the doubt, and what would settle it."""
+    speed = "the true speed of the link (`--link`), and queue windows of the ports before it"
+    if (evidence.begun or 0) > MAJORITY and (evidence.begun_p or 1) <= SIGNIFICANT:
+        return "the delays begin in bursts, but the link was not full while they lasted", speed
+    filled, ceiling = evidence.filled or 0, evidence.ceiling or np.inf
+    if (evidence.p_value or 1) <= SIGNIFICANT and filled >= AT_CEILING * ceiling:
+        said = f"the port carried as much as it ever did, {format_share(filled)} of its rate, while probes waited"
+        return said, speed
+    if evidence.lag_ns and (evidence.lag_share or 0) >= AT_CEILING and (evidence.lag_dose or 0) >= ALIKE:
+        order = "before" if evidence.lag_ns < 0 else "after"
+        apart = format_duration(abs(evidence.lag_ns))
+        return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
+    coincide = filled > MAJORITY and (evidence.p_value or 1) <= UNLIKELY
+    if coincide and evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
+        said = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
+        return f"{said}, though the link was not full all the while", CLOCKS
+    return None
 
 
 def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:

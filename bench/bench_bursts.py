@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long does `mburst bursts` take over 100 million stored bins, beside DuckDB merely summing a column of them?
 
-Stores of bins of 10 µs at 10 Gb/s with four senders a millisecond, in which 1 % and 10 % of the bins are at or above half
-of line rate. They come in bursts of 20 bins on average with a cold bin in ten, spread evenly over the whole recording: the
-worst case, as every part of every file holds some. Against it, DuckDB's `SELECT sum(wire_bytes)` over the same files. Both
-once as whole commands, start-up and output (JSON) included, and once as queries in a process that has asked before.
+Stores of bins of 10 µs at 10 Gb/s with four senders a millisecond, in which 1 % and 10 % of the bins are at or above
+half of line rate. They come in bursts of 20 bins on average with a cold bin in ten, spread evenly over the whole
+recording: the worst case, as every part of every file holds some. Against it, DuckDB's `SELECT sum(wire_bytes)` over
+the same files. Both once as whole commands, start-up and output (JSON) included, and once as queries in a process that
+has asked before.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def table(count: int, **columns: Any) -> pa.Table:
 def bins_table(first: int, wire: np.ndarray) -> pa.Table:
     """Rows of `bins` from the FIRST bin on."""
     packets = (wire // 1000 + 1).astype(np.uint32)
-    return table(len(wire), ts_ns=T0 + (first + np.arange(len(wire))) * BIN_NS, wire_bytes=wire, bytes=wire - 24 * packets,
-                 packets=packets, ce_packets=np.uint32(0), retransmits=np.uint32(0), quality=np.uint16(2))
+    return table(len(wire), ts_ns=T0 + (first + np.arange(len(wire))) * BIN_NS, wire_bytes=wire,
+                 bytes=wire - 24 * packets, packets=packets, ce_packets=np.uint32(0), retransmits=np.uint32(0),
+                 quality=np.uint16(2))
 
 
 def sources_table(first: int, bins: int, chance: np.random.Generator) -> pa.Table:

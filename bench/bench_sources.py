@@ -76,11 +76,20 @@ def cpu_ns(pid: int) -> tuple[float, float]:
     return int(fields[11]) * tick, int(fields[12]) * tick
 
 
+def wait_for_capture(lab: livelab.Lab, process: subprocess.Popen[bytes]) -> None:
+    """Until the reader has its interface in promiscuous mode, which each of them asks for, and a second more."""
+    while "promiscuity 1 " not in livelab.sh(f"ip -n {lab.far} -d link show {lab.b}"):
+        if process.poll() is not None:
+            sys.exit(f"{process.args}: ended with exit code {process.returncode}")
+        time.sleep(0.05)
+    time.sleep(1)
+
+
 def run(name: str, lab: livelab.Lab, command: list[str], send: list[str]) -> Cost:
     """The cost of a reader while packets come: from when it is ready until it has read them all."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
-        time.sleep(2)
+        wait_for_capture(lab, process)
         user, system = cpu_ns(process.pid)
         told = json.loads(lab.tell(lab.near, " ".join(send)))
         time.sleep(1.2)
@@ -99,18 +108,20 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64)
     arguments = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("bench_sources needs root: it captures in network namespaces of its own")
+        print("not measured: the cost of live sources needs root, for network namespaces of its own")
+        return
     count = int(arguments.rate * arguments.seconds)
     with tempfile.TemporaryDirectory() as folder, livelab.make_lab() as lab:
         built = Path(folder)
         driver = livelab.compile_c(built / "driver", [livelab.C / "live_driver.c", *livelab.engine_sources()], "-O3")
         sender = livelab.compile_c(built / "send", [livelab.C / "send.c"], "-O2")
-        print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11}")
+        print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11} "
+              f"{'load':>6}")
         send = [str(sender), lab.a, str(count), str(arguments.rate), str(arguments.size)]
         for name, command in readers(lab, driver, built / "store"):
             cost = run(name, lab, command, send)
             print(f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
-                  f"{cost.rate:>11,.0f}", flush=True)
+                  f"{cost.rate:>11,.0f} {os.getloadavg()[0]:>6.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ QUALITY_STEPPED: int
 
 class Lane(TypedDict):
     """One direction of one interface; totals so far. `lane` in rows is the index into Capture.lanes.
+    At its end a capture from an interface on which nothing came has those that it was to count.
 
     Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
     start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
@@ -180,8 +181,8 @@ class Capture:
     def read(self) -> tuple[Rows, Rows] | None:
         """The next rows of bins (lane, epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
         retransmits, quality) and of senders (lane, epoch, ts_ns, source, bytes, packets, flows,
-        members, first_ns, last_ns), each sorted by time within a lane; None at the end. From an interface
-        it returns at least every 0.1 s, with no rows when no bin is closed.
+        members, first_ns, last_ns, source_port, destination_port), each sorted by time within a
+        lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 
         Raises MburstError when the input turns out bad, after all rows before the fault."""
     def stop(self) -> None:

@@ -14,34 +14,16 @@ const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
 	{ "ce_packets", "I", 4, 0 }, { "retransmits", "I", 4, 0 }, { "quality", "S", 2, 0 },
 };
 
-static int64_t floor_div(int64_t value, int64_t width)
-{
-	int64_t quotient = value / width;
-
-	return quotient - (value % width < 0);
-}
-
 static uint64_t elapsed(int64_t from, int64_t to)
 {
 	return (uint64_t)to - (uint64_t)from;
-}
-
-/* Slots for every bin that the window may hold open, the newest and both partial ones. */
-static uint64_t ring_size(int64_t window_ns, int64_t width)
-{
-	uint64_t size = 4;
-
-	while (size < (uint64_t)(window_ns / width) + 3)
-		size *= 2;
-	return size;
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows)
 {
-	uint64_t n_bins = ring_size(options->window_ns, options->bin_ns);
-	uint64_t n_senders = ring_size(options->window_ns, options->source_bin_ns);
+	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
 
 	memset(lane, 0, sizeof(*lane));
 	lane->index = index;
@@ -49,16 +31,16 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 	lane->sequences = sequences;
 	lane->bin_rows = bin_rows;
 	lane->sender_rows = sender_rows;
-	lane->bin_mask = n_bins - 1;
-	lane->senders_mask = n_senders - 1;
-	lane->bins = calloc(n_bins, sizeof(*lane->bins));
-	lane->senders = calloc(n_senders, sizeof(*lane->senders));
+	mb_span_init(bins, options->bin_ns, options->window_ns);
+	mb_span_init(senders, options->source_bin_ns, options->window_ns);
+	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
+	lane->senders = calloc(senders->mask + 1, sizeof(*lane->senders));
 	lane->pending = calloc(MB_STEP_PACKETS, sizeof(*lane->pending));
 	if (!lane->bins || !lane->senders || !lane->pending) {
 		mb_lane_deinit(lane);
 		return -ENOMEM;
 	}
-	for (uint64_t i = 0; i < n_senders; i++)
+	for (uint64_t i = 0; i <= senders->mask; i++)
 		mb_senders_init(&lane->senders[i], limits);
 	lane->totals.epochs = 1;
 	lane->totals.first_ns = INT64_MAX;
@@ -68,7 +50,7 @@ int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_optio
 
 void mb_lane_deinit(struct mb_lane *lane)
 {
-	for (uint64_t i = 0; lane->senders && i <= lane->senders_mask; i++)
+	for (uint64_t i = 0; lane->senders && i <= lane->sender_span.mask; i++)
 		mb_senders_deinit(&lane->senders[i]);
 	free(lane->senders);
 	free(lane->bins);
@@ -78,7 +60,7 @@ void mb_lane_deinit(struct mb_lane *lane)
 
 static int close_bin(struct mb_lane *lane, int64_t number)
 {
-	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_mask];
+	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
 	struct mb_table *rows = *lane->bin_rows;
 	struct mb_lane_totals *totals = &lane->totals;
 	size_t i = rows->count;
@@ -112,9 +94,9 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	return 0;
 }
 
-static int close_senders(struct mb_lane *lane, int64_t number)
+static int close_senders_of(struct mb_lane *lane, int64_t number)
 {
-	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->senders_mask];
+	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->sender_span.mask];
 
 	if (!senders->count && !senders->other_members)
 		return 0;
@@ -122,66 +104,49 @@ static int close_senders(struct mb_lane *lane, int64_t number)
 				number * lane->options->source_bin_ns);
 }
 
-/* Close what ends before HORIZON_NS; INT64_MAX closes all. */
-static int close_until(struct mb_lane *lane, int64_t horizon_ns)
-{
-	const struct mb_bins_options *options = lane->options;
-	int64_t bin_end = floor_div(horizon_ns, options->bin_ns);
-	int64_t newest_bin = floor_div(lane->newest_ns, options->bin_ns);
-	int64_t senders_end = floor_div(horizon_ns, options->source_bin_ns);
-	int64_t newest_senders = floor_div(lane->newest_ns, options->source_bin_ns);
-	int error = 0;
-
-	if (bin_end > newest_bin)
-		bin_end = newest_bin + 1;
-	if (senders_end > newest_senders)
-		senders_end = newest_senders + 1;
-	for (; lane->oldest_bin < bin_end && !error; lane->oldest_bin++)
-		error = close_bin(lane, lane->oldest_bin);
-	for (; lane->oldest_senders < senders_end && !error; lane->oldest_senders++)
-		error = close_senders(lane, lane->oldest_senders);
-	return error;
-}
-
-/* Bins that were never open, because no packet of their time came, but of which some were lost:
- * those from the oldest that may be open up to, not including, END. */
-static int close_lost(struct mb_lane *lane, int64_t end)
+static int close_bins(struct mb_lane *lane, int64_t number, int64_t end)
 {
 	int error = 0;
 
-	for (int64_t n = 0; n < MB_LOST_BINS && lane->oldest_bin < end && !error; n++)
-		error = close_bin(lane, lane->oldest_bin++);
+	for (; number < end && !error; number++)
+		error = close_bin(lane, number);
 	return error;
 }
 
-/* Make the bins of TS_NS the newest, and those that the window reaches back to the oldest. */
-static void begin_at(struct mb_lane *lane, int64_t ts_ns)
+static int close_senders(struct mb_lane *lane, int64_t number, int64_t end)
 {
-	const struct mb_bins_options *options = lane->options;
-	int64_t horizon = ts_ns - options->window_ns;
-	int64_t bin = floor_div(ts_ns, options->bin_ns);
-	int64_t senders = floor_div(ts_ns, options->source_bin_ns);
+	int error = 0;
 
-	lane->newest_ns = ts_ns;
-	lane->oldest_bin = floor_div(horizon, options->bin_ns);
-	lane->oldest_senders = floor_div(horizon, options->source_bin_ns);
-	lane->newest_start = bin * options->bin_ns;
-	lane->newest = &lane->bins[(uint64_t)bin & lane->bin_mask];
-	lane->senders_start = senders * options->source_bin_ns;
-	lane->newest_senders = &lane->senders[(uint64_t)senders & lane->senders_mask];
+	for (; number < end && !error; number++)
+		error = close_senders_of(lane, number);
+	return error;
 }
 
+static int close_all(struct mb_lane *lane)
+{
+	int error = close_bins(lane, lane->bin_span.oldest, lane->bin_span.newest + 1);
+
+	return error ? error : close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
+}
+
+/* Bins NUMBER to END, in which no packet came: rows where some were lost. */
+static int close_lost(struct mb_lane *lane, int64_t number, int64_t end)
+{
+	if (lane->lost.count == 0)
+		return 0;
+	return close_bins(lane, number, end - number < MB_LOST_BINS ? end : number + MB_LOST_BINS);
+}
 
 /* Of bins that are open, the one that holds TS_NS. */
 static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->bins[(uint64_t)floor_div(ts_ns, lane->options->bin_ns) & lane->bin_mask];
+	return &lane->bins[(uint64_t)mb_floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
 }
 
 static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->senders[(uint64_t)floor_div(ts_ns, lane->options->source_bin_ns) &
-			      lane->senders_mask];
+	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) &
+			      lane->sender_span.mask];
 }
 
 /* Lay the bytes of a merged frame back over the bins in which they crossed the wire: they end at
@@ -190,14 +155,14 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 						  const struct mb_packet *packet)
 {
 	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
-	int64_t oldest = lane->oldest_bin * lane->options->bin_ns;
+	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
 	int64_t from = elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
 	int64_t length = packet->ts_ns - from;
 	uint64_t bytes_before = 0, wire_before = 0;
 
 	for (int64_t at = from; length > 0 && at < packet->ts_ns;) {
 		struct mb_bin *bin = bin_at(lane, at);
-		int64_t end = (floor_div(at, lane->options->bin_ns) + 1) * lane->options->bin_ns;
+		int64_t end = (mb_floor_div(at, lane->options->bin_ns) + 1) * lane->options->bin_ns;
 
 		if (end > packet->ts_ns)
 			break;
@@ -219,72 +184,49 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 	last->wire_bytes -= wire_before;
 }
 
-/* What few packets need, besides the sums: those of a train in one bin. */
+/* What few packets need, besides the sums. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
-						 const struct mb_packet *head,
-						 const struct mb_amount *amount)
+						 const struct mb_packet *packet)
 {
 	struct mb_lane_totals *totals = &lane->totals;
 
-	if (head->source.family == MB_FAMILY_NONE) {
-		totals->unattributed_packets += amount->packets;
-		totals->unattributed_bytes += amount->bytes;
+	if (packet->source.family == MB_FAMILY_NONE) {
+		totals->unattributed_packets++;
+		totals->unattributed_bytes += packet->bytes;
 	}
-	if (head->marks & MB_MARK_CE)
-		bin->ce_packets += amount->packets;
-	if (head->marks & MB_MARK_UNPARSED)
-		totals->unparsed += amount->packets;
-	if (head->marks & MB_MARK_MERGED) { /* always a train of its own */
+	if (packet->marks & MB_MARK_CE)
+		bin->ce_packets++;
+	if (packet->marks & MB_MARK_UNPARSED)
+		totals->unparsed++;
+	if (packet->marks & MB_MARK_MERGED) {
 		totals->merged++;
 		if (lane->options->spread_bps)
-			spread_back(lane, head);
+			spread_back(lane, packet);
 	}
 }
 
-/* Count COUNT cars that belong into one and the same bin and stand in order. */
-static inline int add_cars(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
-			   const struct mb_packet *head, const struct mb_car *cars, uint32_t count)
+static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+			     const struct mb_packet *packet)
 {
-	struct mb_amount amount = { 0, count, cars->ts_ns, cars[count - 1].ts_ns };
-	uint64_t wire_bytes = 0;
+	const struct mb_amount amount = { packet->bytes, 1, packet->ts_ns, packet->ts_ns };
+	struct mb_sender *sender;
 
-	for (uint32_t i = 0; i < count; i++) {
-		amount.bytes += cars[i].bytes;
-		wire_bytes += cars[i].wire_bytes;
-	}
-	if (head->marks & MB_MARK_TCP) {
-		struct mb_sequence *sequence =
-			mb_sequences_find(lane->sequences, head, cars->tcp_seq);
-
-		for (uint32_t i = 0; i < count; i++)
-			bin->retransmits += mb_sequence_back(sequence, cars[i].tcp_seq, cars[i].tcp_len);
-	}
-	bin->bytes += amount.bytes;
-	bin->wire_bytes += wire_bytes;
-	bin->packets += count;
-	bin->quality |= head->quality;
-	if (unlikely((head->marks & ~MB_MARK_TCP) || head->source.family == MB_FAMILY_NONE))
-		count_rare(lane, bin, head, &amount);
-	if (unlikely(head->source.family == MB_FAMILY_NONE))
+	if (packet->marks & MB_MARK_TCP)
+		bin->retransmits += mb_sequence_back(
+			mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
+	bin->bytes += packet->bytes;
+	bin->wire_bytes += packet->wire_bytes;
+	bin->packets++;
+	bin->quality |= packet->quality;
+	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
+		count_rare(lane, bin, packet);
+	if (unlikely(packet->source.family == MB_FAMILY_NONE))
 		return 0;
-	return mb_senders_add(senders, head, &amount);
-}
-
-/* How many cars stand in order and in the newest bin, of bins and of senders, as the first does. */
-static inline uint32_t count_in_bin(const struct mb_lane *lane, const struct mb_car *cars,
-				    uint32_t count)
-{
-	uint64_t left = (uint64_t)lane->options->bin_ns - elapsed(lane->newest_start, cars->ts_ns);
-	uint64_t senders_left = (uint64_t)lane->options->source_bin_ns -
-				elapsed(lane->senders_start, cars->ts_ns);
-	uint32_t n = 1;
-
-	if (senders_left < left)
-		left = senders_left;
-	while (n < count && cars[n].ts_ns >= cars[n - 1].ts_ns &&
-	       elapsed(cars->ts_ns, cars[n].ts_ns) < left)
-		n++;
-	return n;
+	sender = mb_senders_find(senders, packet);
+	if (!sender)
+		return -ENOMEM;
+	mb_sender_add(sender, &amount);
+	return 0;
 }
 
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
@@ -304,17 +246,11 @@ static void count_late(struct mb_lane *lane)
 	lane->n_pending = 0;
 }
 
-static struct mb_car car_of(const struct mb_packet *packet)
-{
-	return (struct mb_car){ packet->ts_ns, packet->bytes, packet->wire_bytes,
-				packet->tcp_seq, packet->tcp_len };
-}
-
 static int begin_epoch(struct mb_lane *lane)
 {
 	note_last(lane);
 	lane->newest->quality |= MB_QUALITY_STEPPED;
-	if (close_until(lane, INT64_MAX))
+	if (close_all(lane))
 		return -ENOMEM;
 	lane->epoch++;
 	lane->totals.epochs++;
@@ -332,10 +268,9 @@ static int step_back(struct mb_lane *lane)
 	lane->n_pending = 0;
 	error = begin_epoch(lane);
 	for (uint32_t i = 0; i < n && !error; i++) {
-		struct mb_car car = car_of(&lane->pending[i]);
+		struct mb_packet packet = lane->pending[i]; /* its place is taken by what is late again */
 
-		/* What is late again goes back to `pending`, at a place that was read before. */
-		error = mb_lane_add(lane, &lane->pending[i], &car, 1);
+		error = mb_lane_add(lane, &packet);
 	}
 	return error;
 }
@@ -360,76 +295,162 @@ static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct
 	return step_back(lane);
 }
 
+static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
+{
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	mb_span_begin(&lane->bin_span, ts_ns);
+	mb_span_begin(&lane->sender_span, ts_ns);
+}
+
+/* Move to TS_NS, and close the bins that the window leaves behind then. */
+static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
+{
+	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
+	int64_t bin = bins->oldest, bins_end = bins->newest + 1;
+	int64_t sender = senders->oldest, senders_end = senders->newest + 1;
+
+	/* What lies between the old and the new newest bin is empty. */
+	mb_span_move(bins, ts_ns);
+	mb_span_move(senders, ts_ns);
+	if (close_bins(lane, bin, bins->oldest < bins_end ? bins->oldest : bins_end) ||
+	    close_senders(lane, sender, senders->oldest < senders_end ? senders->oldest : senders_end))
+		return -ENOMEM;
+	if (likely(!lane->lost.count))
+		return 0;
+	if (close_lost(lane, bins_end, bins->oldest))
+		return -ENOMEM;
+	mb_lost_forget(&lane->lost, ts_ns - lane->options->window_ns);
+	return 0;
+}
+
 /* The first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
-	int error;
-
-	if (lane->newest) {
-		int64_t horizon = ts_ns - lane->options->window_ns;
-
-		error = close_until(lane, horizon);
-		if (!error && unlikely(lane->lost.count)) {
-			error = close_lost(lane, floor_div(horizon, lane->options->bin_ns));
-			mb_lost_forget(&lane->lost, horizon);
-		}
-		if (error)
-			return error;
-	} else if (ts_ns < lane->totals.first_ns) {
-		lane->totals.first_ns = ts_ns;
-	}
-	/* What lies between the old and the new newest bin is empty. */
-	begin_at(lane, ts_ns);
+	if (!mb_stamp_is_sane(ts_ns))
+		return -ERANGE;
+	if (!lane->newest)
+		begin_epoch_at(lane, ts_ns);
+	else if (leave_behind(lane, ts_ns))
+		return -ENOMEM;
+	lane->newest_ns = ts_ns;
+	lane->newest = &lane->bins[(uint64_t)lane->bin_span.newest & lane->bin_span.mask];
+	lane->newest_senders = &lane->senders[(uint64_t)lane->sender_span.newest & lane->sender_span.mask];
+	lane->newest_end = lane->bin_span.start_ns + lane->bin_span.width_ns;
+	if (lane->newest_end > lane->sender_span.start_ns + lane->sender_span.width_ns)
+		lane->newest_end = lane->sender_span.start_ns + lane->sender_span.width_ns;
 	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
 	lane->stepped = false;
 	return 0;
 }
 
-static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *head,
-					       const struct mb_car *car)
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
 {
-	if (elapsed(car->ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns) {
-		struct mb_packet packet = mb_car_packet(head, car);
+	int64_t ts_ns = packet->ts_ns;
 
-		return add_late(lane, &packet);
-	}
-	if (car->ts_ns < lane->totals.first_ns)
-		lane->totals.first_ns = car->ts_ns;
-	if (car->ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
-		lane->totals.last_ns = car->ts_ns;
-	return add_cars(lane, bin_at(lane, car->ts_ns), senders_at(lane, car->ts_ns), head, car, 1);
+	if (!mb_stamp_is_sane(ts_ns))
+		return -ERANGE;
+	if (elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
+		return add_late(lane, packet);
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	if (ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+		lane->totals.last_ns = ts_ns;
+	return add_packet(lane, bin_at(lane, ts_ns), senders_at(lane, ts_ns), packet);
 }
 
-/* The cars at the front of CARS that are no older than any before and in one bin. */
-static inline int add_newest(struct mb_lane *lane, const struct mb_packet *head,
-			     const struct mb_car *cars, uint32_t count, uint32_t *n)
+/* Have the newest bin hold TS_NS, which is no older than any before. */
+static inline int reach(struct mb_lane *lane, int64_t ts_ns)
 {
+	return unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
+}
+
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	int error;
+
+	if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
+		return add_older(lane, packet);
 	if (unlikely(lane->n_pending))
 		count_late(lane);
-	if (unlikely(!lane->newest ||
-		     elapsed(lane->newest_start, cars->ts_ns) >= (uint64_t)lane->options->bin_ns ||
-		     elapsed(lane->senders_start, cars->ts_ns) >= (uint64_t)lane->options->source_bin_ns) &&
-	    move_on(lane, cars->ts_ns))
-		return -ENOMEM;
-	*n = count_in_bin(lane, cars, count);
-	lane->newest_ns = cars[*n - 1].ts_ns;
-	return add_cars(lane, lane->newest, lane->newest_senders, head, cars, *n);
+	error = reach(lane, packet->ts_ns);
+	if (error)
+		return error;
+	lane->newest_ns = packet->ts_ns;
+	return add_packet(lane, lane->newest, lane->newest_senders, packet);
 }
 
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
-		uint32_t count)
+/* Count in the newest bin the frames before END that it holds. Returns the first that it does not. */
+static inline const struct mb_frame *add_frames(struct mb_lane *lane, const struct mb_packet *head,
+						struct mb_sender *sender, uint32_t fcs_len,
+						const struct mb_frame *frames, const struct mb_frame *end)
 {
-	uint32_t n = 1;
-	int error = 0;
+	const uint32_t shortest = MB_WIRE_SHORTEST + fcs_len;
+	const int64_t end_ns = lane->newest_end;
+	const struct mb_frame *frame = frames;
+	struct mb_amount amount = { .first_ns = frames->ts_ns };
+	struct mb_bin *bin = lane->newest;
+	uint64_t padding = 0;
 
-	for (; count && !error; cars += n, count -= n) {
-		n = 1;
-		if (unlikely(lane->newest && cars->ts_ns < lane->newest_ns))
-			error = add_older(lane, head, cars);
-		else
-			error = add_newest(lane, head, cars, count, &n);
+	do {
+		amount.bytes += frame->len;
+		if (unlikely(frame->len < shortest))
+			padding += shortest - frame->len;
+	} while (++frame < end && frame->ts_ns < end_ns);
+	amount.packets = (uint32_t)(frame - frames);
+	amount.bytes -= (uint64_t)amount.packets * fcs_len;
+	amount.last_ns = frame[-1].ts_ns;
+	bin->bytes += amount.bytes;
+	bin->wire_bytes += amount.bytes + padding + (uint64_t)amount.packets * MB_WIRE_OVERHEAD;
+	bin->packets += amount.packets;
+	bin->ce_packets += head->marks & MB_MARK_CE ? amount.packets : 0;
+	bin->quality |= head->quality;
+	mb_sender_add(sender, &amount);
+	lane->newest_ns = amount.last_ns;
+	return frame;
+}
+
+/* Whether the train of TCP goes on behind what was sent before; if so, it was now. */
+static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+{
+	struct mb_sequence *sequence;
+
+	if (!(head->marks & MB_MARK_TCP))
+		return true;
+	sequence = mb_sequences_find(lane->sequences, head);
+	if ((int32_t)(head->tcp_seq - sequence->next) < 0)
+		return false;
+	if (train->tcp_end != head->tcp_seq) /* acknowledgments alone take no sequence space */
+		sequence->next = train->tcp_end;
+	return true;
+}
+
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+{
+	const struct mb_frame *frame = train->frames, *end = frame + train->count;
+	const struct mb_senders *senders = NULL;
+	struct mb_sender *sender = NULL;
+	int64_t senders_at = 0;
+
+	if (unlikely((lane->newest && frame->ts_ns < lane->newest_ns) || !continues(lane, head, train)))
+		return 0;
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	while (frame < end) {
+		int error = reach(lane, frame->ts_ns);
+
+		if (error)
+			return error;
+		if (senders != lane->newest_senders || senders_at != lane->sender_span.newest) {
+			senders = lane->newest_senders;
+			senders_at = lane->sender_span.newest;
+			sender = mb_senders_find(lane->newest_senders, head);
+			if (!sender)
+				return -ENOMEM;
+		}
+		frame = add_frames(lane, head, sender, train->fcs_len, frame, end);
 	}
-	return error;
+	return 1;
 }
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
@@ -461,11 +482,11 @@ int mb_lane_finish(struct mb_lane *lane)
 	if (!lane->newest)
 		return 0;
 	note_last(lane);
-	error = close_until(lane, INT64_MAX);
+	error = close_all(lane);
 	for (uint32_t i = 0; i < lane->lost.count; i++)
 		if (lane->lost.spans[i].last_ns > lost_ns)
 			lost_ns = lane->lost.spans[i].last_ns;
 	if (!error && lane->lost.count)
-		error = close_lost(lane, floor_div(lost_ns, lane->options->bin_ns) + 1);
+		error = close_lost(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

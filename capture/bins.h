@@ -18,6 +18,7 @@
 #include "lost.h"
 #include "senders.h"
 #include "sequences.h"
+#include "span.h"
 #include "table.h"
 #include "trains.h"
 
@@ -57,18 +58,15 @@ struct mb_bin {
 struct mb_lane {
 	/* What every packet touches. */
 	int64_t newest_ns;      /* the newest stamp of this epoch */
-	int64_t newest_start;   /* start of the bin that holds it */
-	struct mb_bin *newest;  /* that bin, or NULL before the first packet */
-	int64_t senders_start;
+	struct mb_bin *newest;  /* the bin that holds it, or NULL before the first packet */
 	struct mb_senders *newest_senders;
+	int64_t newest_end;     /* where the first of these two ends */
+	struct mb_span bin_span, sender_span;
 	uint32_t n_pending;     /* late packets that may be a step of the clock */
 	const struct mb_bins_options *options;
 	struct mb_sequences *sequences;
-	/* Rings of open bins: number (start / width) & mask. */
-	struct mb_bin *bins;
+	struct mb_bin *bins;        /* rings of open bins */
 	struct mb_senders *senders;
-	uint64_t bin_mask, senders_mask;
-	int64_t oldest_bin, oldest_senders; /* numbers of the oldest that may be open */
 	int16_t index;
 	uint16_t epoch;
 	bool stepped;           /* the next bin is the first of an epoch */
@@ -79,15 +77,27 @@ struct mb_lane {
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
 
+/* Stamps that arithmetic can bear: within this of 1970, the years 1823 to 2116. */
+#define MB_STAMP_LIMIT (INT64_C(1) << 62)
+
+static inline bool mb_stamp_is_sane(int64_t ts_ns)
+{
+	return ((uint64_t)ts_ns + MB_STAMP_LIMIT) >> 63 == 0;
+}
+
 /* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count a train of this lane: COUNT cars behind HEAD, which the first of them is. 0 or -ENOMEM. */
-int mb_lane_add(struct mb_lane *lane, const struct mb_packet *head, const struct mb_car *cars,
-		uint32_t count);
+/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is out of range. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
+
+/* Count at once the packets of a train of several, the first of which is HEAD. 1, or 0 when they do
+ * not continue what was counted before, in time or sequence, and must be added one by one; or as
+ * mb_lane_add(), with the packets before the fault counted. */
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train);
 
 /* Have the look-ups of HEAD's flow under way before it is added. */
 static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)

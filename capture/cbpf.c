@@ -12,6 +12,8 @@
 
 _Static_assert(sizeof(struct bpf_insn) == sizeof(struct sock_filter), "libpcap's instructions are the kernel's");
 
+const struct mb_cbpf mb_cbpf_nothing = { .code = { BPF_STMT(BPF_RET | BPF_K, 0) }, .length = 1 };
+
 static void pcap_closep(pcap_t **handle)
 {
 	if (*handle)

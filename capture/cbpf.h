@@ -29,6 +29,9 @@ int mb_cbpf_restrict(struct mb_cbpf *program, enum mb_direction direction, struc
 /* Let PROGRAM keep SNAPLEN bytes of each frame that it accepts. */
 void mb_cbpf_truncate(struct mb_cbpf *program, uint32_t snaplen);
 
+/* A program that accepts no frame. */
+extern const struct mb_cbpf mb_cbpf_nothing;
+
 /* Have socket FD run it from now on, instead of what it had. NAME: of the device, for ERROR. */
 int mb_cbpf_attach(const struct mb_cbpf *program, int fd, const char *name, struct mb_error *error);
 

@@ -28,14 +28,16 @@ static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header,
 		packet->tcp_seq = mb_be32(transport + 4);
 		packet->tcp_len = length - ip_header - header + (((transport[13] & 3u) + 1) >> 1); /* SYN, FIN */
 		packet->marks = (uint8_t)(marks | MB_MARK_TCP);
-		return mb_flow_tail(mb_be32(transport), MB_IPPROTO_TCP, family);
+		packet->ports = mb_be32(transport);
+		return mb_flow_tail(packet->ports, MB_IPPROTO_TCP, family);
 	}
 	if (unlikely(protocol != MB_IPPROTO_UDP || inner || length < ip_header + 8))
 		return 0;
 	packet->tcp_seq = 0;
 	packet->tcp_len = 0;
 	packet->marks = (uint8_t)marks;
-	return mb_flow_tail(mb_be32(transport), MB_IPPROTO_UDP, family);
+	packet->ports = mb_be32(transport);
+	return mb_flow_tail(packet->ports, MB_IPPROTO_UDP, family);
 }
 
 static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, bool inner,
@@ -121,7 +123,7 @@ static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, cons
 		return false;
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = bytes;
-	packet->wire_bytes = (bytes < 60 ? 60 : bytes) + 24;
+	packet->wire_bytes = (uint32_t)mb_wire_bytes(bytes);
 	packet->quality = 0;
 	packet->direction = frame->direction;
 	/* twice, so that each has constant offsets */
@@ -166,6 +168,7 @@ static void read_ip(const struct mb_frame *frame, const struct common *common, s
 		mb_tunnel_descend(&headers->walk, &headers->ip);
 	packet->source = headers->has_ip ? ip->source : headers->link.sender;
 	packet->flow = ip->flow;
+	packet->ports = ip->ports;
 	packet->tcp_seq = ip->tcp_seq;
 	packet->tcp_len = ip->tcp_len;
 	packet->marks = (uint8_t)(marks | headers->walk.marks | ip->marks);

@@ -11,6 +11,11 @@
 
 #include "frame.h"
 
+/* What an Ethernet frame costs the wire (IEEE 802.3): it is padded to 60 bytes, and to those of any
+ * frame come FCS 4, preamble 8 and gap 12. */
+#define MB_WIRE_SHORTEST 60
+#define MB_WIRE_OVERHEAD 24
+
 enum mb_family {
 	MB_FAMILY_NONE = 0, /* no sender in the captured bytes */
 	MB_FAMILY_IPV4 = 4, /* lo = 0x0000ffffAABBCCDD (RFC 4291 IPv4-mapped), hi = 0 */
@@ -49,6 +54,7 @@ struct mb_packet {
 	uint8_t marks;            /* enum mb_mark */
 	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
 	uint16_t quality;         /* filled by the engine: enum mb_quality of frame, interface and marks */
+	uint32_t ports;           /* source << 16 | destination, as in `flow`; 0 where there are none */
 };
 
 struct mb_decode_options {

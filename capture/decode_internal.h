@@ -101,6 +101,7 @@ struct mb_ip {
 	uint32_t transport; /* offset of the transport header; 0 when a header before it was cut off */
 	uint32_t payload;   /* offset behind a TCP or UDP header; 0 when there is none or it was cut off */
 	uint32_t tcp_seq, tcp_len;
+	uint32_t ports;     /* as in struct mb_packet */
 	uint16_t destination_port; /* of UDP */
 	uint8_t protocol;
 	uint8_t marks;      /* MB_MARK_CE, MB_MARK_TCP */
@@ -132,11 +133,10 @@ static inline uint32_t mb_frame_bytes(const struct mb_frame *frame, uint32_t fcs
 	return frame->len - (fcs_len < frame->len ? fcs_len : frame->len);
 }
 
-/* Wire bytes of an Ethernet frame of L2 bytes without FCS (IEEE 802.3: padded to 60; FCS 4,
- * preamble 8, gap 12). */
+/* Wire bytes of an Ethernet frame of L2 bytes without FCS. */
 static inline uint64_t mb_wire_bytes(uint64_t l2)
 {
-	return (l2 < 60 ? 60 : l2) + 24;
+	return (l2 < MB_WIRE_SHORTEST ? MB_WIRE_SHORTEST : l2) + MB_WIRE_OVERHEAD;
 }
 
 static inline uint32_t mb_saturate(uint64_t value)

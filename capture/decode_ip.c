@@ -207,15 +207,14 @@ static uint32_t read_transport(struct mb_walk *walk, struct mb_ip *ip)
 
 bool mb_ip_read(struct mb_walk *walk, uint32_t next, struct mb_ip *ip)
 {
-	uint32_t ports = 0;
 	uint64_t tail;
 
 	memset(ip, 0, sizeof(*ip));
 	if (next == MB_NEXT_IPV4 ? !read_ipv4(walk, ip) : next != MB_NEXT_IPV6 || !read_ipv6(walk, ip))
 		return false;
 	if (ip->transport && !ip->fragment)
-		ports = read_transport(walk, ip);
-	tail = mb_flow_tail(ports, ip->protocol, ip->source.family);
+		ip->ports = read_transport(walk, ip);
+	tail = mb_flow_tail(ip->ports, ip->protocol, ip->source.family);
 	if (next == MB_NEXT_IPV4)
 		ip->flow = mb_flow_ipv4(ip->source.lo << 32 | (uint32_t)ip->destination.lo, tail);
 	else

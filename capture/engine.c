@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,6 @@
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
-#define STAMP_LIMIT (INT64_C(1) << 62) /* the years 1823 to 2116 */
 #define LINKTYPE_ETHERNET 1
 
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
@@ -30,6 +28,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 		return NULL;
 	engine->options = *options;
 	engine->source = source;
+	mb_trains_init(&engine->trains);
+	mb_sides_init(&engine->sides, options->locals, options->n_locals);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
@@ -126,8 +126,7 @@ static int make_inference(struct mb_engine *engine)
 		engine->inference.note[0] = '\0';
 		engine->inference.local.family = MB_FAMILY_NONE;
 	} else if (engine->inference.local.family != MB_FAMILY_NONE) {
-		engine->options.locals[0] = engine->inference.local;
-		engine->options.n_locals = 1;
+		mb_sides_init(&engine->sides, &engine->inference.local, 1);
 	}
 	return 0;
 }
@@ -228,164 +227,142 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 	return engine->lanes[engine->n_lanes - 1];
 }
 
-static bool is_local(const struct mb_engine *engine, const struct mb_address *address)
-{
-	for (uint32_t i = 0; i < engine->options.n_locals; i++)
-		if (mb_address_equal(&engine->options.locals[i], address))
-			return true;
-	return false;
-}
-
-static bool is_local_mac(const struct mb_engine *engine, uint64_t mac)
-{
-	struct mb_address address = { .lo = mac, .family = MB_FAMILY_MAC };
-
-	return is_local(engine, &address);
-}
-
-static uint64_t load_be64(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return be64toh(value);
-}
-
-/* The side of a frame that its link does not tell: what this host sent is out, all else in. */
-static uint8_t side_of(struct mb_engine *engine, const struct mb_frame *frame,
-		       const struct mb_packet *packet, bool is_ethernet, uint32_t count)
-{
-	if (is_ethernet && frame->caplen >= 12) {
-		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
-		uint64_t receiver = load_be64(frame->data) >> 16;
-
-		if (is_local_mac(engine, load_be64(frame->data + 4) & 0xffffffffffff))
-			return MB_DIRECTION_OUT;
-		if (!(frame->data[0] & 1) && !is_local_mac(engine, receiver))
-			engine->foreign_packets += count;
-	}
-	return is_local(engine, &packet->source) ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
-}
-
 /* Fill in of heads what the decoder cannot know: the side, and the quality. */
 static void complete_heads(struct mb_engine *engine, const struct mb_interface *interface)
 {
-	bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
+	const bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
+	struct mb_trains *trains = &engine->trains;
 
-	for (uint32_t i = 0; i < engine->trains.count; i++) {
-		const struct mb_frame *frame = &engine->trains.head_frames[i];
-		struct mb_packet *head = &engine->trains.heads[i];
-		uint32_t count = engine->trains.trains[i].count;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_frame *frame = &trains->head_frames[i];
+		struct mb_packet *head = &trains->heads[i];
+		bool is_foreign;
 
-		if (is_ethernet)
-			engine->ethernet_packets += count;
-		if (head->direction == MB_DIRECTION_UNKNOWN && engine->options.n_locals)
-			head->direction = side_of(engine, frame, head, is_ethernet, count);
-		head->quality = (uint16_t)(interface->quality | frame->quality |
-					   (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
-					   (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0));
+		head->direction = mb_sides_tell(&engine->sides, frame, head, is_ethernet, &is_foreign);
+		engine->foreign_packets += is_foreign ? trains->trains[i].count : 0;
+		head->quality = (uint16_t)(interface->quality | frame->quality);
+		if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
+			head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+					 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
 	}
 }
 
-/* How many frames there are before one whose stamp arithmetic could not bear. */
-static uint32_t count_sane(const struct mb_frame *frames, uint32_t count)
+static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
 {
-	uint64_t beyond = 0;
-	uint32_t i;
-
-	for (i = 0; i < count; i++)
-		beyond |= (uint64_t)frames[i].ts_ns + STAMP_LIMIT;
-	if (!(beyond >> 63))
-		return count;
-	for (i = 0; !(((uint64_t)frames[i].ts_ns + STAMP_LIMIT) >> 63); i++)
-		;
-	return i;
+	engine->excluded_packets += train->count;
+	engine->excluded_bytes += train->count == 1 ? head->bytes : mb_train_bytes(train);
 }
 
-static void exclude(struct mb_engine *engine, const struct mb_car *cars, uint32_t count)
+/* The lanes of an interface by direction, as far as any of the heads is of it; NULL for directions
+ * that were not asked for. Has the look-ups of the heads' flows under way. */
+static int find_lanes(struct mb_engine *engine, uint16_t interface, struct mb_lane *lanes[3],
+		      struct mb_error *error)
 {
-	engine->excluded_packets += count;
-	for (uint32_t i = 0; i < count; i++)
-		engine->excluded_bytes += cars[i].bytes;
-}
+	const struct mb_trains *trains = &engine->trains;
 
-/* The lanes of the trains, NULL for a direction that was not asked for. */
-static int find_lanes(struct mb_engine *engine, uint16_t interface,
-		      struct mb_lane *lanes[MB_TRAINS_FRAMES], struct mb_error *error)
-{
-	const struct mb_packet *heads = engine->trains.heads;
-	struct mb_engine_lane *lane = NULL;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_packet *head = &trains->heads[i];
+		uint8_t side = head->direction;
 
-	for (uint32_t i = 0; i < engine->trains.count; i++) {
-		uint8_t side = heads[i].direction;
+		if (!lanes[side]) {
+			struct mb_engine_lane *lane;
 
-		lanes[i] = NULL;
-		if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
-			continue;
-		if (!lane || lane->direction != side)
+			if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
+				continue;
 			lane = find_lane(engine, interface, side, error);
-		if (!lane)
-			return -ENOMEM;
-		lanes[i] = &lane->lane;
-		mb_lane_prefetch(&lane->lane, &heads[i]);
+			if (!lane)
+				return -ENOMEM;
+			lanes[side] = &lane->lane;
+		}
+		mb_lane_prefetch(lanes[side], head);
 	}
 	return 0;
 }
 
-/* Frames of one interface: decode them, and hand the trains to their lanes. */
+static int fail_to_count(const struct mb_frame *frames, int code, struct mb_error *error)
+{
+	if (code == -ENOMEM)
+		return mb_fail(error, ENOMEM, "out of memory");
+	while (mb_stamp_is_sane(frames->ts_ns))
+		frames++;
+	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
+		       (long long)frames->ts_ns);
+}
+
+/* The packets of a train that its lane could not take at once. */
+static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, const struct mb_interface *interface)
+{
+	int code = 0;
+
+	for (uint32_t i = 0; i < train->count && !code; i++) {
+		struct mb_packet packet;
+
+		mb_decode(&train->frames[i], 1, interface, &engine->options.decode, &packet);
+		packet.direction = head->direction;
+		packet.quality = head->quality;
+		code = mb_lane_add(lane, &packet);
+	}
+	return code;
+}
+
+static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, const struct mb_interface *interface)
+{
+	int code;
+
+	if (train->count == 1)
+		return mb_lane_add(lane, head);
+	code = mb_lane_add_train(lane, head, train);
+	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, interface);
+}
+
+/* Count the frames at the front of COUNT that are of one interface. Returns how many that were, or a
+ * negative errno. */
 static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
 			struct mb_error *error)
 {
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[MB_TRAINS_FRAMES];
+	struct mb_lane *lanes[3] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
-	uint32_t sane = count_sane(frames, count);
 	size_t n_interfaces;
+	uint32_t n;
 
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
-	mb_trains_decode(trains, frames, sane, interface, &engine->options.decode);
+	n = mb_trains_decode(trains, frames, count, interface, &engine->options.decode);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? n : 0;
 	complete_heads(engine, interface);
 	if (find_lanes(engine, frames->interface, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_car *cars = &trains->cars[trains->trains[i].first];
+		const struct mb_packet *head = &trains->heads[i];
+		struct mb_lane *lane = lanes[head->direction];
+		int code;
 
-		if (!lanes[i])
-			exclude(engine, cars, trains->trains[i].count);
-		else if (mb_lane_add(lanes[i], &trains->heads[i], cars, trains->trains[i].count))
-			return mb_fail(error, ENOMEM, "out of memory");
+		if (!lane) {
+			exclude(engine, head, &trains->trains[i]);
+			continue;
+		}
+		code = add_train(engine, lane, head, &trains->trains[i], interface);
+		if (code)
+			return fail_to_count(frames, code, error);
 	}
-	if (sane < count)
-		return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-			       (long long)frames[sane].ts_ns);
-	return 0;
-}
-
-/* How many of the first LIMIT frames come from the interface of the very first. */
-static uint32_t count_alike(const struct mb_frame *frames, uint32_t limit)
-{
-	uint32_t differing = 0, n = 1;
-
-	for (uint32_t i = 1; i < limit; i++)
-		differing |= frames[i].interface ^ frames->interface;
-	while (differing && n < limit && frames[n].interface == frames->interface)
-		n++;
-	return differing ? n : limit;
+	return (int)n;
 }
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	uint32_t count = engine->batch.count, n;
-	int code = 0;
+	const struct mb_frame *frames = engine->batch.frames;
 
-	for (uint32_t begin = 0; begin < count && !code; begin += n) {
-		const struct mb_frame *frames = engine->batch.frames + begin;
-		uint32_t left = count - begin;
+	for (uint32_t left = engine->batch.count; left;) {
+		int n = count_frames(engine, frames, left, error);
 
-		n = count_alike(frames, left < MB_TRAINS_FRAMES ? left : MB_TRAINS_FRAMES);
-		code = count_frames(engine, frames, n, error);
+		if (n < 0)
+			return n;
+		frames += n;
+		left -= (uint32_t)n;
 	}
-	return code;
+	return 0;
 }
 
 /* The next batch of a live source, counted. As next_batch(). */
@@ -404,6 +381,7 @@ static int run_live(struct mb_engine *engine)
 
 		if (code)
 			return code;
+		mb_live_mark_losses(engine); /* from before the first lane */
 	}
 	if (mb_live_pass_time(engine))
 		return mb_fail(&engine->failure, ENOMEM, "out of memory");
@@ -417,9 +395,20 @@ static int run_file(struct mb_engine *engine)
 	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 
+/* An interface on which nothing came was recorded all the same. */
+static int add_silent_lanes(struct mb_engine *engine)
+{
+	for (uint8_t side = MB_DIRECTION_IN; side <= MB_DIRECTION_OUT; side++)
+		if (engine->options.directions & 1u << side && add_lane(engine, 0, side))
+			return -ENOMEM;
+	return 0;
+}
+
 static int finish(struct mb_engine *engine, struct mb_error *error)
 {
 	engine->finished = true;
+	if (engine->source->live && !engine->n_lanes && add_silent_lanes(engine))
+		return mb_fail(error, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_finish(&engine->lanes[i]->lane))
 			return mb_fail(error, ENOMEM, "out of memory");

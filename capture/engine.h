@@ -13,11 +13,11 @@
 #include "decode.h"
 #include "error.h"
 #include "infer.h"
+#include "sides.h"
 #include "source.h"
 #include "table.h"
 #include "trains.h"
 
-#define MB_LOCALS 64
 #define MB_LANES 1024
 
 /* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
@@ -54,6 +54,7 @@ struct mb_engine {
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
+	struct mb_sides sides;
 	struct mb_live_clock clock;
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;

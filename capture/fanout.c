@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/if_packet.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 
 #define CHUNKS 16                 /* that a thread may be ahead of the reader */
 #define CHUNK_BYTES (72u << 10)   /* captured bytes in one, unless a single frame has more */
+#define LOOK_NS 1000000           /* how often to look whether a thread that is waited for has run */
 #define POLL_MS 100               /* how soon a thread sees that it should end */
 
 #ifndef PACKET_FANOUT_FLAG_IGNORE_OUTGOING
@@ -35,16 +37,19 @@ struct drain {
 	/* Chunks since the start: handed over by the thread, given back by the reader. Under the lock. */
 	uint64_t filled, freed;
 	bool ended;
+	bool idle;    /* the thread has read the ring to its end and sleeps */
+	bool settled; /* the thread's own: the ring keeps nothing back, and nothing more comes */
 	/* The reader's own: chunks that it knows of, the one it is in, and where. */
 	uint64_t known, reading;
 	uint32_t position;
 	bool known_ended;
+	int64_t empty_ns; /* CLOCK_MONOTONIC, when the ring was last known to be empty */
 };
 
 struct mb_fanout {
 	pthread_mutex_t lock;
 	pthread_cond_t filled, freed;
-	bool stopping;
+	bool stopping, finishing;
 	struct mb_losses losses;
 	uint32_t started, count;
 	struct drain drains[];
@@ -131,6 +136,35 @@ static void hand_over(struct drain *drain, struct chunk *chunk, uint32_t count, 
 	pthread_mutex_unlock(&fanout->lock);
 }
 
+/* Returns whether the rings are to be read to their end. */
+static bool set_idle(struct drain *drain, bool idle)
+{
+	bool finishing;
+
+	pthread_mutex_lock(&drain->fanout->lock);
+	drain->idle = idle;
+	finishing = drain->fanout->finishing;
+	pthread_mutex_unlock(&drain->fanout->lock);
+	return finishing;
+}
+
+/* False when nothing more will come. */
+static bool wait_for_frames(struct drain *drain)
+{
+	bool more = true;
+
+	if (!set_idle(drain, true)) {
+		more = mb_ring_wait(drain->ring, POLL_MS);
+	} else if (drain->settled) {
+		more = false;
+	} else {
+		poll(NULL, 0, MB_RING_SETTLE_MS);
+		drain->settled = true;
+	}
+	set_idle(drain, false);
+	return more;
+}
+
 static void *drain_main(void *argument)
 {
 	struct drain *drain = argument;
@@ -142,7 +176,7 @@ static void *drain_main(void *argument)
 
 		if (count || loss.packets)
 			hand_over(drain, chunk, count, &loss);
-		else if (!mb_ring_wait(drain->ring, POLL_MS))
+		else if (!wait_for_frames(drain))
 			break;
 	}
 	pthread_mutex_lock(&drain->fanout->lock);
@@ -247,6 +281,13 @@ void mb_fanout_stop(struct mb_fanout *fanout)
 	free(fanout);
 }
 
+void mb_fanout_finish(struct mb_fanout *fanout)
+{
+	pthread_mutex_lock(&fanout->lock);
+	fanout->finishing = true;
+	pthread_mutex_unlock(&fanout->lock);
+}
+
 static struct chunk *current_chunk(struct drain *drain)
 {
 	return drain->reading < drain->known ? &drain->chunks[drain->reading % CHUNKS] : NULL;
@@ -267,20 +308,20 @@ static void advance(struct drain *drain)
 	drain->reading++;
 }
 
-/* The ring whose next frame is the earliest. LIMIT: the earliest of the others; WAITING: one
- * of the others might yet show an earlier one. */
-static struct drain *earliest(struct mb_fanout *fanout, int64_t *limit, bool *waiting)
+/* The ring whose next frame is the earliest. LIMIT: the earliest of the others; EMPTY_NS: until when
+ * those that show none have been empty. */
+static struct drain *earliest(struct mb_fanout *fanout, int64_t *limit, int64_t *empty_ns)
 {
 	struct drain *first = NULL;
 
-	*limit = INT64_MAX;
-	*waiting = false;
+	*limit = *empty_ns = INT64_MAX;
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		struct drain *drain = &fanout->drains[i];
 		const struct mb_frame *frame = head(drain);
 
 		if (!frame) {
-			*waiting |= !drain->known_ended;
+			if (!drain->known_ended && drain->empty_ns < *empty_ns)
+				*empty_ns = drain->empty_ns;
 		} else if (!first || frame->ts_ns < head(first)->ts_ns) {
 			if (first)
 				*limit = head(first)->ts_ns;
@@ -296,14 +337,14 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 {
 	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct drain *drain;
-	int64_t limit;
-	bool waiting;
+	int64_t limit, empty_ns;
 
 	batch->count = 0;
-	while (batch->count < MB_BATCH_FRAMES && (drain = earliest(fanout, &limit, &waiting))) {
+	while (batch->count < MB_BATCH_FRAMES && (drain = earliest(fanout, &limit, &empty_ns))) {
 		const struct mb_frame *frame = head(drain);
+		const int64_t seen_ns = current_chunk(drain)->seen_ns;
 
-		if (waiting && now - current_chunk(drain)->seen_ns < MB_FANOUT_HOLD_NS)
+		if (empty_ns - seen_ns < MB_FANOUT_HOLD_NS && now - seen_ns < MB_FANOUT_PATIENCE_NS)
 			break;
 		for (uint64_t chunk = drain->reading; batch->count < MB_BATCH_FRAMES && frame &&
 		     drain->reading == chunk && frame->ts_ns <= limit; frame = head(drain)) {
@@ -317,6 +358,7 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 /* Give chunks back that are read, learn of new ones and of losses. */
 static void exchange(struct mb_fanout *fanout, struct mb_losses *losses)
 {
+	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct mb_loss loss;
 
 	for (uint32_t i = 0; i < fanout->count; i++) {
@@ -325,24 +367,28 @@ static void exchange(struct mb_fanout *fanout, struct mb_losses *losses)
 		drain->freed = drain->reading;
 		drain->known = drain->filled;
 		drain->known_ended = drain->ended;
+		if (drain->idle && mb_ring_is_empty(drain->ring))
+			drain->empty_ns = now;
 	}
 	while (mb_losses_take(&fanout->losses, &loss))
 		mb_losses_add(losses, &loss);
 	pthread_cond_broadcast(&fanout->freed);
 }
 
-static int failure(const struct mb_fanout *fanout)
+/* What read() says when there are no frames now. */
+static int outcome(const struct mb_fanout *fanout)
 {
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		if (!fanout->drains[i].known_ended || fanout->drains[i].reading < fanout->drains[i].known)
 			return 0;
 	}
-	return -fanout->drains[0].ring->failure;
+	return fanout->finishing ? MB_SOURCE_END : -fanout->drains[0].ring->failure;
 }
 
 /* Sleep until a thread has something new, a frame has waited its time, or DEADLINE. */
 static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 {
+	const int64_t soon = mb_clock_ns(CLOCK_MONOTONIC) + LOOK_NS;
 	int64_t wake = deadline;
 	struct timespec until;
 	bool news;
@@ -357,6 +403,8 @@ static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 		if (chunk && chunk->seen_ns + MB_FANOUT_HOLD_NS < wake)
 			wake = chunk->seen_ns + MB_FANOUT_HOLD_NS;
 	}
+	if (wake < soon)
+		wake = soon;
 	until = (struct timespec){ .tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000 };
 	if (!news)
 		pthread_cond_timedwait(&fanout->filled, &fanout->lock, &until);
@@ -374,7 +422,7 @@ int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout
 		pthread_mutex_unlock(&fanout->lock);
 		if (merge(fanout, batch))
 			return (int)batch->count;
-		status = failure(fanout);
+		status = outcome(fanout);
 		if (status || mb_clock_ns(CLOCK_MONOTONIC) >= deadline)
 			return status;
 		wait_for_more(fanout, deadline);

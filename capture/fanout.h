@@ -2,8 +2,9 @@
  *
  * Several rings on one interface that share its frames (PACKET_FANOUT), each drained by a
  * thread of its own, pinned to a CPU, and merged by time into one order. A frame waits for
- * the other rings until they have shown later ones, or for MB_FANOUT_HOLD_NS at most; what
- * comes later than that is out of order, as the engine's reorder window allows.
+ * the other rings until they have shown later ones, or are found empty MB_FANOUT_HOLD_NS after
+ * it was read. A thread that does not get to run is waited for, but not for ever
+ * (MB_FANOUT_PATIENCE_NS): what it brings later is out of order.
  */
 #ifndef MB_FANOUT_H
 #define MB_FANOUT_H
@@ -13,6 +14,7 @@
 
 /* Twice the time that the kernel keeps a block open. */
 #define MB_FANOUT_HOLD_NS (2 * MB_RING_RETIRE_MS * 1000000ll)
+#define MB_FANOUT_PATIENCE_NS 200000000ll
 
 struct mb_fanout;
 
@@ -26,6 +28,9 @@ int mb_fanout_start(struct mb_fanout **fanout, struct mb_ring *rings, uint32_t c
 		    struct mb_error *error);
 /* End the threads and free everything but the rings. NULL is fine. */
 void mb_fanout_stop(struct mb_fanout *fanout);
+
+/* Have the threads read to their end rings into which nothing more comes. */
+void mb_fanout_finish(struct mb_fanout *fanout);
 
 /* As mb_source_ops.read, but for the error: -errno when the capture broke off. Losses that
  * the threads noticed go to LOSSES. */

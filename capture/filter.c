@@ -77,6 +77,17 @@ static pcap_t *open_handle(uint32_t linktype, bool swapped, char *reason)
 	return handle;
 }
 
+/* "Ethernet", or "link type 147" where libpcap has no name. */
+static void name_linktype(char *name, size_t length, pcap_t *handle, uint32_t linktype)
+{
+	const char *known = pcap_datalink_val_to_description(pcap_datalink(handle));
+
+	if (known)
+		snprintf(name, length, "%s", known);
+	else
+		snprintf(name, length, "link type %" PRIu32, linktype);
+}
+
 static int compile(const struct mb_filter *filter, struct program *program, struct mb_error *error)
 {
 	char reason[PCAP_ERRBUF_SIZE] = "";
@@ -85,10 +96,13 @@ static int compile(const struct mb_filter *filter, struct program *program, stru
 
 	if (!handle)
 		return mb_fail(error, EINVAL, "filter '%s': %s", filter->expression, reason);
-	if (pcap_compile(handle, &program->code, filter->expression, 1, PCAP_NETMASK_UNKNOWN))
-		result = mb_fail(error, EINVAL,
-				 "filter '%s' cannot be compiled for link type %" PRIu32 ": %s",
-				 filter->expression, program->linktype, pcap_geterr(handle));
+	if (pcap_compile(handle, &program->code, filter->expression, 1, PCAP_NETMASK_UNKNOWN)) {
+		char name[128];
+
+		name_linktype(name, sizeof(name), handle, program->linktype);
+		result = mb_fail(error, EINVAL, "filter '%s' cannot be compiled for %s: %s", filter->expression, name,
+				 pcap_geterr(handle));
+	}
 	pcap_close(handle);
 	return result;
 }

@@ -39,6 +39,7 @@ struct mb_frame {
 	uint16_t gso_size;   /* payload bytes of a segment of a merged frame; 0 when the source cannot say */
 	uint8_t direction;   /* enum mb_direction, where the source itself knows it */
 	uint8_t quality;     /* the low bits of enum mb_quality that differ from frame to frame */
+	uint16_t unused;     /* 0, so that these last ones can be compared as one word */
 };
 
 #define MB_BATCH_FRAMES 512

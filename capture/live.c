@@ -27,7 +27,7 @@ void mb_live_mark_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
-	while (mb_source_loss(engine->source, &loss))
+	while (engine->n_lanes && mb_source_loss(engine->source, &loss))
 		for (uint32_t i = 0; i < engine->n_lanes; i++)
 			mb_lane_lose(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
 }

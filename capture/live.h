@@ -12,7 +12,7 @@
 /* CLOCK_MONOTONIC in ns. */
 int64_t mb_live_now(void);
 
-/* Mark the bins of the losses that the source tells of. */
+/* Mark the bins of the losses that the source tells of; before there is a lane, it keeps them. */
 void mb_live_mark_losses(struct mb_engine *engine);
 
 /* Begin an epoch when somebody set the system's clock since the last call: when it moved against

@@ -1,17 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "module_host.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions that tell of this host: sources and interfaces.
+ */
+#include "module.h"
 
-#include "cleanup.h"
 #include "device.h"
 #include "source.h"
 #include "timestamp.h"
-
-static void decref(PyObject **object)
-{
-	Py_XDECREF(*object);
-}
-
-#define py_auto mb_cleanup(decref) PyObject
 
 /* LIST gets the new reference ITEM. -1 with an exception set. */
 static int append(PyObject *list, PyObject *item)

@@ -14,8 +14,7 @@
 #include "bytes.h"
 #include "pcap_header.h"
 
-/* The next record's address hangs on the length in this one's header, so the processor cannot
- * run ahead by itself. 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
+/* 2 KiB ahead measured best: 7.0 against 9.1 ns a packet of 96 bytes. */
 #define PREFETCH 2048
 
 struct pcap {
@@ -48,12 +47,12 @@ load_record(const uint8_t *at, const struct mb_pcap_variant variant)
 	return record;
 }
 
-static inline __attribute__((always_inline)) void put_frame(struct mb_batch *batch,
+static inline __attribute__((always_inline)) void put_frame(struct mb_frame *frame,
 							    const uint8_t *at,
 							    const struct record record,
 							    const struct mb_pcap_variant variant)
 {
-	batch->frames[batch->count++] = (struct mb_frame){
+	*frame = (struct mb_frame){
 		.ts_ns = (int64_t)record.seconds * 1000000000 +
 			 (int64_t)record.fraction * variant.fraction_ns,
 		.data = at + variant.header + variant.padding,
@@ -75,20 +74,28 @@ static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pc
 	const uint8_t *at = input->at;
 	size_t left = (size_t)(input->end - at);
 	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
+	struct mb_frame *frame = batch->frames + batch->count;
+	size_t caplen = 0, size = variant.header;
 
-	while (batch->count < MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
+	while (frame < batch->frames + MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
 		struct record record = load_record(at, variant);
-		size_t size = (size_t)variant.header + record.caplen;
+		const uint8_t *next;
 
+		if (record.caplen != caplen) {
+			caplen = record.caplen;
+			size = variant.header + caplen;
+			MB_OPAQUE(size);
+		}
+		next = at + size;
 		if (record.fraction >= fractions || record.caplen - 1 >= max_caplen ||
-		    record.caplen < variant.padding || record.len < variant.padding ||
-		    size > (size_t)(end - at))
+		    record.caplen < variant.padding || record.len < variant.padding || next > end)
 			break;
 		__builtin_prefetch(at + PREFETCH);
-		put_frame(batch, at, record, variant);
-		at += size;
+		put_frame(frame++, at, record, variant);
+		at = next;
 	}
 	input->at = at;
+	batch->count = (uint32_t)(frame - batch->frames);
 	return batch->count;
 }
 
@@ -214,7 +221,7 @@ static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct 
 		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_SOURCE_END;
 	if (!record.caplen && mb_input_check(input, error) < 0)
 		return -EIO;
-	put_frame(batch, input->at, record, *variant);
+	put_frame(&batch->frames[batch->count++], input->at, record, *variant);
 	input->at += size;
 	return 1;
 }

@@ -62,6 +62,7 @@ static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
 	size_t left = (size_t)(reader->input.end - at);
 	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 	int64_t ts_ns = pcapng->last_ns;
+	size_t size = 0;
 
 	while (batch->count < MB_BATCH_FRAMES && end - at >= MIN_PACKET &&
 	       mb_load32(at, swapped) == MB_PCAPNG_ENHANCED_PACKET) {
@@ -72,9 +73,13 @@ static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
 		if (packet.interface >= pcapng->count)
 			break;
 		interface = &pcapng->interfaces[packet.interface];
+		if (length != size) {
+			size = length;
+			MB_OPAQUE(size);
+		}
 		if (packet.caplen > interface->max_caplen ||
-		    length != MIN_PACKET + padded(packet.caplen) || length > (size_t)(end - at) ||
-		    mb_load32(at + length - 4, swapped) != length ||
+		    length != MIN_PACKET + padded(packet.caplen) || size > (size_t)(end - at) ||
+		    mb_load32(at + size - 4, swapped) != length ||
 		    packet.raw_ts >= interface->clock.limit)
 			break;
 		__builtin_prefetch(at + PREFETCH);
@@ -83,7 +88,7 @@ static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
 		interface->last_ns = ts_ns;
 		interface->has_last = true;
 		put_frame(batch, &packet, ts_ns, interface->index);
-		at += length;
+		at += size;
 	}
 	pcapng->last_ns = ts_ns;
 	reader->input.at = at;

@@ -21,10 +21,6 @@
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
 #define VLAN_TAG_SIZE 4
 
-/* Long enough for the kernel to close the block that it was filling, also where its clock
- * ticks only 100 times a second. */
-#define SETTLE_MS 20
-
 /* Room that a frame takes in a block beside its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
 
@@ -197,6 +193,7 @@ static void fill_frame(const struct mb_ring *ring, const struct tpacket3_hdr *he
 	frame->gso_size = merged.gso_type & ~VIRTIO_NET_HDR_GSO_ECN ? merged.gso_size : 0;
 	frame->direction = from->sll_pkttype == PACKET_OUTGOING ? MB_DIRECTION_OUT : MB_DIRECTION_IN;
 	frame->quality = mb_stamp_quality(header->tp_status);
+	frame->unused = 0;
 	if (ring->ethernet && header->tp_status & TP_STATUS_VLAN_VALID)
 		data = restore_vlan_tag(data, header, frame);
 	frame->data = data;
@@ -243,6 +240,14 @@ uint32_t mb_ring_read(struct mb_ring *ring, struct mb_frame *frames, uint32_t ca
 	return walk(ring, frames, capacity);
 }
 
+bool mb_ring_is_empty(const struct mb_ring *ring)
+{
+	const struct tpacket_block_desc *block = block_at(ring, ring->walked);
+
+	/* The kernel counts packets into the block that it is filling, which this one is then. */
+	return !ring->left && !filled(block) && !__atomic_load_n(&block->hdr.bh1.num_pkts, __ATOMIC_RELAXED);
+}
+
 bool mb_ring_wait(struct mb_ring *ring, int timeout_ms)
 {
 	struct pollfd poll_fd = { .fd = ring->fd, .events = POLLIN };
@@ -255,6 +260,6 @@ bool mb_ring_wait(struct mb_ring *ring, int timeout_ms)
 	if (getsockopt(ring->fd, SOL_SOCKET, SO_ERROR, &ring->failure, &length))
 		ring->failure = errno;
 	if (ring->failure)
-		poll(NULL, 0, SETTLE_MS);
+		poll(NULL, 0, MB_RING_SETTLE_MS);
 	return true;
 }

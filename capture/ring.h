@@ -36,6 +36,10 @@ struct mb_ring {
  * at a few 100,000 frames a second it is the waking that costs. */
 #define MB_RING_RETIRE_MS 8
 
+/* After so long nothing that has arrived is kept back, also where the kernel's clock ticks only 100
+ * times a second. */
+#define MB_RING_SETTLE_MS 20
+
 /* Make the socket and map a ring of some RING_BYTES for frames of up to SNAPLEN bytes.
  * DEVICE and STAMPING must outlive the ring. */
 int mb_ring_init(struct mb_ring *ring, const struct mb_device *device, const struct mb_stamping *stamping,
@@ -53,6 +57,10 @@ uint32_t mb_ring_read(struct mb_ring *ring, struct mb_frame *frames, uint32_t ca
 /* Sleep until there is something to read, at most TIMEOUT_MS, or shorter where a signal comes.
  * False when the capture broke off (`failure`) and what had arrived before is read. */
 bool mb_ring_wait(struct mb_ring *ring, int timeout_ms);
+
+/* Whether nothing waits in the ring, neither for the caller nor for the kernel to hand it over. As
+ * long as nobody reads it. */
+bool mb_ring_is_empty(const struct mb_ring *ring);
 
 /* Packets that packet socket FD dropped since this was last asked of it. */
 uint32_t mb_packet_drops(int fd);

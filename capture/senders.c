@@ -19,7 +19,7 @@ const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS] = {
 	{ "lane", "s", 2, 0 },    { "epoch", "S", 2, 0 },   { "ts_ns", "l", 8, 0 },
 	{ "source", "i", 4, 1 },  { "bytes", "l", 8, 0 },   { "packets", "I", 4, 0 },
 	{ "flows", "I", 4, 0 },   { "members", "I", 4, 0 }, { "first_ns", "l", 8, 0 },
-	{ "last_ns", "l", 8, 0 },
+	{ "last_ns", "l", 8, 0 }, { "source_port", "S", 2, 0 }, { "destination_port", "S", 2, 0 },
 };
 
 void mb_senders_init(struct mb_senders *senders, struct mb_senders_limits *limits)
@@ -214,6 +214,24 @@ static struct mb_sender *add_sender(struct mb_senders *senders, const struct mb_
 	return sender;
 }
 
+static void vote(struct mb_vote *vote, uint16_t port)
+{
+	if (!vote->lead)
+		*vote = (struct mb_vote){ .port = port };
+	if (vote->port != port) {
+		vote->lead--;
+		return;
+	}
+	vote->lead++;
+	vote->flows++;
+}
+
+/* The port of surely more than half of FLOWS; 0 where none is. */
+static uint16_t elected(const struct mb_vote *vote, uint32_t flows)
+{
+	return (uint64_t)2 * vote->flows > flows ? vote->port : 0;
+}
+
 /* The sender of a packet whose flow is new in this bin. NULL when memory is out. */
 static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *senders,
 							    const struct mb_packet *packet)
@@ -224,7 +242,7 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 
 	if (!sender)
 		return NULL;
-	if (4 * senders->n_flows >= 3 * senders->flow_capacity)
+	if (2 * senders->n_flows >= senders->flow_capacity)
 		error = grow_flows(senders);
 	if (error == -ENOMEM)
 		return NULL;
@@ -240,31 +258,20 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 	};
 	senders->n_flows++;
 	sender->flows++;
+	vote(&sender->source_port, (uint16_t)(packet->ports >> 16));
+	vote(&sender->destination_port, (uint16_t)packet->ports);
 	return sender;
 }
 
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_amount *amount)
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet)
 {
-	struct mb_sender *sender = NULL;
-
 	if (senders->flow_capacity) {
 		const struct mb_flow *flow = find_flow(senders, fingerprint_of(packet));
 
 		if (flow->generation == senders->generation)
-			sender = &senders->list[flow->sender];
+			return &senders->list[flow->sender];
 	}
-	if (!sender)
-		sender = add_flow(senders, packet);
-	if (!sender)
-		return -ENOMEM;
-	sender->bytes += amount->bytes;
-	sender->packets += amount->packets;
-	if (amount->last_ns > sender->last_ns)
-		sender->last_ns = amount->last_ns;
-	if (amount->first_ns < sender->first_ns)
-		sender->first_ns = amount->first_ns;
-	return 0;
+	return add_flow(senders, packet);
 }
 
 static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows,
@@ -285,6 +292,8 @@ static int append_row(const struct mb_sender *sender, uint32_t members, struct m
 	((uint32_t *)rows->data[7])[i] = members;
 	((int64_t *)rows->data[8])[i] = sender->first_ns;
 	((int64_t *)rows->data[9])[i] = sender->last_ns;
+	((uint16_t *)rows->data[10])[i] = elected(&sender->source_port, sender->flows);
+	((uint16_t *)rows->data[11])[i] = elected(&sender->destination_port, sender->flows);
 	rows->count++;
 	return 0;
 }

@@ -24,12 +24,21 @@ struct mb_senders_limits {
 	uint64_t flows_unseen;  /* packets whose flow could not be remembered: `flows` is a lower bound */
 };
 
+/* The port that most of a sender's flows have, by majority vote (Boyer and Moore 1981), which needs
+ * to remember but one. `flows` is how many surely have it: those since it last took the lead. */
+struct mb_vote {
+	uint32_t lead;
+	uint32_t flows;
+	uint16_t port;
+};
+
 struct mb_sender {
 	struct mb_address address;
 	uint32_t packets;
 	uint32_t flows;
 	uint64_t bytes;
 	int64_t first_ns, last_ns;
+	struct mb_vote source_port, destination_port;
 };
 
 struct mb_flow {
@@ -63,6 +72,10 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 	__builtin_prefetch(&senders->flows[slot]);
 }
 
+/* The sender of PACKET, which has one, with its flow counted; good until the next call. NULL when
+ * memory is out. */
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet);
+
 /* Packets of one flow, one behind the other in time. */
 struct mb_amount {
 	uint64_t bytes;
@@ -70,12 +83,18 @@ struct mb_amount {
 	int64_t first_ns, last_ns;
 };
 
-/* Count AMOUNT of the flow that PACKET is of; it has a sender. 0 or -ENOMEM. */
-int mb_senders_add(struct mb_senders *senders, const struct mb_packet *packet,
-		   const struct mb_amount *amount);
+static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)
+{
+	sender->bytes += amount->bytes;
+	sender->packets += amount->packets;
+	if (amount->last_ns > sender->last_ns)
+		sender->last_ns = amount->last_ns;
+	if (amount->first_ns < sender->first_ns)
+		sender->first_ns = amount->first_ns;
+}
 
 /* Columns of mb_senders_close()'s rows. */
-#define MB_SENDER_COLUMNS 10
+#define MB_SENDER_COLUMNS 12
 extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];
 
 /* Append a row for each sender to ROWS, then `other`, and begin anew. 0 or -ENOMEM. */

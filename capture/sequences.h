@@ -35,9 +35,9 @@ static inline void mb_sequences_prefetch(struct mb_sequences *sequences,
 	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
 }
 
-/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun at FIRST when new. */
+/* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun with it when new. */
 static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences,
-						    const struct mb_packet *packet, uint32_t first)
+						    const struct mb_packet *packet)
 {
 	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
 	struct mb_sequence newer = bucket->ways[1];
@@ -45,7 +45,7 @@ static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequenc
 	if (bucket->ways[0].flow == packet->flow)
 		return &bucket->ways[0];
 	if (newer.flow != packet->flow)
-		newer = (struct mb_sequence){ .flow = packet->flow, .next = first };
+		newer = (struct mb_sequence){ .flow = packet->flow, .next = packet->tcp_seq };
 	bucket->ways[1] = bucket->ways[0];
 	bucket->ways[0] = newer;
 	return &bucket->ways[0];

@@ -107,7 +107,8 @@ struct mb_source {
 	void *state;
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
-	volatile bool stop; /* read() returns MB_SOURCE_END soon after this is set */
+	volatile bool stop; /* MB_SOURCE_END comes soon after this is set: from a file at once, live when
+			     * the frames that had arrived by then are read */
 };
 
 /* NULL-terminated. */

@@ -3,6 +3,7 @@
  * Linux packet sockets with TPACKET_V3 rings: the default for network interfaces.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct afpacket {
 	struct mb_fanout *fanout; /* NULL with a single ring */
 	struct mb_losses losses;
 	uint64_t frames, bytes;
+	bool shut, settled;       /* no more frames come in; and none of them is kept back */
 	struct mb_device_counts counts; /* at the start */
 	int failed;               /* negative errno that every further read() returns */
 	struct mb_error failure;
@@ -129,14 +131,13 @@ static int attach_filter(struct afpacket *state, const struct mb_cbpf *program, 
  * until then each of them would see every frame: they drop all until the group is complete. */
 static int arm(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
 {
-	static const struct mb_cbpf nothing = { .code = { { BPF_RET | BPF_K, 0, 0, 0 } }, .length = 1 };
 	const enum mb_direction direction = direction_to_keep(state, options);
 	struct mb_cbpf program;
 	const int ignored = direction == MB_DIRECTION_IN;
 	int status = build_filter(state, options, direction, &program, error);
 
 	if (!status)
-		status = attach_filter(state, state->ring_count > 1 ? &nothing : &program, error);
+		status = attach_filter(state, state->ring_count > 1 ? &mb_cbpf_nothing : &program, error);
 	for (uint32_t i = 0; !status && i < state->ring_count; i++) {
 		/* Saves the kernel a copy of what leaves; before 4.20 the filter alone does it. */
 		setsockopt(state->rings[i].fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignored, sizeof(ignored));
@@ -244,11 +245,35 @@ static uint32_t take(struct afpacket *state, struct mb_batch *batch)
 	return batch->count;
 }
 
+/* Let no more frames in: those that have arrived are read to the end. */
+static void shut(struct afpacket *state)
+{
+	if (state->shut)
+		return;
+	state->shut = true;
+	attach_filter(state, &mb_cbpf_nothing, NULL);
+	if (state->fanout)
+		mb_fanout_finish(state->fanout);
+}
+
+static int read_rest(struct afpacket *state, struct mb_batch *batch)
+{
+	if (!take(state, batch) && !state->settled) {
+		poll(NULL, 0, MB_RING_SETTLE_MS);
+		state->settled = true;
+		take(state, batch);
+	}
+	return batch->count ? (int)batch->count : MB_SOURCE_END;
+}
+
 static int read_single(struct afpacket *state, struct mb_batch *batch, int timeout_ms)
 {
 	bool alive = true;
-	uint32_t count = take(state, batch);
+	uint32_t count;
 
+	if (state->shut)
+		return read_rest(state, batch);
+	count = take(state, batch);
 	if (!count) {
 		alive = mb_ring_wait(&state->rings[0], timeout_ms);
 		count = take(state, batch);
@@ -261,15 +286,17 @@ static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int t
 	struct afpacket *state = source->state;
 	int count;
 
-	if (source->stop)
-		return MB_SOURCE_END;
 	if (state->failed) {
 		if (error)
 			*error = state->failure;
 		return state->failed;
 	}
+	if (source->stop)
+		shut(state);
 	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->losses)
 			      : read_single(state, batch, timeout_ms);
+	if (count == MB_SOURCE_END)
+		return count;
 	if (count < 0)
 		return fail(state, -count, error);
 	state->frames += (uint32_t)count;

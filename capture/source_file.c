@@ -176,6 +176,16 @@ static int read_matching(struct file *file, struct mb_batch *batch, struct mb_er
 	return MB_SOURCE_END;
 }
 
+static uint64_t sum_lengths(const struct mb_batch *batch)
+{
+	uint64_t bytes = 0;
+
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < batch->count; i++)
+		bytes += batch->frames[i].len;
+	return bytes;
+}
+
 static int file_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
 		     struct mb_error *error)
 {
@@ -191,8 +201,7 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 		file->failure = count;
 		return mb_fail(error, -count, "%s", file->failure_error.message);
 	}
-	for (uint32_t i = 0; i < batch->count; i++)
-		file->stats.bytes += batch->frames[i].len;
+	file->stats.bytes += sum_lengths(batch);
 	file->stats.frames += batch->count;
 	return count;
 }

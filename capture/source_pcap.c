@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "cbpf.h"
 #include "cleanup.h"
 #include "device.h"
 #include "losses.h"
@@ -22,6 +23,7 @@
  * mode, which wakes the reader for each of them. */
 #define READ_TIMEOUT_MS 10
 #define LOOK_NS 500000000 /* how often a silent device is looked at */
+#define REST_NS 100000000 /* how long a device that cannot be shut is read when told to stop */
 /* Captured bytes in a batch, unless a single frame has more: libpcap's own go stale while
  * the rest of a batch is read. */
 #define SLOTS_BYTES (1u << 20)
@@ -39,6 +41,8 @@ struct pcap_source {
 	uint64_t dropped_before;
 	uint64_t frames, bytes;
 	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
+	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after being told to stop */
+	bool settled;                 /* by then nothing is kept back */
 	bool broken;                  /* libpcap said so: what it still holds comes first */
 	char reason[PCAP_ERRBUF_SIZE];
 	int failed;                   /* negative errno that every further read() returns */
@@ -347,26 +351,53 @@ static int read_rest(struct pcap_source *state, struct mb_batch *batch)
 	return dispatch(state, batch);
 }
 
+static int read_more(struct pcap_source *state, struct mb_batch *batch, int timeout_ms)
+{
+	int count = dispatch(state, batch);
+
+	if (!count && !state->broken) {
+		wait_for_frames(state, timeout_ms);
+		count = dispatch(state, batch);
+	}
+	return count < 0 || (!count && !is_up(state)) ? read_rest(state, batch) : count;
+}
+
+/* What had arrived when the source was told to stop. libpcap's own way to set a filter would throw
+ * it away. */
+static int read_to_end(struct pcap_source *state, struct mb_batch *batch)
+{
+	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
+	int count;
+
+	if (!state->rest_ns) {
+		state->rest_ns = now + REST_NS;
+		if (state->packet_socket &&
+		    !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(state->handle), state->interface.name, NULL))
+			state->rest_ns = INT64_MAX;
+	}
+	count = now < state->rest_ns ? dispatch(state, batch) : 0;
+	if (!count && !state->settled) {
+		poll(NULL, 0, 2 * READ_TIMEOUT_MS);
+		state->settled = true;
+		count = dispatch(state, batch);
+	}
+	return count > 0 ? count : MB_SOURCE_END;
+}
+
 static int pcap_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
 			    struct mb_error *error)
 {
 	struct pcap_source *state = source->state;
 	int count;
 
-	if (source->stop)
-		return MB_SOURCE_END;
 	if (state->failed) {
 		if (error)
 			*error = state->failure;
 		return state->failed;
 	}
-	count = dispatch(state, batch);
-	if (!count && !state->broken) {
-		wait_for_frames(state, timeout_ms);
-		count = dispatch(state, batch);
-	}
-	if (count < 0 || (!count && !is_up(state)))
-		count = read_rest(state, batch);
+	count = source->stop ? read_to_end(state, batch) : read_more(state, batch, timeout_ms);
+	if (count == MB_SOURCE_END)
+		return count;
 	if (count <= 0 && state->broken)
 		return fail(state, error);
 	state->frames += (uint32_t)count;

@@ -1,76 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PF_RING, whose library is loaded at run time: it is packaged by its vendor alone. Prototypes
- * and numbers are those of its API, versions 7.3 to 8.9 (pfring.h, linux/pf_ring.h).
+ * PF_RING, by its own library.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "device.h"
 #include "losses.h"
+#include "pfring_library.h"
 #include "slots.h"
 #include "source.h"
 #include "timestamp.h"
 
-enum pfring_flag {
-	PFRING_LONG_HEADER = 1 << 2,
-	PFRING_PROMISC = 1 << 3,
-	PFRING_TIMESTAMP = 1 << 4,
-	PFRING_HW_TIMESTAMP = 1 << 5,
-	PFRING_DO_NOT_PARSE = 1 << 9,
-};
-
-enum { PFRING_RX_AND_TX = 0, PFRING_RX_ONLY = 1, PFRING_TX_ONLY = 2 };
-enum { PFRING_RECV_ONLY_MODE = 2 };
-enum { PFRING_CLUSTER_PER_FLOW_2_TUPLE = 2 };
-enum { PFRING_END = -2, PFRING_NOT_SUPPORTED = -7 };
-
-/* The packet header is packed and grew from release to release. These are the fields at its
- * front that all of them share; the rest is room for the library to write to. */
-union pfring_header {
-	struct {
-		struct timeval ts;
-		uint32_t caplen, len;
-		uint64_t timestamp_ns; /* 0: none */
-		uint32_t flags;
-		uint8_t rx_direction;  /* 1: received, 0: sent */
-	} __attribute__((packed)) field;
-	uint8_t room[512];
-};
-
-_Static_assert(offsetof(union pfring_header, field.caplen) == 16, "as libpfring has it");
-_Static_assert(offsetof(union pfring_header, field.timestamp_ns) == 24, "as libpfring has it");
-_Static_assert(offsetof(union pfring_header, field.rx_direction) == 36, "as libpfring has it");
-
-struct pfring_stat {
-	uint64_t recv, drop, shunt;
-};
-
-/* The library's functions; `ring` is a pfring *. */
-struct pfring_api {
-	void *library;
-	void *(*open)(const char *device, uint32_t caplen, uint32_t flags);
-	int (*set_application_name)(void *ring, char *name);
-	int (*set_direction)(void *ring, int direction);
-	int (*set_socket_mode)(void *ring, int mode);
-	int (*set_cluster)(void *ring, unsigned int id, int type);
-	int (*set_bpf_filter)(void *ring, char *filter);
-	int (*enable_ring)(void *ring);
-	int (*recv)(void *ring, uint8_t **buffer, unsigned int buffer_len, union pfring_header *header, uint8_t wait);
-	int (*stats)(void *ring, struct pfring_stat *stats);
-	void (*close)(void *ring);
-};
-
 /* How long to sleep when there was no packet. recv() could wait itself, but how long and in
  * what unit differs from device to device, and a stop should not have to wait for it. */
 #define IDLE_NS 500000
+#define REST_NS 100000000 /* how long to read on when told to stop: the ring cannot be shut */
 #define SLOTS_BYTES (1u << 20)
 #define FILE_PREFIX "pcap:"
 
@@ -87,66 +37,9 @@ struct pfring_source {
 	uint64_t dropped_before;
 	uint64_t frames, bytes;
 	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
+	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after being told to stop */
 	char notice[MB_ERROR_LENGTH];
 };
-
-static void unload(struct pfring_api *api)
-{
-	if (api->library)
-		dlclose(api->library);
-	api->library = NULL;
-}
-
-static void *open_library(char *tried, size_t length)
-{
-	const char *named = getenv("MBURST_PFRING_LIB");
-	const char *const names[] = { named && *named ? named : "libpfring.so.1",
-				      named && *named ? NULL : "libpfring.so" };
-	void *library = NULL;
-
-	for (size_t i = 0; !library && i < 2 && names[i]; i++) {
-		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-		if (!library)
-			snprintf(tried, length, "%s", dlerror());
-	}
-	return library;
-}
-
-static int load(struct pfring_api *api, struct mb_error *error)
-{
-	char tried[256] = "";
-	const struct {
-		void *function;
-		const char *name;
-	} symbols[] = {
-		{ &api->open, "pfring_open" },
-		{ &api->set_application_name, "pfring_set_application_name" },
-		{ &api->set_direction, "pfring_set_direction" },
-		{ &api->set_socket_mode, "pfring_set_socket_mode" },
-		{ &api->set_cluster, "pfring_set_cluster" },
-		{ &api->set_bpf_filter, "pfring_set_bpf_filter" },
-		{ &api->enable_ring, "pfring_enable_ring" },
-		{ &api->recv, "pfring_recv" },
-		{ &api->stats, "pfring_stats" },
-		{ &api->close, "pfring_close" },
-	};
-
-	api->library = open_library(tried, sizeof(tried));
-	if (!api->library)
-		return mb_fail(error, ENOENT, "PF_RING's library is not installed (%s): install the pfring package "
-			       "of ntop, or name the library in MBURST_PFRING_LIB", tried);
-	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-		void *function = dlsym(api->library, symbols[i].name);
-
-		if (!function) {
-			unload(api);
-			return mb_fail(error, ENOSYS, "PF_RING's library has no %s: it needs version 7.3 or newer",
-				       symbols[i].name);
-		}
-		memcpy(symbols[i].function, &function, sizeof(function));
-	}
-	return 0;
-}
 
 static bool pfring_accepts(const char *target)
 {
@@ -286,7 +179,7 @@ static int open_capture(struct pfring_source *state, const struct mb_source_opti
 	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
 		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
 	describe_interface(state, options);
-	status = load(&state->api, error);
+	status = mb_pfring_load(&state->api, error);
 	if (!status)
 		status = open_ring(state, options, error);
 	if (!status)
@@ -304,7 +197,7 @@ static void pfring_source_close(struct mb_source *source)
 
 	if (state->ring)
 		state->api.close(state->ring);
-	unload(&state->api);
+	mb_pfring_unload(&state->api);
 	mb_slots_deinit(&state->slots);
 	free(state);
 	source->state = NULL;
@@ -395,26 +288,48 @@ static int end(const struct pfring_source *state, struct mb_error *error)
 	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)", state->interface.name, state->ended);
 }
 
-static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
-			      struct mb_error *error)
+/* What had arrived when the source was told to stop, or what comes in REST_NS. False at the end. */
+static bool read_rest(struct pfring_source *state, struct mb_batch *batch)
+{
+	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
+
+	if (!state->rest_ns)
+		state->rest_ns = now + REST_NS;
+	batch->count = 0;
+	if (!state->file && now < state->rest_ns)
+		fill(state, batch);
+	return batch->count;
+}
+
+static int read_more(struct pfring_source *state, const struct mb_source *source, struct mb_batch *batch,
+		     int timeout_ms)
 {
 	const struct timespec nap = { .tv_nsec = IDLE_NS };
-	struct pfring_source *state = source->state;
-	int status;
+	int status = fill(state, batch);
 
-	if (source->stop)
-		return MB_SOURCE_END;
-	if (state->ended)
-		return end(state, error);
-	ask_for_drops(state);
-	status = fill(state, batch);
 	for (int64_t waited = 0; !batch->count && !status && !source->stop && waited < timeout_ms * 1000000ll;
 	     waited += IDLE_NS) {
 		nanosleep(&nap, NULL);
 		status = fill(state, batch);
 	}
-	if (status < 0)
+	return status;
+}
+
+static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+			      struct mb_error *error)
+{
+	struct pfring_source *state = source->state;
+	int status;
+
+	if (state->ended)
+		return end(state, error);
+	ask_for_drops(state);
+	if (source->stop) {
+		if (!read_rest(state, batch))
+			return MB_SOURCE_END;
+	} else if ((status = read_more(state, source, batch, timeout_ms)) < 0) {
 		state->ended = status;
+	}
 	if (!batch->count && state->ended)
 		return end(state, error);
 	state->frames += batch->count;
@@ -454,8 +369,8 @@ static int pfring_check(const char *target, struct mb_error *error)
 	int status;
 
 	if (!target) {
-		status = load(&api, error);
-		unload(&api);
+		status = mb_pfring_load(&api, error);
+		mb_pfring_unload(&api);
 		return status;
 	}
 	status = pfring_source_open(&source, &options, error);

@@ -63,13 +63,11 @@ static int grow_column(void **data, size_t width, size_t count, size_t capacity)
 	return 0;
 }
 
-int mb_table_reserve(struct mb_table *table, size_t more)
+int mb_table_grow(struct mb_table *table, size_t rows)
 {
 	size_t capacity = table->capacity ? table->capacity : FIRST_ROWS;
 
-	if (table->count + more <= table->capacity)
-		return 0;
-	while (capacity < table->count + more)
+	while (capacity < rows)
 		capacity *= 2;
 	for (uint32_t i = 0; i < table->n_columns; i++)
 		if (grow_column(&table->data[i], table->columns[i].width, table->count, capacity))

@@ -46,8 +46,14 @@ struct mb_table *mb_table_acquire(struct mb_table *table);
 /* Frees the table with its last reference. NULL is allowed. */
 void mb_table_release(struct mb_table *table);
 
+/* Make room for ROWS or more. 0 or -ENOMEM. */
+int mb_table_grow(struct mb_table *table, size_t rows);
+
 /* Make room for MORE rows behind `count`. 0 or -ENOMEM. */
-int mb_table_reserve(struct mb_table *table, size_t more);
+static inline int mb_table_reserve(struct mb_table *table, size_t more)
+{
+	return table->count + more <= table->capacity ? 0 : mb_table_grow(table, table->count + more);
+}
 
 /* Index of the text of ADDRESS, added when it is new; family NONE stands for "other".
  * Negative: -ENOMEM. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Senders send segment behind segment of one flow, and so they mostly arrive. A train is a run of
- * frames whose headers say the same but for lengths and sequence numbers: only its first frame is
- * decoded, of the others no more is read than what differs.
+ * frames whose headers say the same but for lengths and sequence numbers: only the first is
+ * decoded, the others are held against it.
  */
 #ifndef MB_TRAINS_H
 #define MB_TRAINS_H
@@ -11,44 +11,55 @@
 
 #include "decode.h"
 
-/* What differs from frame to frame of a train. */
-struct mb_car {
-	int64_t ts_ns;
-	uint32_t bytes, wire_bytes; /* as in struct mb_packet, and so the rest */
-	uint32_t tcp_seq, tcp_len;
-};
-
+/* Frames of one flow, in order of time and, TCP's, each beginning where the one before it ended.
+ * One frame is a train, whatever it is; of several each is one frame on the wire. */
 struct mb_train {
-	uint32_t first, count; /* cars */
+	const struct mb_frame *frames;
+	uint32_t count;
+	uint32_t fcs_len; /* of each frame */
+	uint32_t tcp_end; /* of several: the sequence number behind the last */
 };
 
-#define MB_TRAINS_FRAMES 64 /* at once: they stay in the first-level cache */
+#define MB_ALIKE_BLOCK 16
+#define MB_ALIKE_BLOCKS 5
+
+/* A vector, where the processor has them. */
+typedef uint64_t mb_block __attribute__((vector_size(MB_ALIKE_BLOCK)));
+
+/* Which bits of a frame decide on sender, flow, marks and side, in blocks of the frame: some from
+ * its first byte on, and one that ends with what is compared. */
+struct mb_alike {
+	union {
+		mb_block bits;
+		uint8_t bytes[MB_ALIKE_BLOCK];
+	} blocks[MB_ALIKE_BLOCKS];
+};
 
 struct mb_trains {
 	uint32_t count;
-	struct mb_train trains[MB_TRAINS_FRAMES];
-	struct mb_packet heads[MB_TRAINS_FRAMES]; /* of each train its first frame, decoded */
-	struct mb_frame head_frames[MB_TRAINS_FRAMES];
-	struct mb_car cars[MB_TRAINS_FRAMES];
+	struct mb_train trains[MB_BATCH_FRAMES];
+	struct mb_packet heads[MB_BATCH_FRAMES]; /* of each train its first frame, decoded */
+	struct mb_frame head_frames[MB_BATCH_FRAMES];
+	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP */
 };
 
-/* Decode COUNT frames, at most MB_TRAINS_FRAMES, all of one INTERFACE. The same as mb_decode() of
- * each frame. */
-void mb_trains_decode(struct mb_trains *trains, const struct mb_frame *frames, uint32_t count,
-		      const struct mb_interface *interface,
-		      const struct mb_decode_options *options);
+void mb_trains_init(struct mb_trains *trains);
 
-/* The packet that a car is: its train's HEAD with what differs. */
-static inline struct mb_packet mb_car_packet(const struct mb_packet *head, const struct mb_car *car)
+/* Divide into trains the frames at the front of COUNT that come from the INTERFACE of the first, at
+ * most MB_BATCH_FRAMES. Every packet of a train is as mb_decode() says of its first frame, but for
+ * stamp, lengths and sequence number. Returns how many frames; they must outlive the trains. */
+uint32_t mb_trains_decode(struct mb_trains *trains, const struct mb_frame *frames, uint32_t count,
+			  const struct mb_interface *interface,
+			  const struct mb_decode_options *options);
+
+/* L2 bytes of all frames of a train of several. */
+static inline uint64_t mb_train_bytes(const struct mb_train *train)
 {
-	struct mb_packet packet = *head;
+	uint64_t bytes = 0;
 
-	packet.ts_ns = car->ts_ns;
-	packet.bytes = car->bytes;
-	packet.wire_bytes = car->wire_bytes;
-	packet.tcp_seq = car->tcp_seq;
-	packet.tcp_len = car->tcp_len;
-	return packet;
+	for (uint32_t i = 0; i < train->count; i++)
+		bytes += train->frames[i].len - train->fcs_len;
+	return bytes;
 }
 
 #endif

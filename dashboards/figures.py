@@ -76,6 +76,7 @@ def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[lis
 
 
 def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
+    """A trace of lines in a colour of the palette; `role` is what it stands for."""
     line = {"color": LIGHT[colour], "width": more.pop("width", 1.2), **more.pop("line", {})}
     return {"type": "scatter", "mode": "lines", "meta": role, "x": x, "y": y, "line": line, "hoverinfo": "none",
             "showlegend": False, **more}
@@ -141,6 +142,7 @@ def _queue_traces(report: LaneReport, queue: Queue) -> list[dict[str, Any]]:
 
 
 def y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
+    """An upward axis that does not zoom, over a part of the figure's height."""
     return {"domain": list(domain), "fixedrange": True, "zeroline": False, "gridcolor": LIGHT["rule"], "gridwidth": 1,
             "tickfont": {"size": 11, "color": LIGHT["muted"]}, "automargin": False, "anchor": "x",
             "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}, **more}
@@ -216,6 +218,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
 
 
 def common() -> dict[str, Any]:
+    """What the layouts of all figures share."""
     return {"template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
             "font": {"family": FONT, "size": 12, "color": LIGHT["ink"]}}
 

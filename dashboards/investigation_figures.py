@@ -3,6 +3,7 @@ so that the page can exchange them."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy as np
 
 from ..analysis.align import Alignment, align
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.ledger import meeting_time
 from ..analysis.stats import Floats
+from ..units import format_count
 from .palette import LIGHT
 
 POINTS = 4000  # of a line; beyond that the largest of each step
 SLICE_NS = 2e9  # of time shown in latency over utilization: the worst of the recording
+GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
 ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
 
 
@@ -37,9 +39,11 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
     axis = {"gridcolor": LIGHT["rule"], "zerolinecolor": LIGHT["rule"], "linecolor": LIGHT["rule"]}
     axes = {key: {**axis, **value} for key, value in more.items() if "axis" in key}
     rest = {key: value for key, value in more.items() if "axis" not in key}
+    for key in axes.keys() & {"yaxis2"}:  # ticks of its own: in line with the other axis' they would be odd numbers
+        axes[key] |= {"tickmode": "auto", "showgrid": False}
     return {
         "height": height,
-        "margin": {"l": 62, "r": 62, "t": 12, "b": 44},
+        "margin": {"l": 62, "r": 62 if "yaxis2" in more else 16, "t": 12, "b": 44},
         "paper_bgcolor": LIGHT["paper"],
         "plot_bgcolor": LIGHT["paper"],
         "font": {"color": LIGHT["ink"], "size": 13},
@@ -68,35 +72,31 @@ def all_figures(answer: Investigation) -> list[Figure]:
         return []
     finding = answer.findings[0]
     found = [distribution(answer), card(finding)]
-    found += [over_time(finding), aligned(finding), fan_in(answer), remedies(answer)]
+    found += [over_time(finding), aligned(answer, finding), lag_scan(finding), fan_in(answer), remedies(answer)]
     return [figure for figure in found if figure is not None]
 
 
 def distribution(answer: Investigation) -> Figure | None:
     """Share of probes later than a time, of every path, both axes logarithmic: a distribution, not one percentile."""
     colours = ("latency", "mean", "queue", "second", "muted")
+    measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
+    measured += [(f"{other.path} (control)", other.total) for other in answer.others]
     traces = []
-    for finding, colour in zip(answer.findings, colours, strict=False):
-        values = np.sort(finding.evidence.delays.total[np.isfinite(finding.evidence.delays.total)])
+    for (path, total), colour in zip(measured, colours, strict=False):
+        values = np.sort(total[np.isfinite(total)])
         if not len(values):
             continue
         ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
-        traces.append(
-            line(
-                finding.evidence.path,
-                numbers(values[ranks] / 1e6),
-                numbers((len(values) - ranks) / len(values)),
-                colour,
-            )
-        )
+        later = 100 * (len(values) - ranks) / len(values)
+        traces.append({**line(path, numbers(values[ranks] / 1e6), numbers(later), colour), "showlegend": True})
     if not traces:
         return None
     axes = {
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
-        "yaxis": {"type": "log", "title": {"text": "share later"}},
+        "yaxis": {"type": "log", "title": {"text": "% of probes"}, "dtick": 1, "tickformat": "~g"},
     }
     return Figure(
-        "Is there a tail?", "Share of probes that are at least so late", {"data": traces, "layout": layout(320, **axes)}
+        "Is there a tail?", "How many probes take at least so long", {"data": traces, "layout": layout(320, **axes)}
     )
 
 
@@ -142,10 +142,10 @@ def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
 def over_time(finding: Finding) -> Figure | None:
     """Latency over utilization on one time axis."""
     evidence = finding.evidence
-    if evidence.crossing is None or not len(finding.scene.probes):
+    met = evidence.met
+    if evidence.crossing is None or met is None or not len(met):
         return None
     port = evidence.crossing.port
-    met = meeting_time(finding.scene.probes, evidence.delays, evidence.crossing)
     start, end = worst_slice(finding, met)
     inside = np.flatnonzero((met >= start) & (met < end) & np.isfinite(evidence.delays.total))
     if len(inside) > POINTS:
@@ -179,63 +179,106 @@ def over_time(finding: Finding) -> Figure | None:
     )
 
 
-def aligned(finding: Finding) -> Figure | None:
-    """All bursts laid over each other by onset."""
+def aligned(answer: Investigation, finding: Finding) -> Figure | None:
+    """All bursts laid over each other by onset: utilization and senders above, delay and queue below."""
     found: Alignment | None = align(finding.scene, finding.evidence)
     if found is None:
         return None
     x = numbers(found.offset / 1e6)
-    traces = [
-        line("utilization, % (median)", x, numbers(100 * found.utilization), "mean"),
-        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y2"),
-        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y2"),
+    traces = [line("utilization, % (median)", x, numbers(100 * found.utilization), "mean")]
+    traces += senders_begun(answer, found)
+    traces += [
+        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y3"),
+        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y3"),
     ]
     port = finding.evidence.crossing.port if finding.evidence.crossing else None
     if port is not None and np.isfinite(found.queue).any():
         drain = numbers(found.queue * 8e3 / port.link_bps)
-        traces.append(line("switch queue at line rate, ms (median)", x, drain, "queue", yaxis="y2"))
+        dotted = {"color": LIGHT["queue"], "width": 1.6, "dash": "dot"}
+        name = "switch queue at line rate, ms (median)"
+        traces.append({**line(name, x, drain, "queue", yaxis="y3"), "line": dotted})
     axes = {
-        "xaxis": {"title": {"text": "ms after the burst's onset"}},
-        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
-        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "ms"}, "rangemode": "tozero"},
-    }
+        "xaxis": {"title": {"text": "ms after the burst's onset"}, "anchor": "y3"},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero", "domain": [0.54, 1]},
+        "yaxis2": {
+            "overlaying": "y", "side": "right", "title": {"text": "senders"}, "rangemode": "tozero",
+        },
+        "yaxis3": {"title": {"text": "ms"}, "rangemode": "tozero", "domain": [0, 0.46]},
+    }  # fmt: skip
+    begins = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    begins |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
     return Figure(
         "Do bursts explain it, and how much of it?",
-        f"{found.n:,} bursts laid over each other by onset, with {found.probes:,} probes",
-        {"data": traces, "layout": layout(340, **axes)},
+        f"{format_count(found.n, 'burst')} laid over each other by onset, with {format_count(found.probes, 'probe')}",
+        {"data": traces, "layout": layout(480, shapes=[begins], **axes)},
+    )
+
+
+def senders_begun(answer: Investigation, found: Alignment) -> list[dict[str, Any]]:
+    """How many of a burst's senders have begun at each time after its onset, on average."""
+    bursts = len(answer.main_bursts)
+    if answer.onsets is None or not len(answer.onsets):
+        return []
+    begun = np.searchsorted(answer.onsets, found.offset, side="right") / bursts
+    return [line("senders that have begun (mean)", numbers(found.offset / 1e6), numbers(begun), "burst", yaxis="y2")]
+
+
+def lag_scan(finding: Finding) -> Figure | None:
+    """How full the link was while late probes waited, were bursts and latency shifted against each other."""
+    scan = finding.evidence.scan
+    if scan is None or len(scan.lags) < 2:
+        return None
+    # All near zero, where the peak is; of the rest as many as a figure shows.
+    near = np.abs(np.arange(len(scan.lags)) - len(scan.lags) // 2) < POINTS // 4
+    near[:: max(1, len(scan.lags) // (POINTS // 2))] = True
+    fits = numbers(100 * scan.fits[near])
+    trace = line("link full while they waited, %", numbers(scan.lags[near] / 1e6), fits, "mean")
+    axes = {
+        "xaxis": {"title": {"text": "ms, latency after bursts"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+    }
+    marked = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    marked |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"Lag scan: how full the link was while {scan.waits:,} late probes waited, had they come earlier or later; "
+        "0 is as recorded",
+        {"data": [{**trace, "showlegend": False}], "layout": layout(280, shapes=[marked], **axes)},
     )
 
 
 def fan_in(answer: Investigation) -> Figure | None:
-    """The tree from senders by group to the port."""
+    """The tree from the port to groups of senders and their members."""
     if not answer.groups or answer.findings[0].evidence.crossing is None:
         return None
     port = answer.findings[0].evidence.crossing.port.name
-    labels, parents, values = [port], [""], [0.0]
-    for k, group in enumerate(answer.groups[:8]):
+    labels, parents, values, colours = [port], [""], [0.0], ["rule"]
+    for k, group in enumerate(answer.groups[:GROUPS]):
         name = group.name if group.name not in labels else f"{group.name} [{k + 1}]"
-        labels.append(name)
-        parents.append(port)
-        shown = group.members[:60] if len(group.members) > 1 else []
+        shown = group.members[: MEMBERS if k == 0 else MEMBERS // 4] if len(group.members) > 1 else []
         part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
-        values.append(round(group.share_of_bytes - part * len(shown), 8))
-        for member in shown:
-            labels.append(f"{member}{' ' * k}")  # one name may stand in several groups
-            parents.append(name)
-            values.append(round(part, 8))
+        labels += [name, *(f"{member}{' ' * k}" for member in shown)]  # one sender may stand in several groups
+        parents += [port, *(name for _ in shown)]
+        values += [round(group.share_of_bytes - part * len(shown), 8), *(round(part, 8) for _ in shown)]
+        colours += ["burst", *("chosen-fill" for _ in shown)]
     trace = {
         "type": "icicle",
         "labels": labels,
         "parents": parents,
         "values": values,
         "branchvalues": "remainder",
-        "tiling": {"orientation": "v"},
-        "marker": {"line": {"color": LIGHT["paper"], "width": 1}},
+        "sort": False,
+        "tiling": {"orientation": "h"},
+        "pathbar": {"visible": False},
+        "textposition": "middle left",
+        "textfont": {"color": [LIGHT["paper" if colour == "burst" else "ink"] for colour in colours]},
+        "marker": {"colors": [LIGHT[colour] for colour in colours], "line": {"color": LIGHT["paper"], "width": 1}},
     }
+    height = 60 + 17 * max(8, min(len(labels), MEMBERS + 8))
     return Figure(
         "Whose bursts?",
-        "Fan-in: from the port to groups of senders, by bytes in bursts",
-        {"data": [trace], "layout": layout(360)},
+        "Fan-in: the port, groups of senders and their members, by bytes in bursts",
+        {"data": [trace], "layout": {**layout(height), "margin": {"l": 0, "r": 0, "t": 8, "b": 8}}},
     )
 
 
@@ -246,8 +289,8 @@ def remedies(answer: Investigation) -> Figure | None:
         return None
     shown = [("as measured", replay.recorded), ("as modelled", replay.modelled)]
     shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
-    names = [name for name, _ in shown]
-    traces = [
+    names = ["<br>".join(textwrap.wrap(name, 26)) for name, _ in shown]
+    traces: list[dict[str, Any]] = [
         {
             "type": "bar",
             "orientation": "h",
@@ -258,12 +301,14 @@ def remedies(answer: Investigation) -> Figure | None:
         }
         for k, label, colour in ((2, "p99.9, ms", "latency-median"), (1, "p99, ms", "latency"))
     ]
+    seen = [ms for trace in traces for ms in trace["x"] if ms]
+    span = [float(np.log10(min(seen) / 2)), float(np.log10(max(seen) * 1.3))] if seen else None
     axes = {
-        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}, "range": span, "dtick": 1, "tickformat": "~g"},
         "yaxis": {"autorange": "reversed", "automargin": True},
     }
     return Figure(
         "What would help?",
         "Predicted tail of the recorded probes",
-        {"data": traces, "layout": layout(60 + 44 * len(names), barmode="group", **axes)},
+        {"data": traces, "layout": layout(60 + 54 * len(names), barmode="group", **axes)},
     )

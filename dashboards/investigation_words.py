@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,26 +13,29 @@ from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.queue import Outcome, Replay
-from ..analysis.stats import Estimate, Fit
-from ..units import format_bytes, format_duration, format_rate, format_share
+from ..units import format_bytes, format_count, format_duration, format_share
+from .investigation_phrases import (
+    CAUSES,
+    STAGES,
+    contention_words,
+    is_gathering,
+    lag_sample,
+    lag_words,
+    line_words,
+    model_words,
+    number_range,
+    plain_number,
+    port_words,
+    queue_words,
+    r_words,
+    share_range,
+    share_words,
+    stage_words,
+    time_or_none,
+    who_words,
+)
 
-STAGES = {
-    "send": "in the sender's host, application to interface",
-    "forward": "in the network, towards the destination",
-    "turn": "in the destination's host",
-    "back": "in the network, on the way back",
-    "receive": "in the sender's host, interface to application",
-    "round_trip": "between the sender's stamps: network or far host",
-    "return": "on the way back: network or host",
-}
-CAUSES = {
-    "bursts": "Bursts cause the tail",
-    "host": "The hosts cause the tail, not the network",
-    "elsewhere": "The network causes the tail, but not the bursts of the recorded ports",
-    "none": "There is no tail to explain",
-    "undetermined": "The cause cannot be told",
-}
-
+MOST_ROWS = 30  # of a table
 
 @dataclass
 class Section:
@@ -43,39 +47,25 @@ class Section:
     rows: list[list[str]] = field(default_factory=list)
 
 
-def time_or_none(ns: float | None) -> str:
-    return "–" if ns is None else format_duration(ns)
-
-
-def share_range(estimate: Estimate) -> str:
-    """ "99.8 % (99.6 to 99.9 %)" """
-    if np.isnan(estimate.low):
-        return format_share(estimate.value)
-    return f"{format_share(estimate.value)} ({format_share(estimate.low)} to {format_share(estimate.high)})"
-
-
-def number_range(estimate: Estimate) -> str:
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
-
-
 def summary(answer: Investigation) -> str:
     """The verdict in a sentence or two that can be pasted into a ticket."""
     if not answer.findings:
-        return "The cause cannot be told: " + "; ".join(answer.missing) + "."
+        return f"The cause cannot be told. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
     evidence, tail = finding.evidence, finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
     level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
-    measured = f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {tail.n:,} probes)"
+    measured = f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {format_count(tail.n, 'probe')})"
     cause = finding.verdict.cause
     if cause == "none":
-        count = f", although its port carried {evidence.bursts:,} bursts meanwhile" if evidence.bursts else ""
+        carried = format_count(evidence.bursts, "burst")
+        count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
         return f"There is no latency tail on {evidence.path}: {measured}{count}."
     if cause == "undetermined":
         lacking = [*answer.missing, *finding.verdict.missing]
         return (
-            f"What causes the latency of {evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}. "
-            + (f"{measured[0].upper()}{measured[1:]}." if tail.n else "")
+            f"What causes the latency of {evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}"
+            + (f"; {measured}." if tail.n else ".")
             + (f" Needed: {lacking[0]}." if lacking else "")
         )
     share = share_range(evidence.shares[cause])
@@ -87,22 +77,13 @@ def summary(answer: Investigation) -> str:
     assert port is not None
     risk = evidence.relative_risk
     more = (
-        f" A probe in a burst is {risk.value:.3g} times as likely to be late ({risk.low:.3g} to {risk.high:.3g})."
+        f" A probe in a burst is {plain_number(risk.value)} times as likely to be late "
+        f"({plain_number(risk.low)} to {plain_number(risk.high)})."
         if risk
         else ""
     )
-    who = (
-        f" They come from {answer.groups[0].name}: {answer.groups[0].fan_in} at once ({answer.groups[0].pattern})."
-        if answer.groups
-        else ""
-    )
-    return f"Bursts on {port.name} ({format_rate(port.link_bps)}) make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}"  # noqa: E501
-
-
-def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
-    """Where most of the excess lies, among some stages."""
-    known = {stage: share for stage, share in evidence.stage_shares.items() if stage in stages}
-    return STAGES[max(known, key=lambda stage: known[stage])] if known else "there"
+    who = f" {who_words(answer.groups[0])}" if answer.groups else ""
+    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}"  # noqa: E501
 
 
 def sections(answer: Investigation) -> list[Section]:
@@ -113,8 +94,8 @@ def sections(answer: Investigation) -> list[Section]:
         if finding.evidence.ledger.late.size:
             found.append(where_section(finding))
         found.append(bursts_section(finding))
-        found.append(switch_section(answer, finding))
     found.append(whose_section(answer))
+    found.append(switch_section(answer))
     if answer.replay is not None:
         found.append(remedy_section(answer, answer.replay))
     if answer.findings and answer.findings[0].evidence.tail.present:
@@ -127,19 +108,12 @@ def tail_section(answer: Investigation) -> Section:
     section = Section(
         "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
     )
-    for finding in answer.findings:
-        tail = finding.evidence.tail
+    judged = [(f.evidence.path, f.verdict.cause, f.evidence.tail) for f in answer.findings]
+    judged += [(other.path, "(control)", other.tail) for other in answer.others]
+    for path, verdict, tail in judged[:MOST_ROWS]:
         late = int(tail.spikes.sum() + tail.late_losses.sum())
-        section.rows.append(
-            [
-                finding.evidence.path,
-                finding.verdict.cause,
-                f"{tail.n:,}",
-                f"{tail.lost:,}",
-                *map(time_or_none, tail.quantiles_ns),
-                f"{late:,}",
-            ]
-        )
+        times = map(time_or_none, tail.quantiles_ns)
+        section.rows.append([path, verdict, f"{tail.n:,}", f"{tail.lost:,}", *times, f"{late:,}"])
     if not answer.findings:
         section.sentences.append("No probe was recorded, so nobody knows.")
         return section
@@ -149,6 +123,15 @@ def tail_section(answer: Investigation) -> Section:
         f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, judged on {tail.judged} latency; "
         "a tail is p99 or more beyond that."
     )
+    if len(answer.findings) > 1:
+        causes = Counter(finding.verdict.cause for finding in answer.findings)
+        told = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
+        section.sentences.append(
+            f"{format_count(len(answer.findings), 'path')} judged, false discoveries controlled over all: {told}. What "
+            f"follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
+        )
+    if len(judged) > MOST_ROWS:
+        section.sentences.append(f"The first {MOST_ROWS} of {len(judged):,} paths; `--json` has the others.")
     if tail.late_losses.any():
         section.sentences.append(
             f"{int(tail.late_losses.sum()):,} lost probes count as late: probes are lost more often "
@@ -161,10 +144,11 @@ def where_section(finding: Finding) -> Section:
     evidence = finding.evidence
     rows = sorted(evidence.stage_shares.items(), key=lambda item: -item[1])
     section = Section("Where does it sit?", head=["stage", "share of the late probes' excess"])
-    section.rows = [[STAGES[stage], format_share(share)] for stage, share in rows]
+    section.rows = [[STAGES[stage], share_words(share)] for stage, share in rows]
     section.sentences.append(
-        f"{len(evidence.ledger.late):,} late probes in {evidence.episodes:,} separate episodes; every nanosecond that "
-        "they were later than the median, by the stage in which it was lost."
+        f"{format_count(len(evidence.ledger.late), 'late probe')} in "
+        f"{format_count(evidence.episodes, 'separate episode')}; every nanosecond that they were later than the "
+        "median, by the stage in which it was lost."
     )
     return section
 
@@ -174,6 +158,8 @@ def bursts_section(finding: Finding) -> Section:
     section = Section("Do bursts explain it, and how much of it?", head=["evidence", "value", "n"])
     section.sentences = [f"{CAUSES[finding.verdict.cause]}: {'; '.join(finding.verdict.reasons)}."]
     evidence = finding.evidence
+    if evidence.crossing is None:
+        section.sentences.append("No port of this path was recorded then, so nothing is known of bursts.")
     section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *rate_rows(evidence)]
     for control in evidence.controls:
         section.rows.append(
@@ -194,14 +180,18 @@ def ledger_rows(evidence: Evidence) -> list[list[str]]:
         "elsewhere": "excess spent in the network while the recorded port had room",
         "unknown": "excess that cannot be placed",
     }
-    episodes = f"{evidence.episodes:,} episodes"
+    if evidence.crossing is None:  # these are accounts of a recorded port
+        accounts = {name: accounts[name] for name in ("host", "unknown")}
+    episodes = format_count(evidence.episodes, "episode")
     rows = [[words, share_range(evidence.shares[name]), episodes] for name, words in accounts.items()]
     rows = rows if evidence.ledger.late.size else []
     if evidence.excess_share:
         share = evidence.excess_share
-        rows.append(["all excess over the median that lies in bursts", share_range(share), f"{share.n:,} probes"])
+        rows.append(
+            ["all excess over the median that lies in bursts", share_range(share), format_count(share.n, "probe")]
+        )
     if evidence.relative_risk:
-        met = f"{evidence.exposed:,} probes in {evidence.bursts:,} bursts"
+        met = f"{format_count(evidence.exposed, 'probe')} in {format_count(evidence.bursts, 'burst')}"
         rows.append(["relative risk of being late in a burst", number_range(evidence.relative_risk), met])
     return rows
 
@@ -218,8 +208,7 @@ def chance_rows(evidence: Evidence) -> list[list[str]]:
             ["chance that exchanged bursts fit as well (p)", f"{evidence.pairing_p:.2g}", f"{PAIRINGS} exchanges"]
         )
     if evidence.lag_ns is not None:
-        lag = format_duration(evidence.lag_ns) if evidence.lag_ns else "at once"
-        rows.append(["latency after the burst, best fit", lag, ""])
+        rows.append(["latency after the burst, best fit", lag_words(evidence), lag_sample(evidence)])
     return rows
 
 
@@ -227,45 +216,44 @@ def rate_rows(evidence: Evidence) -> list[list[str]]:
     """Dose and response, and the contrast of three correlations."""
     rows = []
     if evidence.dose:
-        rows.append([f"response to {evidence.dose_kind}", fit_words(evidence.dose), f"{evidence.dose.n:,} probes"])
+        rows.append(
+            [f"response to {evidence.dose_kind}", line_words(evidence.dose), format_count(evidence.dose.n, "probe")]
+        )
     for words, value in (
         ("correlation with utilization in the bin", evidence.correlation_bin),
         ("the same with the 1 s average of a dashboard", evidence.correlation_second),
         ("the same with the switch's queue windows", evidence.correlation_queue),
     ):
         if value is not None:
-            rows.append([words, f"r = {value:.3f}", f"{evidence.tail.n:,} probes"])
+            rows.append([words, r_words(value), format_count(value.n, "probe")])
     return rows
-
-
-def fit_words(line: Fit) -> str:
-    return f"{line.slope:.3f} ns for each ns, r = {line.r:.3f}"
 
 
 def whose_section(answer: Investigation) -> Section:
     section = Section(
-        "Whose bursts?", head=["senders", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
+        "Whose bursts?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
     )
     for group in answer.groups[:10]:
         section.rows.append(
             [
                 group.name,
+                str(group.port or "–"),
                 f"{len(group.bursts):,}",
-                format_share(group.share_of_bytes),
+                share_words(group.share_of_bytes),
                 str(group.fan_in),
                 time_or_none(group.onset_spread_ns),
                 group.pattern,
             ]
         )
     if not answer.groups:
-        section.sentences.append("No burst has a known sender." if answer.bursts else "There was no burst.")
+        nothing = "There was no burst." if answer.ports else "No port was recorded, so nobody knows."
+        section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
     else:
         section.sentences.extend(group_sentences(answer.groups[0]))
-    if answer.contention and answer.contention.share > 0:
-        section.sentences.append(
-            f"{format_share(answer.contention.share)} of the bursts overlap one of another host of their rack; at most "
-            f"{answer.contention.most} hosts burst at once."
-        )
+    if len(answer.groups) > 10:
+        section.sentences.append(f"The first 10 of {len(answer.groups):,} groups; `--json` has the others.")
+    if answer.contention:
+        section.sentences.append(contention_words(answer.contention))
     return section
 
 
@@ -274,42 +262,44 @@ def group_sentences(group: Group) -> list[str]:
     said = []
     if len(group.bursts) > 1:
         said.append(
-            f"{group.name} sent in {len(group.bursts):,} bursts, {format_share(group.member_share)} of their bytes."
+            f"{group.name} sent in {len(group.bursts):,} bursts, {share_words(group.member_share)} of their bytes."
         )
     if group.racks:
-        said.append(f"They stand in {', '.join(group.racks)}.")
+        said.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
     trigger = group.trigger
-    if trigger is None:
-        said.append("What sets them off is not recorded: the host's outgoing direction would tell.")
-    elif trigger.share > 0.5 and trigger.share > 2 * trigger.usual:
+    if trigger is not None and is_gathering(group):
+        where = f" to port {trigger.port}" if trigger.port else ""
         said.append(
-            f"The host asks for them: {format_share(trigger.share)} of the bursts come "
-            f"{format_duration(trigger.lead_ns)} after it fanned out {trigger.flows} requests (by chance "
-            f"{format_share(trigger.usual)} would): scatter and gather."
+            f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
+            f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
+            f"by chance {share_words(trigger.usual)} would."
         )
-    else:
-        said.append("No fan-out of requests by this host precedes them.")
     return said
 
 
-def switch_section(answer: Investigation, finding: Finding) -> Section:
+def switch_section(answer: Investigation) -> Section:
     """What queue windows and senders' bins say."""
     section = Section("What does the switch's buffer say?")
-    evidence = finding.evidence
-    if evidence.correlation_queue is None:
+    evidence = answer.findings[0].evidence if answer.findings else None
+    for port, queue in answer.windows[:MOST_ROWS]:
+        section.sentences.append(queue_words(port, queue))
+    if not answer.windows:
         section.sentences.append(
-            "No queue windows of this port are stored (`mburst import queues`, `mburst collect`). "
+            "No queue windows of a recorded port are stored (`mburst import queues`, `mburst collect`). "
             "A receiver sees what leaves the queue, so its own bins cannot tell the depth."
         )
-    else:
-        section.sentences.append(f"Delay follows the queue windows with r = {evidence.correlation_queue:.3f}.")
-    if evidence.queue_agreement is not None:
+    if evidence and evidence.correlation_queue:
+        section.sentences.append(f"Delay follows the queue windows with {r_words(evidence.correlation_queue)}.")
+    if evidence and evidence.queue_agreement is not None:
         section.sentences.append(
             f"Where probes waited, the queue at line rate would take {evidence.queue_agreement:.2f} "
             "times as long as they did (median; 1 is agreement)."
         )
     if answer.prediction:
-        said = f"The {answer.prediction.senders} recorded senders together predict a queue of up to {format_bytes(answer.prediction.peak_bytes)}"  # noqa: E501
+        said = (
+            f"The {answer.prediction.senders} recorded senders together predict a queue of up to "
+            f"{format_bytes(answer.prediction.peak_bytes)}"
+        )
         line = answer.prediction.against_switch
         section.sentences.append(
             f"{said}; against the switch's windows: slope {line.slope:.3f}, r = {line.r:.3f}, n = {line.n:,}."
@@ -328,17 +318,6 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
     return section
 
 
-def model_words(replay: Replay) -> str:
-    """How well the model repeats what was measured."""
-    fit_of = f", r = {replay.r:.3f}" if replay.r is not None else ""
-    return (
-        f"The model repeats the recorded situation with a median error of {format_duration(replay.error_ns)} "
-        f"({format_share(replay.relative_error)}) in the wait of late probes{fit_of}, n = {replay.n:,}. It takes the "
-        f"bytes of each busy period to arrive in the first {format_share(replay.arrival_share)} of it, and everybody "
-        "to send what they sent, when they did."
-    )
-
-
 def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
@@ -354,9 +333,7 @@ def fanout_section(evidence: Evidence) -> Section:
     )
     section.sentences = [
         f"{format_share(p)} of single answers are late. A request that needs n answers waits for a late one with "
-        "1 − (1 − p)^n: "
-        + ", ".join(f"n = {width}: {share}" for width, share in slow.items() if width in (10, 50, 100))
-        + ".",
+        "1 − (1 − p)ⁿ: " + ", ".join(f"of {width} answers {slow[width]}" for width in (10, 50, 100)) + ".",
         f"Published sensitivities to added delay ({SENSITIVITIES[0].source}):",
     ]
     for entry, share in delay_beyond(evidence.delays.total, tail.median_ns):
@@ -366,11 +343,36 @@ def fanout_section(evidence: Evidence) -> Section:
 
 def missing_section(answer: Investigation) -> Section:
     section = Section("What could not be judged?")
-    lacking = missing(answer)
-    section.sentences = [f"Missing: {item}." for item in lacking] + [f"Note: {note}." for note in answer.notes]
+    section.sentences = [f"Missing: {item}." for item in missing(answer)]
+    section.sentences += [f"Not judged: {item}." for item in not_judged(answer)]
+    section.sentences += [f"Note: {note}." for note in answer.notes]
     if not section.sentences:
         section.sentences = ["Nothing that would change the answer."]
     return section
+
+
+def not_judged(answer: Investigation) -> list[str]:
+    """Questions that stay open whatever the cause is, and what to record to have them answered."""
+    found = []
+    incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in"}
+    outgoing = {(p.host, p.interface) for p in answer.ports if p.direction == "out"}
+    if answer.bursts and incoming - outgoing:
+        found.append(
+            "what sets the bursts off: record the host's outgoing direction too (`mburst record --direction both`)"
+        )
+    if answer.bursts and not answer.windows and answer.prediction is None:
+        found.append(
+            "how deep the queue was: queue windows of the switch (`mburst import queues`, `mburst collect`), or the "
+            "outgoing direction of all senders"
+        )
+    if answer.bursts and answer.contention is None:
+        found.append("whether neighbours burst in the same moments: record other hosts of the rack")
+    if answer.findings:
+        stages = answer.findings[0].evidence.stage_shares
+        delays = answer.findings[0].evidence.delays.stages
+        if stages and not any(np.isfinite(delays[stage]).any() for stage in ("send", "receive")):
+            found.append("the hosts' own share: application and kernel stamps of the probes (`mburst probe`)")
+    return found
 
 
 def missing(answer: Investigation) -> list[str]:

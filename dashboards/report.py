@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..analysis import distributions
+from ..analysis.paths import Met
 from ..analysis.report_data import LaneReport, worst_first
 from ..errors import MburstError
 from ..units import format_share
-from . import fragments, palette, words
+from . import fragments, palette, paths, words
 from .packing import Pack, compress
+from .path_words import name_of
 from .payload import lane_payload
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ LANES = 24  # with a section and figures of their own; the others are in the ove
 ROWS = 500  # of bursts tables, over all lanes
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("format.js", "unpack.js", "envelope.js", "table.js", "senders.js", "timeline.js", "page.js")
+_SCRIPTS = ("format.js", "unpack.js", "envelope.js", "table.js", "senders.js", "timeline.js", "paths.js", "page.js")
 
 
 def _static(name: str) -> str:
@@ -127,8 +129,10 @@ def _legend(report: LaneReport, threshold: float) -> str:
     return "".join(f'<li><i class="key {name}"></i>{escape(text)}</li>' for name, text in entries)
 
 
-def title_of(reports: Sequence[LaneReport]) -> str:
+def title_of(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
     """What a report is about, in one line."""
+    if not reports and probed:
+        return name_of(probed[0]) if len(probed) == 1 else f"{len(probed)} probed paths"
     if len(reports) == 1:
         return words.lane_name(reports[0].lane)
     racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
@@ -144,7 +148,14 @@ def _kicker(reports: Sequence[LaneReport]) -> str:
     return "Microburst report" + (f" · rack {rack}" if rack else "")
 
 
-def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
+def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int, int] | None:
+    """From when to when the report is: of what was recorded, else of the probes; None for neither."""
+    spans = [(one.start_ns, one.end_ns) for one in reports if one.bins]
+    spans = spans or [(one.start_ns, one.end_ns) for one in probed]
+    return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
+
+
+def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = ()) -> str:
     """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
     from plotly.offline import get_plotlyjs
 
@@ -154,22 +165,22 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
     pack = Pack()
     lanes = [lane_payload(report, definition.threshold, table, pack)
              for report, table in zip(drawn, shown, strict=True)]
-    facts = {"lanes": lanes, "light": palette.LIGHT, "dark": palette.DARK}
+    facts = {"lanes": lanes, "paths": paths.payload(probed), "light": palette.LIGHT, "dark": palette.DARK}
     told = json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
     script = '"use strict";\n(() => {\n' + "\n".join(_static(name) for name in _SCRIPTS) + "\n})();"
     plotly = get_plotlyjs()
     bins = {report.lane.bin_ns for report in reports}
-    recorded = [report for report in reports if report.bins]
+    span = spans_of(reports, probed)
     return _template("report.html").substitute(
-        title=escape(title_of(reports)), kicker=escape(_kicker(reports)), version=escape(__version__),
-        css=palette.css() + _static("report.css"),
-        period=escape(words.period(min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)))
-        if recorded else "no packet was recorded",
+        title=escape(title_of(reports, probed)), kicker=escape(_kicker(reports)), version=escape(__version__),
+        css=palette.css() + _static("report.css") + _static("paths.css"),
+        period=escape(words.period(*span)) if span else "no packet was recorded",
         definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
         overview_class="" if len(reports) > 1 else "absent",
         overview=fragments.overview(reports, drawn) if len(reports) > 1 else "",
         lanes="".join(_lane_html(i, report, table, definition, len(reports) == 1)
                       for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)),
+        paths=paths.section(probed),
         left_out=f"{len(reports) - len(drawn)} quieter ones have no section here; the JSON beside this page has them."
         if len(drawn) < len(reports) else "",
         definitions=fragments.definitions(definition, next(iter(bins)) if len(bins) == 1 else None),
@@ -179,9 +190,11 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition) -> str:
     )
 
 
-def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition) -> dict[str, Any]:
+def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
+               probed: Sequence[Met] = ()) -> dict[str, Any]:
     """The facts of the page, with every burst."""
-    return {"mburst": __version__, "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports]}
+    return {"mburst": __version__, "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports],
+            "paths": paths.facts(probed)}
 
 
 def _lane_json(report: LaneReport) -> dict[str, Any]:
@@ -208,29 +221,31 @@ def _lane_json(report: LaneReport) -> dict[str, Any]:
     }
 
 
-def stem(reports: Sequence[LaneReport]) -> str:
+def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
     """The name of a report's files: rack, host and period, as far as they are one and known."""
     parts = ["mburst"]
     for name in ("rack", "host"):
         values = {getattr(report.lane, name) for report in reports}
         if len(values) == 1:
             parts.append(re.sub(r"[^A-Za-z0-9._-]+", "_", next(iter(values)))[:60].strip("._"))
-    recorded = [report for report in reports if report.bins]
-    if recorded:
-        for moment in (min(r.start_ns for r in recorded), max(r.end_ns for r in recorded)):
+    span = spans_of(reports, probed)
+    if span:
+        for moment in span:
             parts.append(f"{words.date(moment)}T{words.clock(moment, 0)}Z".replace("-", "").replace(":", ""))
     return "-".join(part for part in parts if part)
 
 
-def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path) -> tuple[Path, Path]:
+def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path,
+          probed: Sequence[Met] = ()) -> tuple[Path, Path]:
     """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths.
 
     A reader never sees half a file. Raises MburstError where the folder cannot be written.
     """
-    base = folder / stem(reports)
+    base = folder / stem(reports, probed)
     page, facts = base.with_name(base.name + ".html"), base.with_name(base.name + ".json")
-    told = json.dumps(facts_json(reports, definition), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
-    for path, text in ((page, render(reports, definition)), (facts, told + "\n")):
+    told = json.dumps(facts_json(reports, definition, probed), ensure_ascii=False, sort_keys=True, indent=1,
+                      allow_nan=False)
+    for path, text in ((page, render(reports, definition, probed)), (facts, told + "\n")):
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             folder.mkdir(parents=True, exist_ok=True)

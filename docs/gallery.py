@@ -55,7 +55,7 @@ def main(demo: Path, folder: Path) -> None:
     investigation = folder / "investigation.html"
     subprocess.run([*MBURST, "investigate", str(demo / "store"), "-o", str(investigation)], check=True,
                    stdout=subprocess.DEVNULL)
-    [report] = (demo / "report").glob("*.html")
+    report = sorted((demo / "report").glob("*.html"))[0]
     with live(demo / "store") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS)

@@ -1,4 +1,4 @@
-"""Draws docs/cache-server.svg from the store that `make demo` leaves: python docs/picture.py demo/store
+"""Draws docs/cache-server.svg from the store that `mburst demo --simulate` leaves: python docs/picture.py demo/store
 
 Three seconds of the demo's incast: what a monitoring system shows (the average of each second), what mburst shows (each
 millisecond), and the round trips of probes through the same port. Every point is a stored row; nothing is smoothed.

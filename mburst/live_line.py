@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from .units import format_rate, format_share
+from .units import format_count, format_rate, format_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class LiveLine:
         self.batches.clear()
         parts.append(f"{self.bins:,} bins")
         known = link or not progress.runs
-        parts.append(f"{self.bursts.count:,} bursts" if known else "no link speed: --link counts bursts")
+        parts.append(format_count(self.bursts.count, "burst") if known else "no link speed: --link counts bursts")
         parts.append(f"{progress.facts['dropped']:,} dropped")
         if progress.lanes:
             parts.append(f"stamps: {stamped_by(quality, live=True)}")

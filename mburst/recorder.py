@@ -292,7 +292,7 @@ class _Recorder:
         elif failure:
             notes.append("the recording was interrupted")
         if self.watch:
-            notes += self.watch.notes()
+            notes += self.watch.notes(sum(lane["packets"] for lane in self.lanes))
         rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
         if failure:
             raise failure
@@ -322,7 +322,7 @@ class _Recorder:
             "input": " ".join(recording.targets),
             "filter": recording.filter,
             "snaplen": lane["snaplen"],
-            "clock": stamped_by(lane["quality"], self.live),
+            "clock": stamped_by(lane["quality"], self.live) if lane["packets"] or not complete else "no packets",
             "offloads": _merged(lane["merged"], facts["mtu"]),
             "notes": "\n".join(notes),
             "start_ns": lane["start_ns"] if lane["packets"] else None,

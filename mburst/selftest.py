@@ -44,10 +44,17 @@ def run() -> dict[str, Any]:
 
 
 def _enter_namespace() -> None:
-    """A network namespace of this process's own; as a user who may not, in a user namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNET) and libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
+    """A network namespace of this process's own; as a user who may not, in a user namespace as its root."""
+    libc, user = ctypes.CDLL(None, use_errno=True), os.geteuid()
+    if not libc.unshare(CLONE_NEWNET):
+        return
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
         sys.exit(f"this host lets only root make a network namespace ({os.strerror(ctypes.get_errno())})")
+    try:
+        with open("/proc/self/uid_map", "w", encoding="ascii") as file:
+            file.write(f"0 {user} 1\n")
+    except OSError as error:
+        sys.exit(f"this host lets only root make a network namespace ({error.strerror})")
 
 
 def _lay_cable() -> None:

@@ -89,7 +89,7 @@ def format_time(ns: int) -> str:
 
 def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
     for size, unit in steps:
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:  # three digits of it would round up to this unit
             return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
     size, unit = steps[-1]
     return f"{value / size:.3g} {unit}"
@@ -98,6 +98,11 @@ def _scaled(value: float, steps: list[tuple[float, str]]) -> str:
 def format_duration(ns: float) -> str:
     """ "33.4 ms" for 33_400_000: three significant digits in the unit that people would use."""
     return _scaled(ns, [(60e9, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")])
+
+
+def format_count(number: int, one: str, many: str = "") -> str:
+    """ "1 burst", "1,200 bursts" """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def format_bytes(count: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .errors import MburstError
+from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
 from .units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .sql import Store
     from .telemetry.clock import Reading
 
-FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
-COARSE_STAMPS = 4 | 8  # quality: ring, file-µs
 LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 JUDGED_BINS = 100
 
@@ -93,15 +91,12 @@ class Watch:
         self.bins += len(qualities)
         self.coarse += sum(bool(quality & COARSE_STAMPS) for quality in qualities)
         if self.coarse * 2 > self.bins:
-            raise MburstError(
-                f"{self.interface}: most frames are stamped late or in µs (ring, file-µs), too coarsely for bins of "
-                f"{format_duration(self.recording.bin_ns)}",
-                "use --bin 100us, or --force to record them all the same",
-            )
+            raise too_coarse(self.interface, self.recording.bin_ns, "record them all the same")
 
-    def notes(self) -> list[str]:
+    def notes(self, packets: int) -> list[str]:
         """What happened, one sentence each."""
-        return [*dict.fromkeys(self.jumps), *([f"ended by {self.ended_by}"] if self.ended_by else [])]
+        silence = [] if packets else [f"nothing came in {format_duration(time.monotonic_ns() - self.begun)}"]
+        return [*dict.fromkeys(self.jumps), *silence, *([f"ended by {self.ended_by}"] if self.ended_by else [])]
 
     def close(self) -> None:
         self.clocks.close()

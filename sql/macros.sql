@@ -23,5 +23,8 @@ CREATE MACRO slot_bits(row_ns, span_ns) AS CAST(ceil(log2(greatest(128 * row_ns,
 CREATE MACRO quality_names(bits) AS
     coalesce((SELECT list(name ORDER BY bit) FROM quality WHERE bits & bit <> 0), []);
 
+-- Whether a device's figure is to be believed: the bit `impossible` says that its port cannot do such a thing.
+CREATE MACRO believable(quality) AS quality & 1024 = 0;
+
 -- A time for people. Reckon with the integer.
 CREATE MACRO utc(ns) AS make_timestamp_ns(ns);

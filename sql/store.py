@@ -20,7 +20,10 @@ FORMAT = 1
 MACROS = Path(__file__).parent / "macros.sql"
 
 # Runs come last: a run is written before its bins, so no reader sees bins without their run.
-LISTING = ["bins", "sources", "queues", "probes", "clock", "runs"]
+LISTING = [
+    "bins", "sources", "queues", "ports", "buffers", "links", "leaves", "collection", "device_clocks", "probes",
+    "clock", "runs",
+]  # fmt: skip
 
 
 class Store:
@@ -67,7 +70,8 @@ class Store:
         return cls(folder)
 
     def writer(self, table: str, host: str = "", rack: str = "") -> Writer:
-        """A writer of TABLE; HOST and RACK are those of its rows, where the table has such columns."""
+        """A writer of TABLE; HOST and RACK are those of its rows, where the table has such columns. A HOST of '' stands
+        for any, since no reader looks for rows by it."""
         if table not in tables.ORDER:
             raise ValueError(f"no table {table!r}")
         return Writer(self.path, table, host, rack)
@@ -90,10 +94,10 @@ class Store:
     def connect(
         self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB with the views runs, bins, sources, queues, probes and clock, the table quality, and the
-        macros of macros.sql, over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that
-        cannot hold such rows (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never
-        leave out runs by time. Nothing is fetched from a network. Raises MburstError."""
+        """An in-memory DuckDB with a view for each table of LISTING, the table quality, and the macros of macros.sql,
+        over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot hold such rows
+        (a rack or a whole day at a time, with a day to spare); they do not filter rows, and never leave out runs by
+        time. Nothing is fetched from a network. Raises MburstError."""
         narrow = segments.Narrow(
             rack,
             None if since_ns is None else since_ns // segments.NS_PER_DAY - 1,

@@ -21,6 +21,12 @@ ORDER = {
     "queues": ("device", "port", "ts_ns"),
     "probes": ("tx_ns",),
     "clock": ("interface", "ts_ns"),
+    "ports": ("device", "port", "ts_ns"),
+    "buffers": ("device", "component", "resource", "ts_ns"),
+    "links": ("device", "port", "ts_ns"),
+    "leaves": ("device", "path", "ts_ns"),
+    "collection": ("device", "ts_ns"),
+    "device_clocks": ("device", "ts_ns"),
 }
 
 _COLUMN = re.compile(

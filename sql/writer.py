@@ -82,7 +82,7 @@ class Writer:
     def _check_constants(self, rows: pa.Table) -> None:
         """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
         for name, value in (("host", self._host), ("rack", self._rack)):
-            if name in rows.column_names:
+            if name in rows.column_names and (value or name == "rack"):
                 seen = {
                     text
                     for chunk in rows.column(name).chunks

@@ -70,6 +70,14 @@ BLOCK_BYTES = 1 << 24
 HEADER_LIMIT = 1 << 16
 
 
+def other_kind(names: list[str]) -> str:
+    """Where to a file with these columns belongs, if it is whole as a file of some kind."""
+    for name, kind in KINDS.items():
+        if set(kind.required) <= set(names) <= set(kind.schema.names):
+            return f"these are the columns of {name}: `mburst import {name}`"
+    return ""
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a whole file says."""
@@ -164,7 +172,8 @@ class CsvFile:
         faults += [f"has column {name} twice" for name in names if names.count(name) > 1]
         faults += [f"has no column {name}" for name in self._kind.required if name not in names]
         if faults:
-            raise MburstError(f"{self._name} {faults[0]}", f"the first line names the columns: {', '.join(known)}")
+            hint = other_kind(names) or f"the first line names the columns: {', '.join(known)}"
+            raise MburstError(f"{self._name} {faults[0]}", hint)
         return names
 
     def _blocks(self) -> Iterator[pa.RecordBatch]:

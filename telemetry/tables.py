@@ -1,4 +1,4 @@
-"""The tables that telemetry fills, as Arrow: the same columns as sql/schema/probes.sql and queues.sql."""
+"""The tables that telemetry fills, as Arrow: the same columns as their files in sql/schema/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROBES = pa.schema(
     {
         "batch": TEXT, "seq": NUMBER, "src": TEXT, "dst": TEXT, "protocol": TEXT, "app_send_ns": NUMBER,
         "tx_ns": NUMBER, "remote_rx_ns": NUMBER, "remote_tx_ns": NUMBER, "rx_ns": NUMBER, "app_recv_ns": NUMBER,
-        "rtt_ns": NUMBER, "lost": pa.bool_(), "stamp_kind": TEXT,
+        "rtt_ns": NUMBER, "lost": pa.bool_(), "stamp_kind": TEXT, "clock_error_ns": NUMBER,
     }
 )  # fmt: skip
 QUEUES = pa.schema(
@@ -21,5 +21,60 @@ QUEUES = pa.schema(
     }
 )  # fmt: skip
 
+PORTS = pa.schema(
+    {
+        "batch": TEXT, "device": TEXT, "port": TEXT, "window_start_ns": NUMBER, "ts_ns": NUMBER, "receive_ns": NUMBER,
+        "in_bytes": NUMBER, "out_bytes": NUMBER, "in_discards": NUMBER, "out_discards": NUMBER,
+        "in_pause_frames": NUMBER, "out_pause_frames": NUMBER, "link_bps": NUMBER, "quality": pa.uint16(),
+    }
+)  # fmt: skip
+BUFFERS = pa.schema(
+    {
+        "batch": TEXT, "device": TEXT, "component": TEXT, "resource": TEXT, "window_start_ns": NUMBER, "ts_ns": NUMBER,
+        "receive_ns": NUMBER, "used_bytes": NUMBER, "max_bytes": NUMBER, "limit_bytes": NUMBER, "semantics": TEXT,
+        "quality": pa.uint16(),
+    }
+)  # fmt: skip
+LINKS = pa.schema(
+    {
+        "batch": TEXT, "ts_ns": NUMBER, "host": TEXT, "interface": TEXT, "rack": TEXT, "link_bps": NUMBER,
+        "device": TEXT, "port": TEXT, "queue": TEXT, "origin": TEXT, "present": pa.bool_(),
+    }
+)  # fmt: skip
+LEAVES = pa.schema(
+    {
+        "batch": TEXT, "device": TEXT, "path": TEXT, "ts_ns": NUMBER, "receive_ns": NUMBER, "value": TEXT, "kind": TEXT,
+        "duplicates": NUMBER, "deleted": pa.bool_(),
+    }
+)  # fmt: skip
+COLLECTION = pa.schema(
+    {
+        "batch": TEXT, "device": TEXT, "subscription": TEXT, "ts_ns": NUMBER, "until_ns": NUMBER, "event": TEXT,
+        "amount": NUMBER, "detail": TEXT,
+    }
+)  # fmt: skip
+DEVICE_CLOCKS = pa.schema(
+    {
+        "batch": TEXT, "device": TEXT, "ts_ns": NUMBER, "messages": NUMBER, "least_lag_ns": NUMBER,
+        "largest_lag_ns": NUMBER, "rtt_ns": NUMBER, "offset_ns": NUMBER, "uncertainty_ns": NUMBER,
+    }
+)  # fmt: skip
+
+# The columns that a device's values fill.
+QUEUE_VALUES = ("max_bytes", "avg_bytes", "transmit_bytes", "dropped_packets", "ecn_marked_packets")
+PORT_VALUES = (
+    "in_bytes",
+    "out_bytes",
+    "in_discards",
+    "out_discards",
+    "in_pause_frames",
+    "out_pause_frames",
+    "link_bps",
+)
+BUFFER_VALUES = ("used_bytes", "max_bytes", "limit_bytes")
+
 STAMP_KINDS = ("hw", "sw", "app", "")
-SEMANTICS = ("gauge", "max-since-last", "periodic-max", "event")
+SEMANTICS = ("gauge", "max-since-last", "periodic-max", "sliding-max", "event")
+
+# Bits of quality that say something about what a device told; those of captures are in capture/frame.h.
+QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_MERGED = 512, 1024, 2048, 4096, 8192

@@ -6,6 +6,8 @@ import ctypes
 import json
 import os
 import shutil
+import socket
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -100,6 +102,25 @@ def make_lab() -> Iterator[Lab]:
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
 
 
+def transfer(lab: Lab, count: int) -> int:
+    """Send COUNT bytes by TCP from near to far; returns the segments that the sender counted with payload."""
+    with lab.inside(lab.far):
+        listener = socket.create_server(("10.9.0.2", 5201))
+    with lab.inside(lab.near):
+        out = socket.create_connection(("10.9.0.2", 5201))
+    incoming, _ = listener.accept()
+    with listener, out, incoming:
+        left, block = count, b"z" * 65536
+        received = 0
+        while received < count:
+            if left:
+                out.send(block[:min(left, len(block))])
+                left -= min(left, len(block))
+            received += len(incoming.recv(1 << 20))
+        info = out.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512)
+        return struct.unpack_from("=I", info, 136)[0]  # tcpi_segs_out
+
+
 @dataclass
 class Captured:
     """What the driver printed."""
@@ -162,6 +183,24 @@ def fast_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sender(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/c/send.c."""
     return compile_c(tmp_path_factory.mktemp("live") / "send", [C / "send.c"], "-O2")
+
+
+@pytest.fixture(scope="session")
+def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """tests/c/flood.c."""
+    return compile_c(tmp_path_factory.mktemp("live") / "flood", [C / "flood.c"], "-O2")
+
+
+@pytest.fixture(scope="session")
+def can_build() -> None:
+    """Skips, with the reason, where this machine can build no rack in a box."""
+    from mburst.netlab import Rack, RackUnavailable
+
+    try:
+        with Rack(8):
+            pass
+    except RackUnavailable as reason:
+        pytest.skip(f"no rack in a box: {reason} ({reason.hint})")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from storelib import write
 
 from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.paths import Selection, read_met
 from mburst.analysis.report_data import LaneReport, Limits, gather, judge, lanes
 from mburst.dashboards import report as page
 from mburst.sql import Store
@@ -59,4 +60,5 @@ def gathered(store: Store, definition: BurstDefinition | None = None, limits: Li
 
 def written(store: Store, folder: Path, limits: Limits | None = None) -> Path:
     """The page of everything in a store."""
-    return page.write(gathered(store, limits=limits), BurstDefinition(), folder)[0]
+    probed = read_met(store.connect(), Selection())
+    return page.write(gathered(store, limits=limits), BurstDefinition(), folder, probed)[0]

@@ -78,6 +78,19 @@ def test_where_pfring_is_missing(lab):
     assert "MBURST_PFRING_LIB" in pfring["reason"]
 
 
+def test_it_names_the_interfaces_that_there_are(lab):
+    done = run(lab, "--no-self-test")
+    assert done.returncode == 0 and f"interfaces\n  lo, {lab.b} (`mburst doctor NAME` looks at one)" in done.stdout
+    assert json.loads(run(lab, "--no-self-test", "--json").stdout)["interfaces"] == ["lo", lab.b]
+
+
+def test_hardware_stamps_are_spoken_of_where_there_are_any():
+    held = {"net_raw": True, "net_admin": False}
+    assert len(doctor._describe_privileges(held, nic())) == 2
+    assert "hwstamp_ctl -i eth0" in doctor._describe_privileges(held, nic())[1]
+    assert len(doctor._describe_privileges(held, nic(hardware_stamps=False))) == 1
+
+
 def test_no_such_interface(lab):
     done = run(lab, "nosuch0")
     assert done.returncode == 1 and "nosuch0: no such interface" in done.stderr

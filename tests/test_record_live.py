@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -15,15 +16,18 @@ import pytest
 
 from mburst.sql import Store
 
+GSO = 64  # of quality
+
 
 class Recording:
     """A recording that runs in the far namespace."""
 
-    def __init__(self, lab, store, *arguments):
+    def __init__(self, lab, store, *arguments, environment=None):
         self.store = store
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store),
-             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(environment or {})})
         self.code: int | None = None
         self.error = ""
 
@@ -50,6 +54,18 @@ class Recording:
 
 def send(lab, sender, count, rate=0, size=500):
     lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
+
+
+def send_flows(lab, flows, rounds):
+    """Datagrams of many flows by turns, which threads that share the load by flow get between them."""
+    with lab.inside(lab.near):
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(flows)]
+    for _ in range(rounds):
+        for each in sockets:
+            each.sendto(b"x" * 400, ("10.9.0.2", 9))
+        time.sleep(0.002)
+    for each in sockets:
+        each.close()
 
 
 @pytest.fixture
@@ -119,11 +135,13 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
     while "listening on" not in dumper.stderr.readline():
         assert dumper.poll() is None
     arguments = [lab.b, "--direction", "in", "--bin", "100us"]
-    live = {backend: Recording(lab, store / backend, *arguments, "--backend", backend).begun(lab, others)
-            for others, backend in enumerate(("afpacket", "libpcap"), start=1)}
+    sources = {"afpacket": [], "threads": ["--threads", "2"], "libpcap": ["--backend", "libpcap"]}
+    live = {name: Recording(lab, store / name, *arguments, *source).begun(lab, others)
+            for others, (name, source) in enumerate(sources.items(), start=1)}
     time.sleep(0.7)
     for size in (60, 500, 1514):
         send(lab, sender, 2000, rate=20_000, size=size)
+    send_flows(lab, 40, 50)
     time.sleep(1.2)
     dumper.send_signal(signal.SIGINT)
     dumper.communicate()
@@ -134,10 +152,30 @@ def test_the_same_bins_by_each_source_and_from_tcpdumps_file(lab, sender, store,
     bins = "SELECT ts_ns, bytes, wire_bytes, packets FROM bins ORDER BY ts_ns"
     senders = "SELECT ts_ns, source, bytes, packets, first_ns, last_ns FROM sources ORDER BY ts_ns, source"
     for sql in (bins, senders):
-        by_file, *others = [Store.open(store / name).connect().execute(sql).fetchall()
-                            for name in ("file", "afpacket", "libpcap")]
+        by_file, *others = [Store.open(store / name).connect().execute(sql).fetchall() for name in ("file", *sources)]
         assert len(by_file) > 100
-        assert others == [by_file, by_file]
+        assert others == [by_file] * 3
+
+
+@pytest.mark.parametrize("backend", ["afpacket", "libpcap"])
+def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
+    """TCP with TSO and GRO on, and off: the engine's live bins agree with what the sender counted, and each other."""
+    count, wire = 30_000_000, {}
+    for state in ("on", "off"):
+        lab.offloads(state)
+        recording = Recording(lab, store / state, lab.b, "tcp dst port 5201", "--backend", backend).begun(lab)
+        segments = livelab.transfer(lab, count)
+        time.sleep(0.3)
+        [row] = recording.end(signal.SIGINT)
+        assert row["direction"] == "in" and row["dropped"] == row["late"] == 0
+        assert row["wire_bytes"] == pytest.approx(count + segments * (14 + 20 + 32 + 24), rel=0.005)
+        [(wire[state], packets)] = recording.query("SELECT sum(wire_bytes), sum(packets) FROM bins")
+        assert (wire[state], packets) == (row["wire_bytes"], row["packets"])
+        assert (packets < segments / 2) == (state == "on")  # frames as they were handed over
+        assert bool(row["quality"] & GSO) == ("merged by GRO or TSO" in row["offloads"]) == (state == "on")
+        [(attributed,)] = recording.query("SELECT sum(bytes) FROM sources WHERE source = '10.9.0.1'")
+        assert attributed == row["bytes"]
+    assert wire["on"] == pytest.approx(wire["off"], rel=0.005)
 
 
 def test_what_is_recorded_can_be_read_at_once(lab, sender, store):
@@ -166,6 +204,21 @@ def test_the_interface_vanishes(lab, sender, store):
     assert (packets, complete) == (700, True) and "has vanished" in notes
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
+    library = livelab.compile_c(tmp_path / "libnobufs.so", [livelab.C / "no_buffers.c"], "-shared", "-fPIC", "-O1")
+    flag = tmp_path / "now"
+    recording = Recording(lab, store, lab.b, "--direction", "in", "--threads", threads,
+                          environment={"LD_PRELOAD": str(library), "NO_BUFFERS": str(flag)}).begun(lab)
+    send(lab, sender, 700)
+    flag.touch()
+    recording.end()
+    assert recording.code == 1
+    assert recording.error == f"mburst: {lab.b}: the capture broke off: No buffer space available\n"
+    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
+    assert (packets, complete) == (700, True) and "No buffer space available" in notes
+
+
 def test_losses_lie_where_they_fell(lab, sender, store):
     """A reader that stands still, and a ring that is too small: the bins from then on say that they are losing."""
     recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256K", "--bin", "1ms").begun(lab)
@@ -191,8 +244,6 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
     """What TCP sends over a veth has no stamp of receipt, only one of the ring."""
     def talk():
         with lab.inside(lab.far):
-            import socket
-
             listener = socket.create_server(("10.9.0.2", 5202))
         with lab.inside(lab.near):
             out = socket.create_connection(("10.9.0.2", 5202))
@@ -229,5 +280,53 @@ def test_one_line_for_each_mistake(lab, store, arguments, code, reason):
 
 
 def test_an_interface_that_stays_silent(lab, store):
-    recording = Recording(lab, store, lab.b, "--duration", "500ms", "--direction", "in")
-    assert recording.end() == [] and recording.code == 0
+    recording = Recording(lab, store, lab.b, "--duration", "500ms", "--direction", "in", "--link", "1G")
+    [row] = recording.end()
+    assert recording.code == 0
+    assert (row["packets"], row["start_ns"], row["direction"], row["complete"]) == (0, None, "in", True)
+    assert (row["interface"], row["link_bps"], row["epochs"]) == (lab.b, 10**9, 1)
+    assert row["notes"].startswith("nothing came in ")
+    assert recording.query("SELECT direction, packets, complete FROM runs") == [("in", 0, True)]
+    shown = subprocess.run([sys.executable, "-m", "mburst", "bursts", str(store)], capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (0, "") and "no burst" in shown.stdout
+
+
+def test_ctrl_c_before_anything_came(lab, store):
+    recording = Recording(lab, store, lab.b).begun(lab)
+    rows = recording.end(signal.SIGINT)
+    assert (recording.code, recording.error) == (130, "")
+    assert {(row["direction"], row["packets"], row["complete"]) for row in rows} == {("in", 0, True), ("out", 0, True)}
+    assert all("ended by SIGINT" in row["notes"] for row in rows)
+
+
+@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_what_is_in_the_ring_at_ctrl_c_is_recorded(lab, sender, store, arguments):
+    """The recorder stands still while frames come, and is told to end before it can read them."""
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    recording.process.send_signal(signal.SIGSTOP)
+    send(lab, sender, 20_000)
+    recording.process.send_signal(signal.SIGINT)
+    recording.process.send_signal(signal.SIGCONT)
+    [row] = recording.end()
+    assert recording.code == 130
+    assert (row["packets"], row["dropped"]) == (20_000, 0)
+    assert recording.query("SELECT sum(packets) FROM bins") == [(20_000,)]
+
+
+@pytest.mark.parametrize("arguments", [["--backend", "afpacket"], ["--threads", "2"], ["--backend", "libpcap"]],
+                         ids=["afpacket", "fanout", "libpcap"])
+def test_it_ends_while_frames_keep_coming(lab, sender, store, arguments):
+    recording = Recording(lab, store, lab.b, "--direction", "in", *arguments).begun(lab)
+    sending = subprocess.Popen(["ip", "netns", "exec", lab.near, str(sender), lab.a, "4000000", "100000", "60"],
+                               stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(0.5)
+        [row] = recording.end(signal.SIGINT)
+        assert sending.poll() is None
+    finally:
+        sending.kill()
+        sending.wait()
+    assert recording.code == 130 and row["packets"] > 0
+    [(packets,)] = recording.query("SELECT sum(packets) FROM bins")
+    assert packets == row["packets"]

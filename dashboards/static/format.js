@@ -1,7 +1,7 @@
 // Numbers as people read them: three significant digits in a decimal unit, as mburst.units writes them.
 
 function scaled(value, steps) {
-  const [size, unit] = steps.find(([least]) => Math.abs(value) >= least) ?? steps[steps.length - 1];
+  const [size, unit] = steps.find(([least]) => Math.abs(value) >= 0.9995 * least) ?? steps[steps.length - 1];
   const number = value / size;
   return `${Math.abs(number) >= 1000 ? Math.round(number).toLocaleString("en") : Number(number.toPrecision(3))} ${unit}`;
 }

@@ -85,10 +85,11 @@ class Section {
   }
 }
 
-const drawAll = () => Promise.all(sections.map((section) => section.draw()));
+const drawAll = () => Promise.all([...sections.map((section) => section.draw()), drawPaths(facts, palette)]);
 
 function showLane() {
   const wanted = sections.find((section) => `#${section.root.id}` === location.hash) ?? sections[0];
+  if (!wanted) return drawAll();
   sections.forEach((section) => { section.root.hidden = section !== wanted; });
   $(".lanes a").forEach((link) => {
     if (link.hash === `#${wanted.root.id}`) link.setAttribute("aria-current", "true");
@@ -116,7 +117,6 @@ async function start() {
   palette = dark.matches ? facts.dark : facts.light;
   await loadPlotly();
   $("section.lane").forEach((root, i) => sections.push(new Section(root, unpackLane(arrays, facts.lanes[i]))));
-  if (!sections.length) return;
   dark.addEventListener("change", () => useColours(dark.matches ? facts.dark : facts.light));
   addEventListener("beforeprint", () => useColours(facts.light));
   addEventListener("afterprint", () => useColours(dark.matches ? facts.dark : facts.light));

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record", "doctor", "import_", "bursts", "sql", "live", "report", "investigate", "what_if", "demo"]
+VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live",
+         "report", "investigate", "what_if", "compare", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
@@ -22,6 +23,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                               description="List when a link was full, and who filled it.")
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
+    parser.add_argument("--force", action="store_true", help="judge fine bins though stamps are too coarse for them")
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="only this host's; may be given several times")
     where.add_argument("--rack", help="only this rack's")
@@ -38,18 +40,27 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts import COLUMNS, each_burst, overlapping_runs
+    from ..analysis.coarse import refuse_coarse
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
-    bursts = each_burst(
-        connection, wanted, hosts=arguments.host, rack=arguments.rack, interface=arguments.interface,
-        direction=arguments.direction, run=arguments.recording, since_ns=since, until_ns=until)
+    where = {"rack": arguments.rack, "interface": arguments.interface, "direction": arguments.direction,
+             "run": arguments.recording, "since_ns": since, "until_ns": until}
+    if not arguments.force:
+        refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
+    found = each_burst(connection, wanted, hosts=arguments.host, **where)
+    head = next(found, None)
+    if head is None and not connection.execute("FROM lanes").fetchall():
+        raise definition.no_recording(
+            arguments, run=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
+            interface=arguments.interface, direction=arguments.direction)
+    bursts = chain([] if head is None else [head], found)
     if arguments.format == "table":
-        found = list(bursts)
-        _print(_judged(connection, since, until), found, wanted)
+        every = list(bursts)
+        _print(_judged(connection, since, until), every, wanted)
     else:
         output.write(arguments.format, COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
@@ -63,7 +74,8 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     lanes = connection.execute(
         """
         SELECT lanes.*, clock, dropped, late, complete,
-               least(coalesce(end_ns, last_ns), $until) - greatest(coalesce(start_ns, first_ns), $since) AS span_ns
+               coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
+               CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
         FROM lanes JOIN (SELECT run, clock, dropped, late, complete, start_ns, end_ns FROM runs) USING (run)
         LEFT JOIN (  -- a recording that was killed has left its bins only
             SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
@@ -76,8 +88,6 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
 
 def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition) -> None:
     """For each recording: what was judged, the table, the sum."""
-    if not judged:
-        print("no recording matches: `mburst sql STORE runs` lists what there is")
     for index, lane in enumerate(judged):
         if index:
             print()

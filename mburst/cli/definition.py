@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MburstError, UsageError
 from ..units import parse_duration, parse_fraction, parse_rate, parse_time
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, in
     if since is not None and until is not None and since >= until:
         raise UsageError("--since is not before --until")
     return since, until
+
+
+def no_recording(arguments: argparse.Namespace, **filters: Any) -> MburstError:
+    """The store holds nothing of what FILTERS (by what they choose; None where not given) ask for."""
+    named = [f"{what} {value}" for what, value in filters.items() if value]
+    return MburstError(
+        f"{arguments.store}: no recording" + (f" of {' and '.join(named)}" if named else ""),
+        "`mburst sql STORE runs` lists what there is",
+    )
 
 
 def _optional(parse: Callable[[str], Any], text: str | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
         "privileges": privileges(),
         "sources": sources(interface),
         "clock": {**vars(reading), "synchronized": clock_synchronized()},
+        "interfaces": [name for _, name in socket.if_nameindex()],
         "interface": found,
         "advice": advice(found) if found else [],
         "self_test": _self_test() if self_test else None,
@@ -102,13 +104,16 @@ def can_capture(found: dict[str, Any]) -> bool:
 
 def describe(found: dict[str, Any]) -> str:
     """The same for people."""
-    lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"])), "sources"]
-    lines += [f"  {source['name']:<9} {source['reason'] or 'ready'} ({source['description']})"
-              for source in found["sources"]]
+    device = found["interface"]
+    lines = ["privileges", *(f"  {line}" for line in _describe_privileges(found["privileges"], device)), "sources"]
+    for source in found["sources"]:
+        state = f"cannot run: {source['reason']}" if source["reason"] else f"ready: {source['description']}"
+        lines += [f"  {source['name']:<9} {state}"]
     lines += ["clock", *(f"  {line}" for line in _describe_clock(found["clock"]))]
-    if found["interface"]:
-        lines += [f"interface {found['interface']['name']}"]
-        lines += [f"  {line}" for line in _describe_device(found["interface"])]
+    if device:
+        lines += [f"interface {device['name']}", *(f"  {line}" for line in _describe_device(device))]
+    else:
+        lines += ["interfaces", f"  {', '.join(found['interfaces'])} (`mburst doctor NAME` looks at one)"]
     lines += [f"  advice: {line}" for line in found["advice"]]
     if found["self_test"]:
         lines += ["self-test", f"  {_describe_test(found['self_test'])}"]
@@ -122,13 +127,14 @@ def privileges() -> dict[str, bool]:
     return {"net_raw": bool(mask >> CAP_NET_RAW & 1), "net_admin": bool(mask >> CAP_NET_ADMIN & 1)}
 
 
-def _describe_privileges(held: dict[str, bool]) -> list[str]:
+def _describe_privileges(held: dict[str, bool], device: Device | None) -> list[str]:
     python = os.path.realpath(sys.executable)
     lines = ["may capture (CAP_NET_RAW)" if held["net_raw"] else
              f"may not capture: run as root, or once: sudo setcap cap_net_raw+ep {python}, which lets every script of "
              "this Python capture; a service takes AmbientCapabilities=CAP_NET_RAW instead"]
-    if not held["net_admin"]:
-        lines.append("may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i INTERFACE -r 1 does it")
+    if not held["net_admin"] and (device is None or device["hardware_stamps"]):
+        name = device["name"] if device else "INTERFACE"
+        lines.append(f"may not switch on hardware stamps (CAP_NET_ADMIN): sudo hwstamp_ctl -i {name} -r 1 does it")
     return lines
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..units import format_time
+from ..units import format_count, format_time
 
 if TYPE_CHECKING:
     from ..sql import Store
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
 Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
-app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind. queues: device, port, queue, window_start_ns,
-ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets, ecn_marked_packets,
-receive_ns, quality. A file that is already in the store adds nothing."""
+app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
+window_start_ns, ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets,
+ecn_marked_packets, receive_ns, quality. A file that is already in the store adds nothing."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,7 +64,7 @@ def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: s
 
 def told(result: dict[str, Any]) -> list[str]:
     """What an import did, in lines for people."""
-    parts = [f"{result['table']}: {result['rows']:,} rows"]
+    parts = [f"{result['table']}: {format_count(result['rows'], 'row')}"]
     if result["table"] == "probes":
         parts.append(f"{result['lost']:,} lost")
     if result["rows"]:

@@ -78,6 +78,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Judge, write and print."""
     from ..dashboards import investigation
+    from ..dashboards.investigation_facts import facts
 
     if arguments.output and Path(arguments.output).is_dir():
         raise UsageError(f"-o {arguments.output} is a folder", "name a file, such as report.html")
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         investigation.write_page(answer, Path(arguments.output))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(investigation.facts(answer), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(facts(answer), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     elif arguments.format == "markdown":
         sys.stdout.write(investigation.markdown(answer))
     else:
@@ -98,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 def judged(arguments: argparse.Namespace) -> Investigation:
     """The investigation that the options of add_scope (and of a burst's definition, where there are any) ask for."""
     from ..analysis.bursts import BurstDefinition
-    from ..analysis.investigate import Question, investigate
+    from ..analysis.investigate import investigate
+    from ..analysis.reading import Question
     from ..analysis.tail import Rule
 
     if arguments.tail_factor < 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..errors import MburstError
 from . import definition
 
 
@@ -27,6 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Gather, draw, write, and name the files."""
+    from ..analysis.paths import Selection, read_met
     from ..analysis.report_data import gather, judge, lanes
     from ..dashboards.report import write
     from ..sql import Store
@@ -36,12 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     since, until = definition.span_of(store, arguments)
     con = store.connect(arguments.rack, since, until)
     chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
-    if not chosen:
-        which = [f"{name} {value}" for name, value in (("rack", arguments.rack), ("host", arguments.host)) if value]
-        raise MburstError(f"{arguments.store}: no recording" + (f" of {' and '.join(which)}" if which else ""),
-                          "`mburst sql STORE runs` lists what there is")
+    probed = read_met(con, Selection(since_ns=since, until_ns=until))
+    if not chosen and (not probed or arguments.rack or arguments.host):
+        raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
-    page, facts = write(reports, wanted, Path(arguments.output))
+    page, facts = write(reports, wanted, Path(arguments.output), probed)
     print(f"report: {page}")
     print(f"facts: {facts}")
     return 0

@@ -46,8 +46,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Judge, fit, predict, print."""
     from ..analysis.queue import usual_changes, what_if
-    from ..dashboards.investigation import outcome_facts, what_if_facts
-    from ..dashboards.investigation_words import model_words, outcome_row
+    from ..dashboards.investigation_facts import outcome_facts, what_if_facts
+    from ..dashboards.investigation_phrases import model_words
+    from ..dashboards.investigation_words import outcome_row
 
     changes = wanted(arguments)
     answer = judged(recorded(arguments))

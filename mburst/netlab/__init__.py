@@ -13,7 +13,16 @@ import this same code. It uses the standard library and iproute2 only, and touch
 
 from .errors import RackUnavailable
 from .rack import Rack
-from .record import Recording, record_rack
+from .record import Recording, check_seconds, record_live, record_rack
 from .rounds import Round, read_truth
 
-__all__ = ["Rack", "RackUnavailable", "Recording", "Round", "read_truth", "record_rack"]
+__all__ = [
+    "Rack",
+    "RackUnavailable",
+    "Recording",
+    "Round",
+    "check_seconds",
+    "read_truth",
+    "record_live",
+    "record_rack",
+]

@@ -132,16 +132,17 @@ def _all() -> list[tuple[str, str]]:
 
 def processes_in(names: Iterable[str]) -> list[int]:
     """The processes, other than this one, that live in any of the namespaces."""
-    nodes = set()
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            nodes.add(f"net:[{os.stat(FOLDER / name).st_ino}]")
-    found = []
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):  # processes end while we look
-            if entry.isdigit() and os.readlink(f"/proc/{entry}/ns/net") in nodes and int(entry) != os.getpid():
-                found.append(int(entry))
-    return found
+    with contextlib.ExitStack() as held:  # else a namespace that is removed meanwhile gives its number to another
+        nodes = set()
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                nodes.add(f"net:[{os.fstat(held.enter_context(open(FOLDER / name)).fileno()).st_ino}]")
+        found = []
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError):  # processes end while we look
+                if entry.isdigit() and os.readlink(f"/proc/{entry}/ns/net") in nodes and int(entry) != os.getpid():
+                    found.append(int(entry))
+        return found
 
 
 def _end_processes(names: list[str], patience_s: float = 2.0) -> None:

@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from . import role
 from .namespaces import enter
@@ -21,10 +21,12 @@ COLUMNS = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "
 _RTM_NEWQDISC, _RTM_GETQDISC, _NLMSG_ERROR = 36, 38, 2
 _NLM_F_REQUEST, _NLM_F_ECHO = 1, 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
 _TC_H_ROOT = 0xFFFFFFFF
-_TCA_STATS2, _TCA_STATS_QUEUE = 7, 3
+_TCA_KIND, _TCA_STATS2 = 1, 7
+_TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg
 _ATTRIBUTE = struct.Struct("=HH")  # struct rtattr
+_BASIC = struct.Struct("=QI")  # struct gnet_stats_basic: bytes, packets
 _QUEUE = struct.Struct("=IIIII")  # struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits
 
 
@@ -39,6 +41,15 @@ def attribute(data: bytes, wanted: int) -> bytes:
     raise KeyError(wanted)
 
 
+class Statistics(NamedTuple):
+    """What the kernel says of a queue: its depth now, and what it counted since it was made."""
+
+    backlog_bytes: int
+    dropped_packets: int
+    sent_bytes: int
+    sent_packets: int
+
+
 class QueueReader:
     """The root queue of an interface of the namespace that the process is in."""
 
@@ -50,6 +61,25 @@ class QueueReader:
 
     def read(self) -> tuple[int, int]:
         """(bytes in the queue now, packets dropped since it was made)."""
+        statistics = attribute(self._ask(), _TCA_STATS2)
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
+        return backlog, drops
+
+    def kind(self) -> str:
+        """The queueing discipline; "noqueue" where packets never wait."""
+        return attribute(self._ask(), _TCA_KIND).rstrip(b"\0").decode()
+
+    def statistics(self) -> Statistics:
+        """All that is known of the queue. Raises OSError or KeyError where the interface has none."""
+        statistics = attribute(self._ask(), _TCA_STATS2)
+        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
+        return Statistics(backlog, drops, *_BASIC.unpack_from(attribute(statistics, _TCA_STATS_BASIC)))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _ask(self) -> bytes:
+        """The attributes that the kernel answers with."""
         self._sock.send(self._question)
         reply = self._sock.recv(8192)
         size, kind, *_ = _HEADER.unpack_from(reply)
@@ -57,9 +87,7 @@ class QueueReader:
             raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "RTM_GETQDISC")
         if kind != _RTM_NEWQDISC:
             raise OSError(0, f"RTM_GETQDISC answered with message type {kind}")
-        statistics = attribute(reply[_HEADER.size + _TCMSG.size:size], _TCA_STATS2)
-        _, backlog, drops, _, _ = _QUEUE.unpack_from(attribute(statistics, _TCA_STATS_QUEUE))
-        return backlog, drops
+        return reply[_HEADER.size + _TCMSG.size:size]
 
 
 @dataclass

@@ -108,9 +108,11 @@ WITH slots AS MATERIALIZED (
     SELECT burst, run, epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
     FROM extents JOIN lanes USING (lane)
+), near AS (
+    SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
 )
 SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
-FROM bins JOIN slots ON bins.ts_ns >> getvariable('slot_bits') = slot AND bins.epoch = slots.epoch AND bins.run = slots.run
+FROM near JOIN slots USING (slot, epoch, run)
 WHERE ts_ns >= start_ns AND ts_ns < end_ns
 GROUP BY burst;
 

@@ -13,5 +13,6 @@ CREATE TABLE probes (
     app_recv_ns  BIGINT,
     rtt_ns       BIGINT,            -- round trip where it is all that was measured
     lost         BOOLEAN NOT NULL,
-    stamp_kind   VARCHAR NOT NULL   -- hw, sw, app, or '' when not known
+    stamp_kind   VARCHAR NOT NULL,  -- hw, sw, app, or '' when not known
+    clock_error_ns BIGINT           -- by which the two clocks may differ, where both ends say that they are kept
 );

@@ -1,4 +1,5 @@
--- The bits of `quality`, the same as enum mb_quality in capture/frame.h.
+-- The bits of `quality`: of captures, the same as enum mb_quality in capture/frame.h, and from 512 on of what devices tell,
+-- the same as in telemetry/tables.py.
 CREATE TABLE quality (bit USMALLINT NOT NULL, name VARCHAR NOT NULL, meaning VARCHAR NOT NULL);
 INSERT INTO quality VALUES
     (1,   'hw',        'stamped by the network interface'),
@@ -9,4 +10,9 @@ INSERT INTO quality VALUES
     (32,  'losing',    'packets were dropped in this time: counts are lower bounds'),
     (64,  'gso',       'merged frames: wire bytes are reckoned, timing inside them is not known'),
     (128, 'truncated', 'the snap length cut headers: some senders or marks are not known'),
-    (256, 'stepped',   'the clock stepped at an edge of this time');
+    (256, 'stepped',   'the clock stepped at an edge of this time'),
+    (512, 'reset',     'a counter began anew in this time: its counts are lower bounds'),
+    (1024, 'impossible', 'more than the port can carry or the queue can hold: not to be believed'),
+    (2048, 'gap',      'the device was not heard for a part of this time'),
+    (4096, 'guessed',  'the device did not say when this time began or ended'),
+    (8192, 'merged',   'the device left values out: a maximum among them is not known');

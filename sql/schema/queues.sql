@@ -12,6 +12,6 @@ CREATE TABLE queues (
     transmit_bytes     BIGINT,
     dropped_packets    BIGINT,
     ecn_marked_packets BIGINT,
-    semantics          VARCHAR NOT NULL,  -- gauge, max-since-last, periodic-max, event
+    semantics          VARCHAR NOT NULL,  -- gauge, max-since-last, periodic-max, sliding-max, event
     quality            USMALLINT NOT NULL
 );

@@ -13,5 +13,7 @@ CREATE TABLE sources (
     flows       UINTEGER NOT NULL,   -- distinct (addresses, protocol, ports)
     members     UINTEGER NOT NULL,   -- 1, or how many senders 'other' stands for
     first_ns    BIGINT NOT NULL,     -- first and last packet in the bin
-    last_ns     BIGINT NOT NULL
+    last_ns     BIGINT NOT NULL,
+    source_port      USMALLINT,      -- that more than half of its flows come from; 0 where none is
+    destination_port USMALLINT       -- likewise, go to
 );

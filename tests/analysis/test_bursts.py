@@ -404,7 +404,12 @@ def test_none_found_says_so(ask: Ask, told: Store) -> None:
     assert code == 0 and "no burst in 100 ms, 0 % of the time" in out
     assert json.loads(ask("--min-duration", "1s", "--json")[1]) == []
     assert ask("--min-duration", "1s", "--csv")[1] == ",".join(COLUMNS) + "\n"
-    assert "no recording matches" in ask("--host", "nobody")[1]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]])
+def test_a_filter_that_no_recording_matches_fails(ask: Ask, told: Store, form: list[str]) -> None:
+    code, out, err = ask("--host", "nobody", "--interface", "eth9", *form)
+    assert (code, out) == (1, "") and "no recording of host nobody and interface eth9 (" in err
 
 
 def test_since_counts_back_from_the_newest_data(ask: Ask, told: Store) -> None:

@@ -10,6 +10,7 @@ from storelib import write
 from mburst.analysis import fanin
 from mburst.analysis.bursts import BurstDefinition, find_bursts
 from mburst.analysis.fanout import slow_requests
+from mburst.analysis.trigger import fan_outs
 from mburst.sql import Store
 
 MS = 10**6
@@ -17,20 +18,24 @@ T0 = 1_800_000_000 * 10**9
 FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
-def gather_rounds(store: Store, rounds: int, asked: int) -> None:
-    """Every 100 ms this host asks `asked` others; 2 ms later twelve answer for 10 ms. One backup stream at the end."""
+def gather_rounds(store: Store, rounds: int, asked: int, acknowledged: bool = False) -> None:
+    """Every 100 ms this host asks `asked` others on port 9000; 2 ms later twelve answer for 10 ms, and it may
+    acknowledge that. One backup stream at the end."""
     write(store, "runs", *({"run": way, "direction": way} for way in ("in", "out")))
     bins, sources = [], []
     for k in range(rounds):
         start = T0 + k * 100 * MS
-        sources.append({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": start, "flows": asked,
-                        "bytes": 100 * asked, "first_ns": start + 1000, "last_ns": start + 90_000})  # fmt: skip
+        for at in [start] + [start + ms * MS for ms in range(2, 12)] * acknowledged:
+            sources.append({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at, "flows": asked,
+                            "bytes": 100 * asked, "first_ns": at + 1000, "last_ns": at + 90_000,
+                            "source_port": 0, "destination_port": 9000})  # fmt: skip
         senders = [f"10.0.1.{n}" for n in range(16, 28)] if k < rounds - 1 else ["10.0.7.7"]
         for ms in range(2, 12):
             at = start + ms * MS
             bins.append({"run": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
             sources += [{"run": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
-                         "first_ns": at + 500, "last_ns": at + MS - 1} for name in senders]  # fmt: skip
+                         "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": 9000}
+                        for name in senders]  # fmt: skip
     write(store, "bins", *bins)
     write(store, "sources", *sources)
 
@@ -48,9 +53,31 @@ def test_a_scatter_and_gather_is_named_with_its_requests(tmp_path: Path) -> None
     assert answers.name == "10.0.1.16/28 (12 senders)" and len(answers.bursts) == 19 and answers.fan_in == 12
     assert answers.members[0] == "10.0.1.16" and answers.member_share == pytest.approx(1, abs=0.05)
     assert answers.trigger is not None and answers.trigger.flows == 12 and answers.trigger.share == 1
-    assert 1 * MS < answers.trigger.lead_ns < 4 * MS
+    assert answers.trigger.lead_ns == 2 * MS - 500 and answers.trigger.bursts == 19
+    assert answers.port == answers.trigger.port == 9000
     assert backup.name == "10.0.7.7" and backup.fan_in == 1
     assert answers.share_of_bytes == pytest.approx(0.95, abs=0.01)
+
+
+def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    gather_rounds(store, 20, asked=12, acknowledged=True)
+    answers = found(store)[0].trigger
+    assert answers is not None and answers.share == 1 and answers.lead_ns == 2 * MS - 500
+    assert answers.usual == pytest.approx(0.1, abs=0.02)  # 10 ms of each 100, not all of the time
+
+
+def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    rows = [(T0, 5, 7), (T0 + MS, 30, 9000), (T0 + 50 * MS, 4, 80)]
+    write(store, "runs", {"run": "out", "direction": "out"})
+    write(store, "sources", *({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at, "flows": flows,
+                               "first_ns": at, "last_ns": at + 10, "destination_port": port}
+                              for at, flows, port in rows))  # fmt: skip
+    sent = fan_outs(store.connect(), "cache-1", "eth0", 3)
+    assert sent is not None and sent.begins.tolist() == [True, False, True]
+    assert sent.flows.tolist() == [30, 30, 4] and sent.port.tolist() == [9000, 9000, 80]
+    assert fan_outs(store.connect(), "other", "eth0", 3) is None
 
 
 def test_a_host_that_asks_nobody_sets_nothing_off(tmp_path: Path) -> None:
@@ -77,7 +104,8 @@ def test_contention_counts_other_hosts_of_the_rack() -> None:
         burst(4, "a", "r1", 50, 60),
     ]
     seen = fanin.contention(bursts)
-    assert seen is not None and (seen.hosts, seen.share, seen.most) == (3, 0.5, 2)
+    assert seen is not None and (seen.hosts, seen.share, seen.most) == (2, 0.5, 2)
+    assert seen.rivals == [("a", "b", 2)] and 0 < seen.usual < 1
     assert fanin.contention(bursts[:1]) is None
 
 

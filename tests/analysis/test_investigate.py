@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from latency_cases import Case, Setting, build
-from storelib import DEFAULTS, write
+from latency_cases import Case, FluidPort, Setting, build, plain_incast, scene_of, send
+from latency_store import LANE, ORIGIN, store_case, write_probes
+from storelib import write
 
 from mburst.__main__ import main
 from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.investigate import Question, investigate, same_name
+from mburst.analysis.investigate import investigate, same_name
+from mburst.analysis.reading import Question
+from mburst.dashboards.investigation import plain
+from mburst.dashboards.investigation_facts import facts
 from mburst.sql import Store
 
-ORIGIN = 1_800_000_000_000_000_000
-LANE = {"run": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 KEYS = {"cause", "summary", "tail", "evidence", "bursts", "fan_in", "missing"}
 EVIDENCE = {
     "relative_risk",
@@ -31,97 +32,6 @@ EVIDENCE = {
     "host_share",
     "controls",
 }
-
-
-def store_case(folder: Path, case: Case) -> Store:
-    """A simulated case as rows; every burst comes from the same eight senders."""
-    store = Store.create(folder)
-    port, probes = case.scene.crossings[0].port, case.scene.probes
-    bytes_ = np.diff(port.carried)
-    used = np.flatnonzero(bytes_)
-    write(
-        store,
-        "runs",
-        {
-            **LANE,
-            "link_bps": int(port.link_bps),
-            "bin_ns": port.bin_ns,
-            "start_ns": ORIGIN,
-            "end_ns": ORIGIN + port.bins * port.bin_ns,
-        },
-    )
-    n = len(used)
-    rows = {
-        **{key: [value] * n for key, value in LANE.items()},
-        "ts_ns": ORIGIN + used * port.bin_ns,
-        "wire_bytes": bytes_[used],
-        "bytes": bytes_[used] - bytes_[used] // 70,
-    }
-    numbers = ("packets", "ce_packets", "retransmits", "epoch", "quality")
-    with store.writer("bins", "h", "a") as writer:
-        writer.append(
-            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}})
-            .select(schema("bins").names)
-            .cast(schema("bins"))
-        )
-    write(store, "sources", *burst_sources(case))
-    write_probes(store, case)
-    assert len(probes)
-    return store
-
-
-def schema(table: str) -> pa.Schema:
-    from mburst.sql.tables import arrow_schema
-
-    return arrow_schema(table)
-
-
-def burst_sources(case: Case) -> list[dict[str, object]]:
-    found = []
-    for begin, end in zip(*case.scene.bursts[0], strict=True):
-        for ms in range(int(begin // 1e6), int(end // 1e6) + 1):
-            first = max(begin, ms * 1e6)
-            last = min(end, (ms + 1) * 1e6) - 1
-            if last > first:
-                found += [
-                    {
-                        **LANE,
-                        "ts_ns": ORIGIN + ms * 10**6,
-                        "source": f"10.0.0.{k + 1}",
-                        "bytes": 9_000,
-                        "packets": 6,
-                        "first_ns": ORIGIN + int(first),
-                        "last_ns": ORIGIN + int(last),
-                    }
-                    for k in range(8)
-                ]
-    return found
-
-
-def write_probes(store: Store, case: Case) -> None:
-    probes = case.scene.probes
-    names = {
-        "app_send_ns": probes.app_send,
-        "tx_ns": probes.tx,
-        "remote_rx_ns": probes.remote_rx,
-        "remote_tx_ns": probes.remote_tx,
-        "rx_ns": probes.rx,
-        "app_recv_ns": probes.app_recv,
-    }
-    n = len(probes)
-    table = {
-        name: pa.array(np.nan_to_num(values).astype(np.int64) + ORIGIN, mask=np.isnan(values))
-        for name, values in names.items()
-    }
-    table["rtt_ns"] = pa.array(np.nan_to_num(probes.rtt).astype(np.int64), mask=np.isnan(probes.rtt))
-    words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": "udp", "stamp_kind": "sw"}
-    table |= {
-        "seq": pa.array(np.arange(n)),
-        "lost": pa.array(probes.lost),
-        **{key: pa.array([value] * n) for key, value in words.items()},
-    }
-    with store.writer("probes") as writer:
-        writer.append(pa.table(table).select(schema("probes").names).cast(schema("probes")))
 
 
 @pytest.mark.parametrize("kind", ["incast", "hop", "host", "harmless", "too-little"])
@@ -190,7 +100,15 @@ def test_mistakes_end_in_one_line(
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
-    assert "neither recordings nor probes" in capsys.readouterr().err
+    assert "neither a recording nor a probe" in capsys.readouterr().err
+
+
+def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.create(tmp_path / "s")
+    write(store, "runs", {**LANE, "link_bps": None})
+    write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
+    assert main(["investigate", str(tmp_path / "s")]) == 1
+    assert "--link" in capsys.readouterr().err
 
 
 def test_probes_without_a_recording_and_the_other_way_round(tmp_path: Path) -> None:
@@ -273,3 +191,72 @@ def test_no_tail_is_none_whatever_the_bursts(name: str, captures: Path, capsys: 
     arguments = ["investigate", str(folder / "cache.pcap"), "--link", "1G", "--probes", str(folder / name), "--json"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["cause"] == "none"
+
+
+def add_senders(store: Store, model: FluidPort, setting: Setting, hosts: int) -> None:
+    """What came to the port, sent evenly by so many recorded hosts."""
+    came = model.departures + np.diff(model.backlog, prepend=0.0)
+    ratio = round(setting.bin_ns / model.step)
+    sent = (came[: len(came) // ratio * ratio].reshape(-1, ratio).sum(axis=1) / hosts).astype(np.int64)
+    used = np.flatnonzero(sent)
+    for k in range(hosts):
+        lane = {**LANE, "run": f"s{k}", "host": f"db-{k}", "direction": "out", "rack": "far"}
+        write(store, "runs", {**lane, "link_bps": 10**11, "bin_ns": setting.bin_ns})
+        write(store, "bins", *({**lane, "ts_ns": ORIGIN + int(at) * setting.bin_ns, "wire_bytes": int(sent[at])}
+                               for at in used))  # fmt: skip
+        write(store, "sources", {**lane, "source": f"10.0.0.{k + 1}", "ts_ns": ORIGIN, "bytes": 10**6,
+                                 "first_ns": ORIGIN, "last_ns": ORIGIN + 1})  # fmt: skip
+
+
+def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path: Path) -> None:
+    setting = Setting(seconds=4, load=0.02)
+    rng, model = plain_incast("incast", 3, setting)
+    case = Case("incast", scene_of(model, send(rng, setting, model, {}), setting), "bursts", 3, setting)
+    store = store_case(tmp_path / "s", case)
+    add_senders(store, model, setting, 4)
+    told = facts(investigate(store.connect(), Question(BurstDefinition())))
+    assert told["cause"] == "bursts"
+    assert told["queues"]["from_senders"]["senders"] == 4
+    assert told["queues"]["from_senders"]["max_bytes"] == pytest.approx(model.backlog.max(), rel=0.1)
+    dose = told["evidence"]["dose_response"]
+    assert "senders" in dose["dose"] and dose["r"] > 0.95 and dose["slope"] == pytest.approx(1, abs=0.15)
+    assert told["what_if"]["model"]["arrivals"] == "senders" and told["what_if"]["model"]["relative_error"] < 0.2
+    assert told["fan_in"][0]["racks"] == ["far"]
+    assert all("outgoing direction" not in item or "sets" in item for item in told["not_judged"])
+
+
+def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
+    """Several recorded hosts, false discoveries controlled over all of their paths; one of them has a tail."""
+    store = Store.create(tmp_path / "s")
+    for k in range(4):
+        kind = "incast" if k == 2 else "harmless"
+        case = build(kind, 20 + k, Setting(seconds=5, rate=400))
+        port, probes = case.scene.crossings[0].port, case.scene.probes
+        lane = {**LANE, "run": f"r{k}", "host": f"h{k}"}
+        bytes_ = np.diff(port.carried)
+        write(store, "runs", {**lane, "bin_ns": port.bin_ns, "link_bps": int(port.link_bps)})
+        write(store, "bins", *({**lane, "ts_ns": ORIGIN + int(at) * port.bin_ns, "wire_bytes": int(bytes_[at])}
+                               for at in np.flatnonzero(bytes_)))  # fmt: skip
+        write_probes(store, replace(case, scene=replace(case.scene, probes=replace(probes, dst=f"h{k}"))))
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    told = facts(answer)
+    assert told["cause"] == "bursts" and told["causes"] == {"bursts": 1, "none": 3}
+    assert told["paths"][0]["dst"] == "h2" and len(told["paths"]) == 4
+    assert told["evidence"]["q_value"] >= told["evidence"]["p_value"]
+    assert told["contention"]["hosts"] == 4 and 0 <= told["contention"]["by_chance"] <= 1
+    assert "4 paths judged, false discoveries controlled over all: none 3, bursts 1" in plain(answer)
+
+
+def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = build("incast", 6, Setting(seconds=4))
+    store = store_case(tmp_path / "s", replace(case, scene=replace(case.scene, probes=case.scene.probes)))
+    write(store, "queues", {"port": "eth0", "window_start_ns": ORIGIN, "ts_ns": ORIGIN + 10**6, "max_bytes": 2_500_000,
+                            "dropped_packets": 3})  # fmt: skip
+    question = Question(BurstDefinition(), since_ns=ORIGIN, until_ns=ORIGIN + 4 * 10**9)
+    assert "2.5 MB in one of 1 window of 1 ms" in plain(investigate(store.connect(), question))
+    (tmp_path / "s" / "probes").rename(tmp_path / "elsewhere")
+    assert main(["investigate", str(tmp_path / "s")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("The cause cannot be told. What is missing: probes of this time")
+    assert "3 packets dropped" in said and "8 at" not in said and "What sets" not in said
+    assert "what sets the bursts off: record the host's outgoing direction too" in said

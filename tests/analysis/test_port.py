@@ -18,7 +18,7 @@ BIN = 100_000
 def port_of(bytes_: list[int], start: float = 0.0, link: float = 1e9, lossy: list[int] | None = None) -> Port:
     starts = start + np.arange(len(bytes_)) * float(BIN)
     amounts = np.array(bytes_, dtype=np.int64)
-    bad = None if lossy is None else starts[lossy]
+    bad = [] if lossy is None else [starts[lossy]]
     return port_from_bins(
         NAME, link, BIN, [(starts[amounts > 0], amounts[amounts > 0])], [(start, start + len(bytes_) * BIN)], bad
     )

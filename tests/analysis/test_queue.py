@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mburst.analysis.arrivals import arrivals_of
 from mburst.analysis.cause import Queue
-from mburst.analysis.ledger import Crossing
 from mburst.analysis.port import port_from_bins
-from mburst.analysis.queue import Change, Load, changed, lindley, load_of, predict, predict_from_senders
+from mburst.analysis.queue import Change, Load, arrival_times, changed, lindley, load_of, predict, predicted
 
 LINK = 1e9
 volumes = st.lists(st.tuples(st.floats(0, 4e7), st.floats(1e5, 1e7), st.floats(1e3, 4e6)), min_size=1, max_size=6)
@@ -60,7 +60,7 @@ def test_changes_do_what_they_say() -> None:
     base = np.full(2, 2e4)
 
     def largest(change: Change) -> float:
-        return float(predict(base, met, burst, LINK, 1e6, change).quantiles_ns[2] or 0)
+        return float(predict(met, base, burst, LINK, 1e6, change).quantiles_ns[2] or 0)
 
     as_is = largest(Change("as recorded"))
     assert as_is == pytest.approx(2e4 + (2e6 * 8 - 1e6), rel=1e-6)  # what came less what left in the meantime
@@ -98,10 +98,15 @@ def test_senders_predict_the_queue_of_the_receiver() -> None:
     total = np.cumsum(2.0 * sent - 12_500)
     depth = total - np.minimum(0, np.minimum.accumulate(total))
     windows = Queue("q", times[:-10:10], times[10::10], np.maximum.reduceat(depth, np.arange(0, n - 10, 10)))
-    found = predict_from_senders([*senders, receiver], windows, Crossing(receiver, "dst", False))
-    assert found is not None and found.senders == 2
+    came = arrivals_of(receiver, [*senders, receiver])
+    assert came is not None
+    found = predicted(receiver, came, windows)
+    assert found.senders == 2
     assert found.peak_bytes == pytest.approx(375_000)
     assert found.against_switch is not None and found.against_switch.r > 0.999
     assert found.against_switch.slope == pytest.approx(1, abs=0.01)
-    lonely = predict_from_senders([senders[0], receiver], windows, Crossing(receiver, "dst", False))
-    assert lonely is None
+    assert came.backlog_at(np.array([20.0, 35.0, 50.0, np.nan])) == pytest.approx(
+        [0, 187_500, 375_000, np.nan], nan_ok=True
+    )
+    assert arrivals_of(receiver, [senders[0], receiver]) is None
+    assert arrival_times(receiver, came, 0.0) == pytest.approx([30 * bin_ns], rel=0.05)  # the half of its busy period

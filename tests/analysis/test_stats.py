@@ -120,3 +120,31 @@ def test_relative_risk() -> None:
     assert stats.relative_risk(*np.array([[0.0], [50], [0], [950]]))[0] == pytest.approx(1)
     assert stats.relative_risk(*np.array([[500.0], [1000], [50], [1000]]))[0] == pytest.approx(10, rel=0.02)
     assert np.isfinite(stats.relative_risk(*np.array([[40.0], [50], [0], [950]]))[0])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, 20), max_size=4), st.lists(st.integers(-2, 22), max_size=40), st.booleans())
+def test_ranks_are_those_of_searchsorted(edges: list[int], values: list[int], ordered: bool) -> None:
+    at = np.array(sorted(values) if ordered else values, dtype=float)
+    steps = np.array(sorted(edges), dtype=float)
+    assert stats.rank(steps, at).tolist() == np.searchsorted(steps, at, side="right").tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(3, 60), st.integers(0, 2**32))
+def test_a_line_over_blocks_is_the_line_of_its_points(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dose = rng.normal(5, 2, n)
+    response = 3 * dose + rng.normal(0, 1, n)
+    response[0] = np.nan
+    found = stats.line_over_blocks(dose, response, np.arange(n) // 5, 200, rng)
+    if n < 4:
+        assert found is None
+        return
+    slope, _ = np.polyfit(dose[1:], response[1:], 1)
+    assert found is not None and found.n == n - 1
+    assert found.slope.value == pytest.approx(slope) and found.r.value == pytest.approx(
+        np.corrcoef(dose[1:], response[1:])[0, 1]
+    )
+    if n >= 10:  # two blocks at least
+        assert -1 <= found.r.low <= found.r.high <= 1 and found.slope.low <= found.slope.high

@@ -76,11 +76,15 @@ def test_a_tail_is_established_ruled_out_or_open() -> None:
 def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
     rng = np.random.default_rng(4)
     exchange = probes(10_000, rng)
-    exposed = np.arange(10_000) % 10 == 0
+    exposed = np.repeat(rng.random(1000) < 0.1, 10)
     anywhere = rng.random(10_000) < 0.02
     exchange.lost[:] = anywhere
     tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
     assert tail.lost == anywhere.sum() and not tail.late_losses.any() and tail.present is False
+    outages = np.repeat(rng.random(500) < 0.05, 20)  # rows of losses at times of their own, some of them exposed
+    exchange.lost[:] = outages
+    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    assert (outages & exposed).any() and not tail.late_losses.any() and tail.present is False
     exchange.lost[:] = exposed & (rng.random(10_000) < 0.3)
     tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
     assert tail.present and tail.late_losses.sum() == exchange.lost.sum()

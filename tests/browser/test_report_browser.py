@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import reportlib
+from browserlib import Reader
 from reportlib import BIN, LONG, PROBE, SHORT, START
 
 from mburst.analysis.report_data import Limits
 from mburst.sql import Store
 
-CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 ZERO = START // 60_000_000_000 * 60_000_000_000
-TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -43,30 +26,6 @@ def pages(tmp_path_factory):
             few = Limits(whole_bins=2000, cells=1000, detail_bins=1000)
             made["coarse"] = reportlib.written(store, folder / "coarse", few)
     return made
-
-
-class Reader:
-    """A page that is open, with everything that went wrong or asked for something in it."""
-
-    def __init__(self, browser, path, **context):
-        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
-        self.page = self.context.new_page()
-        self.troubles: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.troubles.append(message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(f"file://{path}")
-        self.page.wait_for_selector("html[data-ready]", timeout=60_000)
-
-    def trace(self, role):
-        x, y = self.page.evaluate(TRACE, role)
-        return x, y
-
-    def click(self, selector):
-        self.page.click(selector)
-        self.page.wait_for_timeout(150)
 
 
 @pytest.fixture
@@ -272,3 +231,16 @@ def test_controls_and_regions_have_names(plain):
     twice = reader.page.evaluate("""() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
         return ids.filter((id, i) => ids.indexOf(id) !== i); }""")
     assert twice == []
+
+
+def test_probed_paths_are_drawn_and_their_tail_is_in_the_figure(open_page):
+    reader = open_page()
+    drawn = reader.page.evaluate(
+        "() => [...document.querySelectorAll('[data-figure]')].map(place => [place.dataset.figure, place.data.length])")
+    assert [name for name, traces in drawn if traces] == ["distribution", "time"]
+    x, y = reader.page.evaluate(
+        "() => { const trace = document.querySelector('[data-figure=distribution]')._fullData[0];"
+        " return [[...trace.x], [...trace.y]]; }")
+    slowest = max(20_000 + i % 7 - 3 + 10**7 * (i == 500) for i in range(2000))
+    assert x[-1] == slowest and y == sorted(y) and y[-1] > 3
+    assert reader.troubles == []

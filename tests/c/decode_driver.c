@@ -7,6 +7,8 @@
  *
  *   'D'  struct batch, then for each frame struct frame_head and its bytes
  *        → for each frame struct mb_packet, struct extras
+ *   'T'  the same, at most MB_BATCH_FRAMES frames
+ *        → u32 count of trains, then for each struct train_head and the struct mb_packet of its head
  *   'F'  struct mb_address → u32 length, text
  *   'P'  u32 length, text  → u32 found, struct mb_address
  */
@@ -15,6 +17,7 @@
 #include <string.h>
 
 #include "../../capture/decode.h"
+#include "../../capture/trains.h"
 
 struct batch {
 	uint32_t count, linktype, fcs_len, inner, mtu;
@@ -25,6 +28,10 @@ struct frame_head {
 	uint32_t caplen, len;
 	uint16_t gso_size;
 	uint8_t direction, padding[5];
+};
+
+struct train_head {
+	uint32_t first, count, tcp_end, unused;
 };
 
 struct extras {
@@ -83,31 +90,72 @@ static void put_extras(const struct mb_frame *frame, const struct mb_interface *
 	put(&extras, sizeof(extras));
 }
 
-static void decode(void)
-{
-	struct batch batch;
-	struct mb_interface interface = {0};
+/* A batch of frames as the requests send it. */
+struct frames {
+	uint32_t count;
+	struct mb_interface interface;
 	struct mb_decode_options options;
 	struct mb_frame *frames;
-	struct mb_packet *packets;
+};
+
+static struct frames get_frames(void)
+{
+	struct batch batch;
+	struct frames got = {0};
 
 	get(&batch, sizeof(batch));
-	interface.linktype = batch.linktype;
-	interface.fcs_len = batch.fcs_len;
-	options = (struct mb_decode_options){.inner = batch.inner, .mtu = batch.mtu};
-	frames = allocate(batch.count * sizeof(*frames));
-	packets = allocate(batch.count * sizeof(*packets));
-	memset(packets, 0xa5, batch.count * sizeof(*packets)); /* what is not written shows */
+	got.count = batch.count;
+	got.interface.linktype = batch.linktype;
+	got.interface.fcs_len = batch.fcs_len;
+	got.options = (struct mb_decode_options){.inner = batch.inner, .mtu = batch.mtu};
+	got.frames = allocate(batch.count * sizeof(*got.frames));
 	for (uint32_t i = 0; i < batch.count; i++)
-		get_frame(&frames[i]);
-	mb_decode(frames, batch.count, &interface, &options, packets);
-	for (uint32_t i = 0; i < batch.count; i++) {
+		get_frame(&got.frames[i]);
+	return got;
+}
+
+static void drop_frames(struct frames *frames)
+{
+	for (uint32_t i = 0; i < frames->count; i++)
+		free((void *)frames->frames[i].data);
+	free(frames->frames);
+}
+
+static void decode(void)
+{
+	struct frames got = get_frames();
+	struct mb_packet *packets = allocate(got.count * sizeof(*packets));
+
+	memset(packets, 0xa5, got.count * sizeof(*packets)); /* what is not written shows */
+	mb_decode(got.frames, got.count, &got.interface, &got.options, packets);
+	for (uint32_t i = 0; i < got.count; i++) {
 		put(&packets[i], sizeof(packets[i]));
-		put_extras(&frames[i], &interface, &options);
-		free((void *)frames[i].data);
+		put_extras(&got.frames[i], &got.interface, &got.options);
 	}
-	free(frames);
 	free(packets);
+	drop_frames(&got);
+}
+
+static void divide(void)
+{
+	struct frames got = get_frames();
+	struct mb_trains *trains = allocate(sizeof(*trains));
+
+	mb_trains_init(trains);
+	if (mb_trains_decode(trains, got.frames, got.count, &got.interface, &got.options) != got.count)
+		exit(6);
+	put(&trains->count, sizeof(trains->count));
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_train *train = &trains->trains[i];
+		struct train_head head = {
+			(uint32_t)(train->frames - got.frames), train->count, train->tcp_end, 0,
+		};
+
+		put(&head, sizeof(head));
+		put(&trains->heads[i], sizeof(trains->heads[i]));
+	}
+	free(trains);
+	drop_frames(&got);
 }
 
 static void format(void)
@@ -144,6 +192,9 @@ int main(void)
 		switch (command) {
 		case 'D':
 			decode();
+			break;
+		case 'T':
+			divide();
 			break;
 		case 'F':
 			format();

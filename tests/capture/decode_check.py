@@ -27,6 +27,7 @@ def check(frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = Fal
         )
         assert got.flow == fingerprints.setdefault(want.flow, got.flow), "a flow has one fingerprint"
         assert want.flow == flows.setdefault(got.flow, want.flow), "a fingerprint has one flow"
+        assert got.ports == (want.flow.ports if want.flow else (0, 0))
         assert got._replace(flow=0) == got._replace(flow=0, quality=0, ts_ns=frame.ts_ns, **fields(want)), frame
 
 

@@ -15,7 +15,8 @@ from decode_oracle import IPV4, IPV6, NONE, Address
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
-PACKET = struct.Struct("<qQQI4xIIQIIBBH4x")
+PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
+TRAIN = struct.Struct("<III4x")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
 
@@ -41,8 +42,18 @@ class Decoded(NamedTuple):
     marks: int
     direction: int
     quality: int
+    ports: tuple[int, int]
     macs: tuple[int, int] | None
     destination: Address | None
+
+
+class Train(NamedTuple):
+    """struct mb_train, with the index of its first frame, and its head without `macs` and `destination`."""
+
+    first: int
+    count: int
+    tcp_end: int
+    head: Decoded
 
 
 def address(high: int, low: int, family: int) -> Address:
@@ -65,6 +76,7 @@ class Driver:
         sources = [
             ROOT / "tests/c/decode_driver.c",
             *sorted(ROOT.glob("capture/decode*.c")),
+            ROOT / "capture/trains.c",
             ROOT / "capture/address.c",
         ]
         subprocess.run(
@@ -92,28 +104,44 @@ class Driver:
         assert len(octets) == size, f"the driver ended with {self.process.wait()}: see its standard error"
         return octets
 
-    def decode(
-        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0
-    ) -> list[Decoded]:
-        request = [b"D", struct.pack("<5I", len(frames), linktype, fcs, inner, mtu)]
+    def send(self, command: bytes, frames: list[Frame], *batch: int) -> None:
+        request = [command, struct.pack("<5I", len(frames), *batch)]
         for frame in frames:
             head = (frame.ts_ns, len(frame.data), frame.length, frame.gso, frame.direction)
             request += [struct.pack("<qIIHB5x", *head), frame.data]
         self.ask(b"".join(request))
+
+    def decode(
+        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0
+    ) -> list[Decoded]:
+        self.send(b"D", frames, linktype, fcs, inner, mtu)
         return [self.decoded() for _ in frames]
 
-    def decoded(self) -> Decoded:
-        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality = PACKET.unpack(
+    def trains(
+        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0
+    ) -> list[Train]:
+        self.send(b"T", frames, linktype, fcs, inner, mtu)
+        (count,) = struct.unpack("<I", self.answer(4))
+        return [Train(*TRAIN.unpack(self.answer(TRAIN.size)), self.packet()) for _ in range(count)]
+
+    def packet(self) -> Decoded:
+        ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality, ports = PACKET.unpack(
             self.answer(PACKET.size)
-        )
-        sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
-            self.answer(EXTRAS.size)
         )
         return Decoded(
             ts, address(high, low, family), size, wire, flow, seq, tcp_len, marks, direction, quality,
-            (sender, receiver) if has_macs else None,
-            address(to_high, to_low, to_family) if has_destination else None,
+            (ports >> 16, ports & 0xFFFF), None, None,
         )  # fmt: skip
+
+    def decoded(self) -> Decoded:
+        packet = self.packet()
+        sender, receiver, to_high, to_low, to_family, has_macs, has_destination = EXTRAS.unpack(
+            self.answer(EXTRAS.size)
+        )
+        return packet._replace(
+            macs=(sender, receiver) if has_macs else None,
+            destination=address(to_high, to_low, to_family) if has_destination else None,
+        )
 
     def text(self, value: Address) -> str:
         self.ask(b"F" + halves(value))

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from dump_tool import ROOT
 
 BENCH = ROOT / "bench"

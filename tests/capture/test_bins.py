@@ -138,6 +138,9 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
         for row in senders
     } == expected
     assert len(senders) == len(expected)
+    for row in senders:
+        ports = [1000 + flow for flow in {f.flow for f in oracle.senders[row["epoch"], row["ts_ns"], row["source"]]}]
+        assert row["destination_port"] == 11211 and row["source_port"] == (ports[0] if len(ports) == 1 else 0)
     [lane] = lanes
     assert (lane["late"], lane["late_bytes"]) == (len(oracle.late), sum(f.size for f in oracle.late))
     assert lane["epochs"] == oracle.epoch + 1

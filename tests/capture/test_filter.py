@@ -58,7 +58,7 @@ def test_wrong_expression(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(build.pcap_header() + build.pcap_record(1, 2, ETHERNET + TCP))
     made = dump("-f", "tcp prt 80", path)
-    assert made.error.startswith("filter 'tcp prt 80' cannot be compiled for link type 1: ")
+    assert made.error.startswith("filter 'tcp prt 80' cannot be compiled for Ethernet: ")
     assert made.frames == []
     assert dump("-f", "", path).count == 1
 

@@ -50,6 +50,13 @@ def test_what_may_be_slewing_is_no_step(play, step):
     assert sum(row["packets"] for row in rows) == 600
 
 
+def test_a_loss_from_before_the_first_packet(play):
+    """Told while nothing has come yet; the first frames come while it lasts."""
+    rows = play(20, 0, 0, 1, 0, 8 * MS, 0, 5)
+    assert [row["ts_ns"] // MS for row in rows if row["packets"]] == list(range(5, 20))
+    assert {row["ts_ns"] // MS for row in rows if row["packets"] and row["quality"] & LOSING} == {5, 6, 7, 8}
+
+
 def test_losses_mark_the_bins_of_their_time(play):
     rows = play(50, 0, 0, 20, 18 * MS + 900_000, 25 * MS + 100_000)
     assert {row["ts_ns"] // MS for row in rows if row["quality"] & LOSING} == set(range(18, 26))

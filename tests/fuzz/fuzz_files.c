@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * libFuzzer harness: bytes as a capture file, once mapped and once through a pipe. Both must
- * read the same frames; every frame goes through the decoder. The first bytes of the input are
+ * read the same frames; every frame goes through the decoder, and the file through the engine, whose
+ * bins and senders must hold every byte that was read. The first bytes of the input are
  * the file's, so that a corpus of captures serves as it is.
  */
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "decode.h"
+#include "engine.h"
 #include "pcap_header.h"
 #include "source.h"
 
@@ -105,6 +107,81 @@ static struct outcome read_all(const char *target)
 	return outcome;
 }
 
+static uint64_t column_sum(const struct mb_table *rows, uint32_t column)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < rows->count; i++)
+		sum += (uint64_t)((const int64_t *)rows->data[column])[i];
+	return sum;
+}
+
+/* Bytes without FCS of what the source yielded and the engine was given. */
+static uint64_t counted_bytes(const struct mb_engine *engine)
+{
+	uint64_t bytes = engine->excluded_bytes;
+
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		bytes += engine->lanes[i]->lane.totals.bytes + engine->lanes[i]->lane.totals.late_bytes;
+	return bytes;
+}
+
+static void check_sums(const struct mb_engine *engine, uint64_t bin_bytes, uint64_t sender_bytes)
+{
+	uint64_t bytes = 0, attributed = 0;
+
+	for (uint32_t i = 0; i < engine->n_lanes; i++) {
+		bytes += engine->lanes[i]->lane.totals.bytes;
+		attributed += engine->lanes[i]->lane.totals.bytes -
+			      engine->lanes[i]->lane.totals.unattributed_bytes;
+	}
+	check(bin_bytes == bytes, "bins that do not add up");
+	check(sender_bytes == attributed, "senders that do not add up");
+}
+
+/* Count all of TARGET; what is in bins, late or excluded. */
+static uint64_t count_all(const char *target, const struct mb_engine_options *options)
+{
+	struct mb_source_options source_options = {.target = target, .backend = "file"};
+	uint64_t bin_bytes = 0, sender_bytes = 0, bytes = 0;
+	struct mb_table *bins, *senders;
+	struct mb_engine *engine;
+	struct mb_error error = {""};
+	struct mb_source source;
+
+	if (mb_source_open(&source, &source_options, &error))
+		return 0;
+	engine = mb_engine_create(options, &source);
+	check(engine, "no memory for an engine");
+	while (mb_engine_run(engine, 16, &error) == 1) {
+		check(!mb_engine_take(engine, &bins, &senders), "no memory for rows");
+		bin_bytes += column_sum(bins, 3);
+		sender_bytes += column_sum(senders, 4);
+		mb_table_release(bins);
+		mb_table_release(senders);
+	}
+	check_sums(engine, bin_bytes, sender_bytes);
+	bytes = counted_bytes(engine);
+	mb_engine_destroy(engine);
+	mb_source_close(&source);
+	return bytes;
+}
+
+/* Trains or frame by frame: `inner` reads every frame on its own. */
+static void count_both_ways(const char *target)
+{
+	struct mb_engine_options options = {
+		.bins = {.bin_ns = 10000, .source_bin_ns = 1000000, .window_ns = 2000000},
+		.infer_mtu = true,
+		.directions = MB_LANE_IN | MB_LANE_OUT,
+		.max_sources = 4,
+	};
+	uint64_t bytes = count_all(target, &options);
+
+	options.decode.inner = true;
+	check(count_all(target, &options) == bytes, "trains of other bytes than their frames");
+}
+
 /* Whether the variant of pcap was guessed from the records, which a pipe does not allow. */
 static bool is_guessed(const char *path)
 {
@@ -129,6 +206,7 @@ static struct outcome read_mapped(const uint8_t *data, size_t size, bool *guesse
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	check(write(fd, data, size) == (ssize_t)size, "cannot write to memory");
 	outcome = read_all(path);
+	count_both_ways(path);
 	*guessed = is_guessed(path);
 	close(fd);
 	return outcome;

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from rackdata import Frames, address, bursts, one_way, read_columns, read_pcap, utilization
 
-from mburst.netlab import Rack, Round, record_rack
+from mburst.netlab import Rack, Recording, Round, record_rack
 
 MS = 1_000_000
 SENDERS = 40
@@ -39,10 +39,10 @@ class Measurement:
         return (self.frames.source >> 8) == address("198.18.1.0") >> 8
 
 
-def measure(folder: Path, link: str) -> Measurement:
-    recording = record_rack(folder, 6, SENDERS, link)
+def measured_from(recording: Recording) -> Measurement:
     frames = read_pcap(recording.capture)
-    return Measurement(recording.link_bps, recording.rounds, frames, bursts(frames, recording.link_bps), folder)
+    found = bursts(frames, recording.link_bps)
+    return Measurement(recording.link_bps, recording.rounds, frames, found, recording.capture.parent)
 
 
 def delay_p99_ns(m: Measurement, name: str) -> float:
@@ -109,15 +109,17 @@ SPOILED_BY_LOAD = [
 
 
 @pytest.fixture(scope="module")
-def measured(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Measurement, Measurement]:
+def measured(
+    recorded_rack: Recording, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Measurement, Measurement]:
     """(the first measurement, the one to hold against the bounds: the second where load spoiled the first)."""
-    first = measure(tmp_path_factory.mktemp("first"), "1gbit")
+    first = measured_from(recorded_rack)
     for check in SPOILED_BY_LOAD:
         try:
             check(first)
         except AssertionError as reason:
             warnings.warn(f"rack measured again at 100 Mb/s: {check.__name__}: {str(reason)[:300]}", stacklevel=1)
-            return first, measure(tmp_path_factory.mktemp("second"), "100mbit")
+            return first, measured_from(record_rack(tmp_path_factory.mktemp("second"), 6, SENDERS, "100mbit"))
     return first, first
 
 

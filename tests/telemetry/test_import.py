@@ -76,6 +76,7 @@ probe_rows = st.fixed_dictionaries(
         "rtt_ns": st.one_of(st.none(), st.integers(0, 10**10)),
         "lost": st.sampled_from([None, True, False]),
         "stamp_kind": st.sampled_from(["", "hw", "sw", "app"]),
+        "clock_error_ns": st.one_of(st.none(), st.integers(0, 10**9)),
     }
 )
 
@@ -163,7 +164,9 @@ QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,sema
         ("probes", b"src,dst,tx_ns,stamp_kind\na,b,%d,soft\n" % NOW, "stamp_kind soft is none of hw, sw, app"),
         ("probes", LEAST + b"\xff,b,%d\n" % NOW, "line 2: src must be text in UTF-8"),
         ("probes", LEAST + b'a,"b,%d\n' % NOW + b"x" * 10**6, "some.csv"),
-        ("queues", b"src,dst,tx_ns\n", "unknown column 'src' (the first line names the columns: device, port"),
+        ("queues", b"src,dst,when\n", "unknown column 'src' (the first line names the columns: device, port"),
+        ("queues", b"src,dst,tx_ns\n", "column 'src' (these are the columns of probes: `mburst import probes`)"),
+        ("probes", QUEUE, "unknown column 'device' (these are the columns of queues: `mburst import queues`)"),
         ("queues", QUEUE + b"tor,p,0,%d,%d,1,0,watermark\n" % (NOW, NOW), "watermark is none of gauge, max-since-l"),
         ("queues", QUEUE + b"tor,p,0,%d,%d,1,0,\n" % (NOW, NOW), "line 2: semantics is empty"),
         ("queues", QUEUE + b"tor,p,0,%d,%d,-1,0,gauge\n" % (NOW, NOW), "max_bytes -1 is negative"),

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pfring_library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mb_pfring_unload(struct pfring_api *api)
+{
+	if (api->library)
+		dlclose(api->library);
+	api->library = NULL;
+}
+
+static void *open_library(char *tried, size_t length)
+{
+	const char *named = getenv("MBURST_PFRING_LIB");
+	const char *const names[] = { named && *named ? named : "libpfring.so.1",
+				      named && *named ? NULL : "libpfring.so" };
+	void *library = NULL;
+
+	for (size_t i = 0; !library && i < 2 && names[i]; i++) {
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		if (!library)
+			snprintf(tried, length, "%s", dlerror());
+	}
+	return library;
+}
+
+int mb_pfring_load(struct pfring_api *api, struct mb_error *error)
+{
+	char tried[256] = "";
+	const struct {
+		void *function;
+		const char *name;
+	} symbols[] = {
+		{ &api->open, "pfring_open" },
+		{ &api->set_application_name, "pfring_set_application_name" },
+		{ &api->set_direction, "pfring_set_direction" },
+		{ &api->set_socket_mode, "pfring_set_socket_mode" },
+		{ &api->set_cluster, "pfring_set_cluster" },
+		{ &api->set_bpf_filter, "pfring_set_bpf_filter" },
+		{ &api->enable_ring, "pfring_enable_ring" },
+		{ &api->recv, "pfring_recv" },
+		{ &api->stats, "pfring_stats" },
+		{ &api->close, "pfring_close" },
+	};
+
+	api->library = open_library(tried, sizeof(tried));
+	if (!api->library)
+		return mb_fail(error, ENOENT, "PF_RING's library is not installed (%s): install the pfring package "
+			       "of ntop, or name the library in MBURST_PFRING_LIB", tried);
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		void *function = dlsym(api->library, symbols[i].name);
+
+		if (!function) {
+			mb_pfring_unload(api);
+			return mb_fail(error, ENOSYS, "PF_RING's library has no %s: it needs version 7.3 or newer",
+				       symbols[i].name);
+		}
+		memcpy(symbols[i].function, &function, sizeof(function));
+	}
+	return 0;
+}

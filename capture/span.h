@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which bins of one width are open: from the one that holds the newest stamp back to the one that
+ * the reorder window reaches. A bin's number is its start / width, rounded down.
+ */
+#ifndef MB_SPAN_H
+#define MB_SPAN_H
+
+#include <stdint.h>
+
+struct mb_span {
+	int64_t width_ns;
+	int64_t window, rest_ns;  /* the reorder window: this many bins and this much */
+	int64_t newest, start_ns; /* number and start of the newest */
+	int64_t oldest;           /* number */
+	uint64_t mask;            /* bin NUMBER lies at NUMBER & mask of a ring */
+};
+
+static inline int64_t mb_floor_div(int64_t value, int64_t width)
+{
+	int64_t quotient = value / width;
+
+	return quotient - (value % width < 0);
+}
+
+static inline void mb_span_init(struct mb_span *span, int64_t width_ns, int64_t window_ns)
+{
+	uint64_t size = 4; /* room for those that the window holds open, the newest and both partial ones */
+
+	*span = (struct mb_span){
+		.width_ns = width_ns,
+		.window = window_ns / width_ns,
+		.rest_ns = window_ns % width_ns,
+	};
+	while (size < (uint64_t)span->window + 3)
+		size *= 2;
+	span->mask = size - 1;
+}
+
+static inline void mb_span_set_oldest(struct mb_span *span, int64_t ts_ns)
+{
+	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
+}
+
+/* Begin with TS_NS as the newest stamp. */
+static inline void mb_span_begin(struct mb_span *span, int64_t ts_ns)
+{
+	span->newest = mb_floor_div(ts_ns, span->width_ns);
+	span->start_ns = span->newest * span->width_ns;
+	mb_span_set_oldest(span, ts_ns);
+}
+
+/* Go on to TS_NS, which is not before the newest bin: mostly in the next one, without a division. */
+static inline void mb_span_move(struct mb_span *span, int64_t ts_ns)
+{
+	uint64_t past = (uint64_t)ts_ns - (uint64_t)span->start_ns, width = (uint64_t)span->width_ns;
+
+	if (__builtin_expect(past >= 2 * width, 0)) {
+		mb_span_begin(span, ts_ns);
+		return;
+	}
+	if (past >= width) {
+		span->newest++;
+		span->start_ns += span->width_ns;
+	}
+	mb_span_set_oldest(span, ts_ns);
+}
+
+#endif

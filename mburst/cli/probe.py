@@ -1,0 +1,302 @@
+"""`mburst probe`: what packets meet on their way to other hosts and back, and where the time goes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError, UsageError
+from ..units import format_duration, format_share, parse_duration
+
+if TYPE_CHECKING:
+    from ..analysis.paths import Distribution, Met
+    from ..prober import PathCounts
+    from ..sql import Store
+    from ..telemetry.probe import Plan
+    from ..telemetry.targets import Target
+
+DESCRIPTION = """Probe hosts at fixed or random times, with stamps of application, kernel and network interface on both
+ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
+or any echo for tcp; icmp needs nothing there."""
+FASTEST, MOST_PORTS = 5000, 64
+MOST_TOGETHER = 15_000  # probes a second: beyond, a core is not enough (bench/bench_probe.py)
+PROTOCOLS = {"udp": (64, 44), "tcp": (64, 16), "icmp": (56, 16)}  # usual and least size
+MOST_BYTES = 65_000
+DSCP = {"ef": 46, **{f"cs{n}": 8 * n for n in range(8)}, **{f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5)
+                                                            for b in range(1, 4)}}
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("probe", help="measure latency to other hosts", description=DESCRIPTION)
+    parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="whom to probe (port: 8620 unless given)")
+    parser.add_argument("-o", "--store", metavar="STORE",
+                        help="folder of a store to keep the probes in; made where there is none")
+    parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
+    when = parser.add_argument_group("when")
+    when.add_argument("--rate", default="1000/s", metavar="N/s",
+                      help="probes a second to each host, up to 5000 (default: %(default)s)")
+    when.add_argument("--spacing", choices=["poisson", "fixed"], default="poisson",
+                      help="random, so that no rhythm is missed, or even (default: %(default)s)")
+    when.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    when.add_argument("--count", type=int, metavar="N", help="how many to each host")
+    when.add_argument("--timeout", default="2s", metavar="TIME",
+                      help="without an answer until then a probe is lost (default: %(default)s)")
+    when.add_argument("--seed", type=int, metavar="N", help="of the random times")
+    how = parser.add_argument_group("how")
+    how.add_argument("--protocol", choices=list(PROTOCOLS), default="udp",
+                     help="udp: STAMP; tcp: echo on a kept connection; icmp: ping (default: %(default)s)")
+    how.add_argument("--size", type=int, metavar="BYTES", help="of a probe's payload (default: 64; icmp: 56)")
+    how.add_argument("--source-ports", metavar="N|PORTS",
+                     help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
+                     "which, such as 40000-40007")
+    how.add_argument("--source", default="", metavar="ADDRESS", help="address to send from")
+    how.add_argument("--dscp", default="0", metavar="CLASS", help="0 to 63, or a name such as ef or af41")
+    how.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
+                     help="IPv4 only")
+    how.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
+    how.add_argument("--host", help="what to call this end in the store (default: the host's name)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Probe, store, and print what was met. 1 where a host did not resolve or never answered."""
+    plan = planned(arguments)
+    targets, unresolved = resolved(arguments)
+    if plan.rate * len(targets) > MOST_TOGETHER:
+        say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
+            "counts as time in this host")
+    from ..analysis.paths import Selection, read_met
+    from ..prober import probe
+
+    with kept(arguments.store) as store:
+        watch = LiveLine() if sys.stderr.isatty() else None
+        batch, counts, left_out, interrupted = probe(
+            store, targets, with_hardware(plan, targets), host=arguments.host or socket.gethostname(), tell=say,
+            watch=watch.show if watch else None)
+        if watch:
+            watch.clear()
+        with store.connect() as con:
+            found = read_met(con, Selection(batch=batch))
+    if arguments.json:
+        sys.stdout.write(json.dumps(facts(found, counts), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+    else:
+        print("\n\n".join(described(found, counts)))
+        if arguments.store:
+            print(f"\nkept in {arguments.store}")
+    silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
+    for name in silent:
+        say(f"{name}: no answer at all")
+    return 130 if interrupted else 1 if silent or unresolved or left_out else 0
+
+
+def say(line: str) -> None:
+    """A line for people, beside what is printed for programs."""
+    print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def kept(path: str | None) -> Iterator[Store]:
+    """The store to keep probes in, or one for as long as they are needed."""
+    from ..sql import Store
+
+    if path:
+        yield Store.create(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+        yield Store.create(f"{folder}/store")
+
+
+def resolved(arguments: argparse.Namespace) -> tuple[list[Target], bool]:
+    """The hosts, and whether some were left out because their names do not resolve. Raises MburstError for none."""
+    from ..telemetry.probe import kind_of
+    from ..telemetry.stamp import DEFAULT_PORT
+    from ..telemetry.targets import resolve
+
+    targets, failures = [], []
+    for text in dict.fromkeys(arguments.targets):
+        try:
+            targets.append(resolve(text, DEFAULT_PORT, kind_of(arguments.protocol), arguments.family))
+        except UsageError:
+            raise
+        except MburstError as error:
+            failures.append(error)
+    if not targets:
+        raise failures[0]
+    for failure in failures:
+        say(str(failure))
+    return targets, bool(failures)
+
+
+def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
+    """The plan, with stamps of the network interface where those that lead to the targets can."""
+    from dataclasses import replace
+
+    from ..prober import hardware_serves, local_address
+
+    try:
+        return replace(plan, hardware=hardware_serves(sorted({local_address(target) for target in targets})))
+    except MburstError:  # there is no way to one: the probes will tell
+        return plan
+
+
+def planned(arguments: argparse.Namespace) -> Plan:
+    """The plan that the options make. Raises UsageError."""
+    from ..telemetry.probe import Plan
+
+    usual, least = PROTOCOLS[arguments.protocol]
+    size = usual if arguments.size is None else arguments.size
+    if not least <= size <= MOST_BYTES or (arguments.protocol == "udp" and least < size < least + 4):
+        raise UsageError(f"--size {size}: a probe over {arguments.protocol} has "
+                         + ("44, or 48" if arguments.protocol == "udp" else str(least)) + f" to {MOST_BYTES:,} bytes")
+    if arguments.count is not None and arguments.count < 1:
+        raise UsageError("--count must be at least 1")
+    timeout_ns = parse_duration(arguments.timeout)
+    if not 10**6 <= timeout_ns <= 60 * 10**9:
+        raise UsageError(f"--timeout {arguments.timeout} is not between 1ms and 60s")
+    return Plan(
+        protocol=arguments.protocol, rate=parse_frequency(arguments.rate), poisson=arguments.spacing == "poisson",
+        duration_ns=parse_duration(arguments.duration) if arguments.duration else None, count=arguments.count,
+        timeout_ns=timeout_ns, size=size, source=arguments.source,
+        source_ports=parse_ports(arguments.source_ports, arguments.protocol), dscp=parse_dscp(arguments.dscp),
+        seed=arguments.seed)
+
+
+def parse_frequency(text: str) -> float:
+    """Probes a second of "1000/s" or "1000", "6/m". Raises UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|min))?", text.strip())
+    rate = float(match[1]) / (60 if match[2] in ("m", "min") else 1) if match else 0.0
+    if not 1 / 3600 <= rate <= FASTEST:
+        raise UsageError(f"--rate {text}: not a rate from one an hour to {FASTEST:,} a second", "write it like 1000/s")
+    return rate
+
+
+def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
+    """Source ports, 0 for any: "4" is four of them, "40000-40003" and "40000,40007" are those. Raises UsageError."""
+    if text is None:
+        return (0,)
+    if protocol == "icmp":
+        raise UsageError("--source-ports: icmp has no ports")
+    if text.isdecimal() and 1 <= int(text) <= MOST_PORTS:
+        return (0,) * int(text)
+    ports: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 0 < first <= last < 65536 or last - first >= MOST_PORTS:
+            raise UsageError(f"--source-ports {text}: {part!r} is neither a port nor a range of up to {MOST_PORTS}",
+                             "write it like 8, 40000-40007 or 40000,40010")
+        ports += range(first, last + 1)
+    if len(set(ports)) < len(ports) or len(ports) > MOST_PORTS:
+        raise UsageError(f"--source-ports {text}: twice the same, or more than {MOST_PORTS}")
+    return tuple(ports)
+
+
+def parse_dscp(text: str) -> int:
+    """A DSCP by number or by name. Raises UsageError."""
+    value = DSCP.get(text.lower(), int(text) if text.isdecimal() else -1)
+    if not 0 <= value < 64:
+        raise UsageError(f"--dscp {text}: not 0 to 63, and no name such as ef, cs1 or af41")
+    return value
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def counts_of(met: Met, counts: PathCounts) -> Any:
+    """What became of the probes of a path."""
+    return next(count for names, count in counts
+                if (names["src"], names["dst"], names["protocol"]) == (met.src, met.dst, met.protocol))
+
+
+def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
+    """For programs: an object a path. Times in ns."""
+    told = []
+    for met in found:
+        count, clocks = counts_of(met, counts), met.clocks
+        told.append({
+            "src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "start_ns": met.start_ns,
+            "end_ns": met.end_ns, "n": met.sent - met.lost,
+            **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "overflowed", "duplicates",
+                                                       "reordered", "stray", "restarts")},
+            "clocks": clocks and {"kept": clocks.kept, "offset_ns": clocks.offset_ns, "drift_ppm": clocks.drift_ppm,
+                                  "uncertainty_ns": clocks.uncertainty_ns},
+            **{name: told_distribution(measured) for name, measured in met.measured.items()},
+        })
+    return told
+
+
+def told_distribution(measured: Distribution) -> dict[str, Any]:
+    """A distribution as JSON has it."""
+    from ..analysis.paths import LEVELS
+
+    levels = {f"p{100 * level:g}_ns".replace(".", ""): value
+              for level, value in zip(LEVELS, measured.levels, strict=True)}
+    return {"n": measured.n, "min_ns": measured.least, **levels, "max_ns": measured.largest}
+
+
+def described(found: list[Met], counts: PathCounts) -> list[str]:
+    """For people: a heading, a table and what to know of it for each path."""
+    from ..dashboards.path_words import clock_note, sample_note
+
+    return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks),
+                                    sample_note(met)])) for met in found]
+
+
+def heading(met: Met, count: Any) -> str:
+    """Who probed whom, and what became of the probes."""
+    from ..dashboards.path_words import name_of, stamped_by
+
+    back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
+    parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
+             f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
+    parts += [f"{value:,} {word}" for value, word in (
+        (count.overflowed, "answers dropped here for want of time"), (count.late, "answered too late"),
+        (count.duplicates, "answered twice"), (count.reordered, "out of order"),
+        (count.stray, "strange answers"), (count.restarts, "restarts of the other end")) if value]
+    stamps = stamped_by(met)
+    return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
+
+
+def table(met: Met) -> str:
+    """The distributions that were measured."""
+    from ..dashboards import path_words
+
+    rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
+                                                           zip(row[1:], widths[1:], strict=True))]).rstrip()
+                     for row in rows) if len(rows) > 1 else "no answer"
+
+
+class LiveLine:
+    """How it goes, on standard error, with each batch of probes that is stored."""
+
+    def __init__(self) -> None:
+        self.sent = self.lost = 0
+
+    def show(self, rows: Any) -> None:
+        """Takes the rows of the table probes that were just stored."""
+        import numpy as np
+
+        lost = rows.column("lost").to_numpy()
+        self.sent += len(lost)
+        self.lost += int(lost.sum())
+        took = (rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy())[~lost]
+        text = f"{self.sent:,} probes, {self.lost:,} lost"
+        if len(took):
+            p50, p99 = np.quantile(took, [0.5, 0.99])
+            text += f", the last ones p50 {format_duration(p50)}, p99 {format_duration(p99)} (application)"
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+

@@ -1,0 +1,83 @@
+"""`mburst reflect`: answers probes."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import time
+
+from ..errors import UsageError
+from ..units import format_bytes, parse_duration
+
+DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
+are answered too), and TCP echo, on the same port. Needs no special rights."""
+DELAY = """hold each answer back as a queue on the way back would: constant:TIME, uniform:LEAST:MOST,
+normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and
+share on each line)"""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("reflect", help="answer probes", description=DESCRIPTION)
+    parser.add_argument("--listen", action="append", default=[], metavar="ADDRESS[:PORT]",
+                        help="where to listen, or just :PORT; may be repeated (default: every address, port 8620; "
+                        "STAMP's own port is 862)")
+    parser.add_argument("--delay", metavar="SPEC", help=DELAY)
+    parser.add_argument("--seed", type=int, metavar="N", help="of the delays; the same seed gives the same")
+    parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Listen, answer, and say how many in the end."""
+    from ..prober import hardware_serves, stopping
+    from ..telemetry import delays
+    from ..telemetry.reflect import Reflector
+
+    duration_ns = parse_duration(arguments.duration) if arguments.duration else None
+    delay = delays.parse(arguments.delay, arguments.seed) if arguments.delay else None
+    addresses = listening_on(arguments.listen)
+    named = [address for address, _ in addresses if address not in ("0.0.0.0", "::")]
+    reflector = Reflector(addresses, delay, hardware=hardware_serves(named))
+    try:
+        with stopping(reflector.stop) as ended_by:
+            said = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+            print(f"reflecting on {said}, UDP and TCP"
+                  + (f", answers held back by {arguments.delay}" if delay else ""), flush=True)
+            reflector.serve(None if duration_ns is None else time.monotonic_ns() + duration_ns)
+        print(f"answered {reflector.answered:,} probes in {reflector.sessions:,} sessions"
+              + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
+              + (f", ignored {reflector.ignored:,} datagrams that are no probes" if reflector.ignored else "")
+              + (f", lost {reflector.dropped:,} for want of time (sysctl net.core.rmem_max makes room for them)"
+                 if reflector.dropped else ""))
+    finally:
+        reflector.close()
+    return 130 if signal.SIGINT in ended_by else 0
+
+
+def listening_on(wanted: list[str]) -> list[tuple[str, int]]:
+    """The addresses and ports of --listen; every one of this host where it is not given. Raises UsageError."""
+    from ..telemetry.stamp import DEFAULT_PORT
+    from ..telemetry.targets import split
+
+    found = []
+    for text in wanted or [f":{DEFAULT_PORT}"]:
+        host, port = split(text, DEFAULT_PORT)
+        for address in [host] if host else ["0.0.0.0", *(["::"] if has_ipv6() else [])]:
+            try:
+                numeric = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)[0][4][0]
+            except (socket.gaierror, UnicodeError):
+                raise UsageError(f"--listen {text}: {address!r} is no address of this host") from None
+            found.append((str(numeric), port))
+    return found
+
+
+def has_ipv6() -> bool:
+    """Whether this host speaks IPv6."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+            sock.bind(("::", 0))
+        return True
+    except OSError:
+        return False

@@ -1,0 +1,101 @@
+"""`mburst switch-agent`: a gNMI server over this machine's ports."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from ..errors import MburstError, UsageError
+from ..units import parse_rate
+
+PRIORITY = -10  # nice(2), of the threads that are started from now on
+
+DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
+their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
+white-box switch), and for trying out a collector. It needs no privileges; as root its readings are punctual under load
+too. The password of --username is read from the environment: MBURST_AGENT_PASSWORD."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser(
+        "switch-agent", help="serve this machine's queues and counters by gNMI", description=DESCRIPTION
+    )
+    parser.add_argument("ports", nargs="*", metavar="INTERFACE", help="ports to serve (default: those of all bridges)")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9339", metavar="ADDRESS:PORT", help="where, or unix:PATH (default: %(default)s)"
+    )
+    parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
+    parser.add_argument(
+        "--ethers",
+        metavar="FILE",
+        type=Path,
+        default=Path("/etc/ethers"),
+        help="names of the hosts behind the ports, as ethers(5) has them (default: %(default)s)",
+    )
+    door = parser.add_argument_group("who may come in")
+    door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to show, in PEM")
+    door.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
+    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must show a certificate of this CA")
+    door.add_argument("--username", metavar="NAME", default="", help="and say this name and its password")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Find the ports, listen, serve."""
+    import asyncio
+
+    from ..switch_agent.server import Agent, Door
+    from ..switch_agent.tree import Tree, read_ethers
+    from ..switch_agent.watermarks import Watermarks
+    from .collect import require
+
+    require()
+    if bool(arguments.tls_cert) != bool(arguments.tls_key):
+        raise UsageError("--tls-cert and --tls-key go together")
+    if arguments.tls_ca and not arguments.tls_cert:
+        raise UsageError("--tls-ca needs --tls-cert and --tls-key")
+    password = os.environ.get("MBURST_AGENT_PASSWORD", "")
+    if arguments.username and not password:
+        raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
+    with contextlib.suppress(OSError):  # only root may: the readings wait for whatever else this process does
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    ports = served(arguments.ports)
+    speed = parse_rate(arguments.link) if arguments.link else None
+    watermarks = Watermarks(ports)
+    tree = Tree(ports, watermarks, read_ethers(arguments.ethers), speed)
+    door = Door(arguments.listen, arguments.tls_cert, arguments.tls_key, arguments.tls_ca, arguments.username, password)
+
+    async def work() -> None:
+        agent = Agent(tree, door)
+        address = await agent.start()
+        watermarks.start()
+        queues = f"{len(watermarks.ports)} with a queue" if watermarks.ports else "none with a queue"
+        print(
+            f"serving {len(ports)} ports, {queues}, on {address}" + ("" if door.certificate else " without TLS"),
+            flush=True,
+        )
+        await agent.serve()
+
+    try:
+        asyncio.run(work())
+    finally:
+        watermarks.close()
+    return 130
+
+
+def served(named: list[str]) -> list[str]:
+    """The ports to serve: those that are named, or those of all bridges. Raises MburstError."""
+    from ..switch_agent.netlink import interfaces
+
+    found: dict[str, Any] = {interface.name: interface for interface in interfaces()}
+    for name in named:
+        if name not in found:
+            raise MburstError(f"{name}: no such interface", f"there are {', '.join(sorted(found))}")
+    ports = named or [name for name, interface in found.items() if interface.master]
+    if not ports:
+        raise UsageError("there is no bridge here", "name the interfaces to serve")
+    return ports

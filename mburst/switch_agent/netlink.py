@@ -1,0 +1,118 @@
+"""Interfaces and the neighbours behind them, by rtnetlink (rtnetlink(7), linux/if_link.h, linux/neighbour.h)."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_RTM_GETLINK, _RTM_GETNEIGH, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 2, 3
+_REQUEST_DUMP = 1 | 0x300
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
+_NDMSG = struct.Struct("=BxxxiHBB")  # struct ndmsg
+_ATTRIBUTE = struct.Struct("=HH")
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_STATS64 = 1, 3, 10, 23
+_NDA_LLADDR = 2
+_NUD_PERMANENT = 0x80  # an address of the bridge itself
+_STATS64 = struct.Struct(
+    "=8Q"
+)  # rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped
+_SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
+_SETTINGS = struct.Struct("=IIIH")  # struct ethtool_cmd: cmd, supported, advertising, speed in Mb/s (low half)
+_SPEED_HIGH = 28  # offset of the high half
+_UNKNOWN_SPEED = (0, 0xFFFFFFFF, 0xFFFF)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """An interface and what the kernel counted on it."""
+
+    index: int
+    name: str
+    master: int  # index of its bridge, 0 where it has none
+    mac: str
+    in_octets: int
+    out_octets: int
+    in_discards: int
+    out_discards: int
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A MAC address that a bridge has seen behind a port, or was told to be there."""
+
+    port: int
+    mac: str
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found, offset = {}, 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        found[kind & 0x3FFF] = data[offset + _ATTRIBUTE.size : offset + length]
+        offset += max((length + 3) & ~3, _ATTRIBUTE.size)
+    return found
+
+
+def _dump(request: int, body: bytes) -> Iterator[bytes]:
+    """The bodies of the messages that answer a dump request. Raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
+        sock.settimeout(2)
+        sock.send(_HEADER.pack(_HEADER.size + len(body), request, _REQUEST_DUMP, 1, 0) + body)
+        while True:
+            data, offset = sock.recv(1 << 18), 0
+            while offset < len(data):
+                length, kind, *_ = _HEADER.unpack_from(data, offset)
+                if kind == _NLMSG_DONE:
+                    return
+                if kind == _NLMSG_ERROR:
+                    raise OSError(-struct.unpack_from("=i", data, offset + _HEADER.size)[0], "rtnetlink")
+                yield data[offset + _HEADER.size : offset + length]
+                offset += (length + 3) & ~3
+
+
+def interfaces() -> list[Interface]:
+    """Every interface of this network namespace."""
+    found = []
+    for body in _dump(_RTM_GETLINK, _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
+        _, _, index, _, _ = _IFINFO.unpack_from(body)
+        have = _attributes(body[_IFINFO.size :])
+        _, _, rx, tx, _, _, rx_dropped, tx_dropped = _STATS64.unpack_from(have.get(_IFLA_STATS64, bytes(64)))
+        master = struct.unpack("=I", have[_IFLA_MASTER])[0] if _IFLA_MASTER in have else 0
+        name = have[_IFLA_IFNAME].rstrip(b"\0").decode()
+        found.append(
+            Interface(index, name, master, have.get(_IFLA_ADDRESS, b"").hex(":"), rx, tx, rx_dropped, tx_dropped)
+        )
+    return found
+
+
+def neighbours() -> list[Neighbour]:
+    """What the forwarding tables of this namespace's bridges have learnt or were told, without the bridges' own."""
+    found = {}
+    for body in _dump(_RTM_GETNEIGH, _NDMSG.pack(socket.AF_BRIDGE, 0, 0, 0, 0)):
+        family, index, state, _, _ = _NDMSG.unpack_from(body)
+        have = _attributes(body[_NDMSG.size :])
+        mac = have.get(_NDA_LLADDR, b"")
+        if family == socket.AF_BRIDGE and not state & _NUD_PERMANENT and len(mac) == 6 and not mac[0] & 1:
+            found[index, mac] = Neighbour(index, mac.hex(":"))
+    return [found[key] for key in sorted(found)]
+
+
+def link_speed(interface: str) -> int | None:
+    """Bits a second of an interface as its driver says; None where it does not."""
+    buffer = bytearray(44)  # struct ethtool_cmd
+    _SETTINGS.pack_into(buffer, 0, _ETHTOOL_GSET, 0, 0, 0)
+    import ctypes
+
+    memory = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    request = struct.pack("16sP", interface.encode(), ctypes.addressof(memory)).ljust(40, b"\0")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        try:
+            fcntl.ioctl(control, _SIOCETHTOOL, request)
+        except OSError:
+            return None
+    megabits = _SETTINGS.unpack_from(buffer)[3] | struct.unpack_from("=H", buffer, _SPEED_HIGH)[0] << 16
+    return None if megabits in _UNKNOWN_SPEED else megabits * 10**6

@@ -1,0 +1,138 @@
+"""How deep the ports' queues were: read every millisecond, so that a burst of some milliseconds is seen.
+
+Each subscription has a watch of its own, so that one that takes its maxima does not empty another's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..netlab.watermark import QueueReader, Statistics
+
+PERIOD_S = 0.001
+SWITCH_S = 0.0005  # Python's other threads give way to the readings so often
+
+
+@dataclass
+class Window:
+    """What was seen of a queue since the last time that somebody asked."""
+
+    largest: int = 0
+    total: int = 0
+    readings: int = 0
+
+    def add(self, depth: int) -> None:
+        if depth > self.largest:
+            self.largest = depth
+        self.total += depth
+        self.readings += 1
+
+
+class Watch:
+    """The windows of one subscription."""
+
+    def __init__(self, ports: list[str], newest: dict[str, int]) -> None:
+        self._windows = {port: Window() for port in ports}
+        self._newest = newest
+        self._lock = threading.Lock()
+
+    def add(self, port: str, depth: int) -> None:
+        with self._lock:
+            self._windows[port].add(depth)
+
+    def take(self, port: str) -> tuple[int, int]:
+        """(largest, mean) depth in bytes since the last call; of the newest reading where there was none since."""
+        with self._lock:
+            window, self._windows[port] = self._windows[port], Window()
+        newest = self._newest.get(port, 0)
+        return (window.largest, window.total // window.readings) if window.readings else (newest, newest)
+
+
+def has_queue(reader: QueueReader) -> bool:
+    """Whether packets can wait there."""
+    try:
+        return reader.kind() != "noqueue"
+    except (OSError, KeyError):
+        return False
+
+
+Listener = Callable[[str, int, int], None]
+
+
+class Watermarks:
+    """Reads the root queues of PORTS in a thread of its own. Ports without a queue are left out."""
+
+    def __init__(self, ports: list[str]) -> None:
+        self._readers = {}
+        for port in ports:
+            reader = QueueReader(port)
+            if has_queue(reader):
+                self._readers[port] = reader
+            else:
+                reader.close()
+        self.ports = list(self._readers)
+        self.newest: dict[str, int] = {}
+        self._watches: list[Watch] = []
+        self._listeners: list[Listener] = []
+        self._stop = threading.Event()
+        self._statistics = {port: QueueReader(port) for port in self.ports}  # a socket of its own for the other thread
+        self._thread = threading.Thread(target=self._run, name="mburst-watermarks", daemon=True)
+
+    def start(self) -> None:
+        sys.setswitchinterval(SWITCH_S)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for reader in (*self._readers.values(), *self._statistics.values()):
+            reader.close()
+
+    def watch(self) -> Watch:
+        """A watch that begins now."""
+        made = Watch(self.ports, self.newest)
+        self._watches.append(made)
+        return made
+
+    def forget(self, watch: Watch) -> None:
+        self._watches.remove(watch)
+
+    def listen(self, listener: Listener) -> None:
+        """Have LISTENER(port, time, depth) called for each reading, in the reading thread."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    def statistics(self, port: str) -> Statistics:
+        """What the kernel counts of a queue. Raises OSError or KeyError where it has gone."""
+        return self._statistics[port].statistics()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # only root may
+            os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(1))
+        due = time.monotonic()
+        while not self._stop.is_set():
+            due = max(due + PERIOD_S, time.monotonic() - PERIOD_S)  # after a stall, do not catch up
+            time.sleep(max(0.0, due - time.monotonic()))
+            for port, reader in list(self._readers.items()):
+                try:
+                    depth, _ = reader.read()
+                except (OSError, KeyError):  # the port or its queue has gone
+                    del self._readers[port]
+                    continue
+                self._note(port, time.time_ns(), depth)
+
+    def _note(self, port: str, now_ns: int, depth: int) -> None:
+        self.newest[port] = depth
+        for watch in tuple(self._watches):
+            watch.add(port, depth)
+        for listener in tuple(self._listeners):
+            listener(port, now_ns, depth)

@@ -1,0 +1,11 @@
+-- What befell a subscription to a device: what was not received is as much a fact as what was.
+CREATE TABLE collection (
+    batch        VARCHAR NOT NULL,
+    device       VARCHAR NOT NULL,
+    subscription VARCHAR NOT NULL,  -- '' for all of the device's
+    ts_ns        BIGINT NOT NULL,   -- our clock, as all times here
+    until_ns     BIGINT,            -- where it lasted
+    event        VARCHAR NOT NULL,  -- connect, sync, disconnect, gap, refused, dropped, duplicates, reset, not-understood
+    amount       BIGINT,            -- of rows, values or messages, where it has one
+    detail       VARCHAR NOT NULL   -- a sentence, or ''
+);

@@ -1,0 +1,217 @@
+"""How a target is reached and trusted: channels without TLS, with a CA, with a client's certificate, or by pinning.
+
+grpcio cannot skip the verification of a certificate. `skip-verify: true` therefore means trust on first use, as ssh has
+it: the first certificate that a target shows is kept in a file, and from then on only that one is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+from ...errors import MburstError
+from .config import Target
+
+MESSAGE_BYTES = 512 << 20
+
+
+def pins_folder() -> Path:
+    """Where pinned certificates are: mburst/pins in $XDG_STATE_HOME (default ~/.local/state)."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "mburst" / "pins"
+
+
+def pin_path(target: Target) -> Path:
+    """The file of a target's pinned certificate."""
+    return pins_folder() / (re.sub(r"[^\w.-]", "_", target.address) + ".pem")
+
+
+def fingerprint(pem: str) -> str:
+    """SHA-256 of a certificate, as browsers show it."""
+    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest().upper()
+    return ":".join(digest[i : i + 2] for i in range(0, len(digest), 2))
+
+
+def host_port(address: str) -> tuple[str, int]:
+    """The parts of "host:port" and "[address]:port"."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _read(path: str, what: str, target: Target) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise MburstError(f"{target.name}: {what} {path}: cannot read: {error.strerror}") from None
+
+
+async def channel_to(target: Target) -> tuple[Any, str]:
+    """A gRPC channel to the target, and what there is to say about it ('' or a sentence). Raises MburstError."""
+    import grpc
+
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.use_local_subchannel_pool", 1),  # a new channel begins anew, also after one that could not connect
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if target.keepalive_s:
+        options.append(("grpc.keepalive_time_ms", int(target.keepalive_s * 1000)))
+    compression = grpc.Compression.Gzip if target.gzip else None
+    if target.insecure:
+        return grpc.aio.insecure_channel(target.address, options=options, compression=compression), ""
+    key = _read(target.tls_key, "tls-key", target) if target.tls_key else None
+    certificate = _read(target.tls_cert, "tls-cert", target) if target.tls_cert else None
+    note, root = "", None
+    if target.skip_verify:
+        pinned, name, note = await asyncio.to_thread(_pinned, target)
+        root = pinned
+        options.append(("grpc.ssl_target_name_override", name))
+    else:
+        root = _read(target.tls_ca, "tls-ca", target) if target.tls_ca else None
+        if target.tls_server_name:
+            options.append(("grpc.ssl_target_name_override", target.tls_server_name))
+    credentials = grpc.ssl_channel_credentials(root, key, certificate)
+    return grpc.aio.secure_channel(target.address, credentials, options=options, compression=compression), note
+
+
+def _pinned(target: Target) -> tuple[bytes, str, str]:
+    """(the pinned certificate, a name that it bears, what there is to say)."""
+    path = pin_path(target)
+    note = ""
+    try:
+        pem = path.read_text()
+    except OSError:
+        pem = fetch(target)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(pem)
+        except OSError as error:
+            raise MburstError(f"{target.name}: cannot keep the certificate in {path}: {error.strerror}") from None
+        note = f"trusted on first use: SHA-256 {fingerprint(pem)}, kept in {path}"
+    return pem.encode(), _name_of_pinned(target, pem), note
+
+
+def _context(target: Target) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=target.tls_ca or None)
+    context.set_alpn_protocols(["h2"])
+    if target.tls_cert:
+        context.load_cert_chain(target.tls_cert, target.tls_key)
+    return context
+
+
+def fetch(target: Target) -> str:
+    """The certificate that a target shows, unverified. Raises MburstError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        name = target.tls_server_name or host_port(target.address)[0]
+        with (
+            socket.create_connection(host_port(target.address), target.timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=name) as tls,
+        ):
+            der = tls.getpeercert(binary_form=True)
+    except (OSError, ValueError) as error:
+        raise MburstError(f"{target.name}: {target.address}: {reason(error)}") from None
+    if der is None:
+        raise MburstError(f"{target.name}: {target.address}: shows no certificate")
+    return ssl.DER_cert_to_PEM_cert(der)
+
+
+def _name_of_pinned(target: Target, pem: str) -> str:
+    """A name in the certificate that the target shows, which must be the pinned one: gRPC checks one. Raises
+    MburstError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=pem)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["h2"])
+    if target.tls_cert:
+        context.load_cert_chain(target.tls_cert, target.tls_key)
+    address = host_port(target.address)
+    try:
+        with (
+            socket.create_connection(address, target.timeout_s) as plain,
+            context.wrap_socket(plain, server_hostname=target.tls_server_name or address[0]) as tls,
+        ):
+            shown: Any = tls.getpeercert() or {}
+    except ssl.SSLCertVerificationError:
+        raise MburstError(f"{target.name}: {target.address}: {_changed(target, pem)}") from None
+    except (OSError, ValueError) as error:
+        raise MburstError(f"{target.name}: {target.address}: {reason(error)}") from None
+    for kind, value in shown.get("subjectAltName", ()):
+        if kind in ("DNS", "IP Address"):
+            return str(value).replace("*", "any")
+    return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
+
+
+def _changed(target: Target, kept: str) -> str:
+    return (
+        f"the certificate is another than the one that was trusted on first use: SHA-256 "
+        f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; if that is right, remove {pin_path(target)}"
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What an error of a connection or a handshake is, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the server's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
+    if isinstance(error, socket.gaierror):
+        return f"no such host: {error.strerror}"
+    if isinstance(error, TimeoutError):
+        return "no answer: timed out"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def diagnose(target: Target) -> str:
+    """Why no connection comes about, by trying again with another library, whose errors say it; '' where it works.
+
+    gRPC says of most failures only that it could not connect.
+    """
+    if target.address.startswith("unix:"):
+        return "" if os.path.exists(target.address.removeprefix("unix:")) else "there is no such socket"
+    try:
+        with socket.create_connection(host_port(target.address), target.timeout_s) as plain:
+            if target.insecure:
+                return _speaks_tls(plain)
+            if target.skip_verify:
+                return ""  # what is wrong with a pinned certificate was said before
+            return _handshake(target, plain)
+    except (OSError, ValueError) as error:
+        return reason(error)
+
+
+def _handshake(target: Target, plain: socket.socket) -> str:
+    """What is wrong with TLS as it is configured. Raises OSError."""
+    with _context(target).wrap_socket(
+        plain, server_hostname=target.tls_server_name or host_port(target.address)[0]
+    ) as tls:
+        tls.settimeout(1.0)
+        try:
+            closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 tells a refused client only now
+        except TimeoutError:
+            closed = False
+        if closed:
+            asked = "" if target.tls_cert else ": does it want a client's certificate (tls-cert and tls-key)?"
+            return f"TLS: the server closes the connection after the handshake{asked}"
+        return "" if tls.selected_alpn_protocol() == "h2" else "TLS: the server speaks no HTTP/2"
+
+
+def _speaks_tls(plain: socket.socket) -> str:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.wrap_socket(plain).close()
+    except (ssl.SSLError, ConnectionError):
+        return ""
+    return "the server speaks TLS, and the configuration says insecure"

@@ -1,0 +1,24 @@
+"""Durations as Go writes them: "1s", "1m30s", "500ms", "1.5h"."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from ...errors import UsageError
+
+_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+def parse_go_duration(text: str) -> int:
+    """Nanoseconds of a duration in the syntax of Go's time.ParseDuration, without a sign. Raises UsageError."""
+    total, end = Fraction(0), 0
+    for match in _PART.finditer(text):
+        if match.start() != end:
+            break
+        total += Fraction(match[1].rstrip(".") if match[1] != "." else "0") * _UNITS[match[2]]
+        end = match.end()
+    if not text or end != len(text):
+        raise UsageError(f"{text!r} is no duration", "write it like 10ms, 1s or 1m30s")
+    return int(total)

@@ -1,0 +1,413 @@
+"""What takes values in: leaves, and the entities (queues, ports, chips, neighbours) whose rows they fill."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..tables import QUALITY_GAP, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_MERGED, QUALITY_RESET
+from . import values
+from .counters import Step, increase
+from .path import Steps, as_text
+from .vendors import COLUMNS, Meaning, Rule
+
+if TYPE_CHECKING:
+    from .decode import Stream
+
+LARGEST = 2**63 - 1
+SLACK = 1.02  # clocks and their rounding
+SLACK_BYTES = 32_768  # frames that were counted at one edge of a window and sent at the other
+LEAST_FRAME = 64  # bytes: the most packets that a link can carry
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT])")
+_PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_speed(value: Any) -> int | None:
+    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none."""
+    if type(value) is int:
+        return value
+    match = _SPEED.search(str(value))
+    return int(float(match[1]) * _PREFIX[match[2].upper()]) if match else None
+
+
+class Leaf:
+    """Takes the values of one path."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        """A value with its time by the device's clock and by ours."""
+        raise NotImplementedError
+
+    def delete(self, ts_ns: int, receive_ns: int) -> None:
+        """The device says that the path is gone."""
+
+
+class Ignored(Leaf):
+    """Says only again what the path says."""
+
+    __slots__ = ()
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        return
+
+
+class FactLeaf(Leaf):
+    """Something about the device that is needed to read other values; kept as a plain leaf besides."""
+
+    __slots__ = ("fact", "places", "plain", "stream")
+
+    def __init__(self, stream: Stream, steps: Steps, fact: str, places: dict[str, str]) -> None:
+        super().__init__(steps)
+        self.stream, self.fact, self.places = stream, fact, places
+        self.plain = Plain(stream, steps)
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        self.stream.device.take_fact(self.fact, self.places, value)
+        self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
+
+
+class Plain(Leaf):
+    """A path that no table knows: its values are rows of `leaves`."""
+
+    __slots__ = ("present", "rows", "source", "stream")
+
+    def __init__(self, stream: Stream, steps: Steps) -> None:
+        super().__init__(steps)
+        self.stream = stream
+        table = stream.device.rows.tables["leaves"]
+        self.rows = table.rows
+        self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
+        self.present = False
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        self.present = True
+        if duplicates:
+            self.stream.count_duplicates(duplicates)
+        self.rows.append((self.source, ts_ns, receive_ns, values.as_text(value), kind, duplicates, False))
+
+    def delete(self, ts_ns: int, receive_ns: int) -> None:
+        if self.present:
+            self.present = False
+            self.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
+
+
+class Slot(Leaf):
+    """A leaf that is a column of its entity's rows."""
+
+    __slots__ = ("column", "counter", "entity", "filled", "kind", "last", "last_ns", "value")
+
+    def __init__(self, entity: Entity, steps: Steps, meaning: Meaning) -> None:
+        super().__init__(steps)
+        self.entity = entity
+        self.kind = meaning.kind
+        self.counter = meaning.kind == "counter"
+        self.column = COLUMNS[entity.rule.table].index(meaning.column)
+        self.value: Any = None
+        self.filled = False
+        self.last: int | None = None  # of a counter
+        self.last_ns = 0
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        entity = self.entity
+        if entity.ts_ns != ts_ns or self.filled:
+            if entity.filled:
+                entity.emit()
+            entity.ts_ns = ts_ns
+        if not entity.filled:
+            entity.receive_ns = receive_ns
+            if not entity.waiting:
+                entity.waiting = True
+                entity.stream.open.append(entity)
+        if duplicates:
+            entity.stream.count_duplicates(duplicates)
+            entity.quality |= QUALITY_MERGED
+        self.value = value
+        self.filled = True
+        entity.filled.append(self)
+
+    def number(self) -> int | None:
+        """The value as the column has it, but for counters, whose increase counts."""
+        if type(self.value) is int:
+            return self.value
+        return parse_speed(self.value) if self.kind == "speed" else values.as_integer(self.value)
+
+    def delete(self, ts_ns: int, receive_ns: int) -> None:
+        self.entity.gone(self)
+
+
+class Entity:
+    """A queue, a port or a chip: its values of one time become a row."""
+
+    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+        self.stream, self.rule, self.names = stream, rule, names
+        self.ts_ns = self.receive_ns = self.quality = 0
+        self.filled: list[Slot] = []
+        self.waiting = False
+        device = stream.device
+        self.port = device.port(names.get("port", ""))
+        self.table = device.rows.tables[rule.table]
+        self.columns = len(COLUMNS[rule.table])
+        self.source = self.table.source(
+            batch=device.batch, device=device.name, semantics=rule.semantics, **{**names, **self._port_name()}
+        )
+
+    def _port_name(self) -> dict[str, str]:
+        return {"port": self.port} if "port" in self.names else {}
+
+    def _learn_port(self) -> None:
+        """The device may tell a port's own name after its first values."""
+        port = self.stream.device.port(self.names.get("port", ""))
+        if port != self.port:
+            self.port = port
+            self.table.sources["port"].change(self.source, port)
+
+    def emit(self) -> None:
+        """A row of the values that are there."""
+        filled, self.filled = self.filled, []
+        if not filled:
+            return
+        if self.stream.device.aliases:
+            self._learn_port()
+        ts_ns = self.ts_ns
+        start_ns, quality = self._window(filled)
+        quality, self.quality = quality | self.quality, 0
+        row: list[int | None] = [None] * self.columns
+        for slot in filled:
+            slot.filled = False
+            value = slot.number()
+            if value is None:
+                self._not_understood(slot)
+                continue
+            if slot.counter:
+                value, quality = self._increase(slot, value, quality)
+            elif not -LARGEST <= value <= LARGEST:
+                value, quality = None, quality | QUALITY_IMPOSSIBLE
+            if ts_ns > slot.last_ns:
+                slot.last_ns = ts_ns
+            if value is not None:
+                had = row[slot.column]
+                row[slot.column] = value if had is None else had + value
+        # The first values of counters count nothing.
+        if quality & QUALITY_IMPOSSIBLE or any(value is not None for value in row):
+            self._append(row, start_ns, quality)
+
+    def _window(self, filled: list[Slot]) -> tuple[int, int]:
+        """When the row's window began, and QUALITY_GUESSED where the device did not say it: with the values before,
+        unless the device's windows have a length of their own."""
+        rule, ts_ns = self.rule, self.ts_ns
+        if rule.window_ns:
+            return ts_ns - rule.window_ns, QUALITY_GUESSED if rule.semantics == "periodic-max" else 0
+        start_ns = min([slot.last_ns for slot in filled if slot.last_ns], default=0)
+        if start_ns:
+            return min(start_ns, ts_ns), 0
+        if rule.semantics == "max-since-last":
+            return ts_ns - self.stream.interval_ns, QUALITY_GUESSED
+        return ts_ns, 0
+
+    def _increase(self, slot: Slot, value: int, quality: int) -> tuple[int | None, int]:
+        """What a counter counted since its value before, and the quality with what that says."""
+        device, before, last_ns = self.stream.device, slot.last, slot.last_ns
+        if before is not None and self.ts_ns < last_ns:
+            return None, quality  # an older value that came late says nothing
+        slot.last = value
+        if before is None:
+            return None, quality
+        known = device.reset_since(self.port, last_ns) if (device.boot_ns or device.cleared) else False
+        if value >= before and not known:
+            return value - before, quality
+        count, step = increase(before, value, self._limit(slot, last_ns), known)
+        if step is Step.RESET:
+            device.resets += 1
+            device.count(self.stream.name, "reset", f"{as_text(slot.steps)}: began anew")
+            quality |= QUALITY_RESET
+        else:
+            device.wraps += 1
+        return (count, quality) if count <= LARGEST else (None, quality | QUALITY_IMPOSSIBLE)
+
+    def _limit(self, slot: Slot, last_ns: int) -> int | None:
+        """The most that a counter can have counted since a time, by the speed of the link."""
+        speed = self.stream.device.speeds.get(self.port)
+        if not speed:
+            return None
+        most = int(speed / 8e9 * (self.ts_ns - last_ns) * SLACK) + SLACK_BYTES
+        return most if COLUMNS[self.rule.table][slot.column].endswith("bytes") else most // LEAST_FRAME
+
+    def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
+        quality |= self._judged(row, start_ns)
+        if start_ns <= self.stream.gap_ns < self.ts_ns:
+            quality |= QUALITY_GAP
+        self.table.rows.append((self.source, start_ns, self.ts_ns, self.receive_ns, *row, quality))
+
+    def _judged(self, row: list[int | None], start_ns: int) -> int:
+        """QUALITY_IMPOSSIBLE where a value is more than the link can carry in the window or the buffer can hold."""
+        table = self.rule.table
+        device = self.stream.device
+        if table == "ports":
+            if row[6]:
+                device.speeds[self.port] = row[6]
+            carried = max(row[0] or 0, row[1] or 0)
+        elif table == "queues":
+            if row[0] is not None and row[1] is not None and row[1] > row[0]:
+                return QUALITY_IMPOSSIBLE
+            carried = row[2] or 0
+        else:
+            used, most, limit = row
+            return QUALITY_IMPOSSIBLE if limit and max(used or 0, most or 0) > limit else 0
+        if not carried:
+            return 0
+        speed = device.speeds.get(self.port)
+        if speed and carried > speed / 8e9 * (self.ts_ns - start_ns) * SLACK + SLACK_BYTES:
+            return QUALITY_IMPOSSIBLE
+        return 0
+
+    def _not_understood(self, slot: Slot) -> None:
+        text = values.as_text(slot.value)[:80]
+        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: {text!r} is no number")
+
+    def gone(self, slot: Slot) -> None:
+        """A leaf was deleted: if it comes back, it counts from the start."""
+        if self.filled:
+            self.emit()
+        slot.last, slot.last_ns = None, 0
+
+
+class RecordLeaf(Leaf):
+    """A leaf of a record."""
+
+    __slots__ = ("name", "record")
+
+    def __init__(self, record: Record, steps: Steps, name: str) -> None:
+        super().__init__(steps)
+        self.record, self.name = record, name
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        self.record.take(self, ts_ns, receive_ns, kind, value, duplicates)
+
+
+class Record:
+    """An event that says itself what it is about (LANZ): leaves of one time, among them the keys of its row."""
+
+    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+        self.stream, self.rule = stream, rule
+        self.ts_ns = self.receive_ns = self.quality = 0
+        self.leaves: dict[str, tuple[RecordLeaf, str, Any]] = {}
+        self.waiting = False
+        self.begun: dict[Entity, int] = {}  # end of the window before, of congestions that go on
+        self.plain: dict[str, Plain] = {}
+
+    def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        """A leaf of the record at a time; one that was there already begins the next record."""
+        if self.leaves and (self.ts_ns != ts_ns or leaf.name in self.leaves):
+            self.emit()
+        self.ts_ns, self.receive_ns = ts_ns, receive_ns
+        self.leaves[leaf.name] = (leaf, kind, value)
+        if duplicates:
+            self.stream.count_duplicates(duplicates)
+            self.quality |= QUALITY_MERGED
+        if not self.waiting:
+            self.waiting = True
+            self.stream.open.append(self)
+
+    def emit(self) -> None:
+        """A row of the queue that the record names, and plain rows of the rest."""
+        leaves, self.leaves = self.leaves, {}
+        if not leaves:
+            return
+        found = {name: value for name, (_, _, value) in leaves.items()}
+        rule = self.rule
+        used: set[str] = set()
+        if all(found.get(leaf) not in (None, "") for leaf in rule.key_leaves.values()):
+            used = self._row(found)
+        for name, (leaf, kind, value) in leaves.items():
+            if name not in used:
+                plain = self.plain.get(name)
+                if plain is None:
+                    plain = self.plain[name] = Plain(self.stream, leaf.steps)
+                plain.take(self.ts_ns, self.receive_ns, kind, value, 0)
+
+    def _row(self, found: dict[str, Any]) -> set[str]:
+        """Append the row; the leaves that are in it."""
+        rule = self.rule
+        names = {key: str(found[leaf]) for key, leaf in rule.key_leaves.items()}
+        entity = self.stream.entity_of_record(self, names)
+        used = set(rule.key_leaves.values())
+        ts_ns = self.ts_ns
+        if rule.time:
+            stamp = values.as_integer(found.get(rule.time[0])) or 0
+            if stamp:
+                ts_ns = stamp * rule.time[1]
+                used.add(rule.time[0])
+        row: list[int | None] = [None] * entity.columns
+        for leaf, meaning in rule.leaves.items():
+            number = values.as_integer(found.get(leaf))
+            factor = self.stream.device.facts.get(rule.times[leaf]) if leaf in rule.times else 1
+            if meaning.column and number is not None and factor is not None:
+                row[COLUMNS[rule.table].index(meaning.column)] = number * factor
+                used.add(leaf)
+        entity.ts_ns, entity.receive_ns = ts_ns, self.receive_ns
+        begins = not rule.event or found.get(rule.event[0]) in rule.event[1]
+        start_ns = ts_ns if begins else min(self.begun.get(entity, ts_ns), ts_ns)
+        self.begun[entity] = ts_ns
+        quality, self.quality, entity.quality = self.quality | entity.quality, 0, 0
+        entity._append(row, start_ns, quality)
+        return used
+
+
+class Neighbour(Entity):
+    """A neighbour on a port: a row of `links` whenever what is known of it changes."""
+
+    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+        self.stream, self.rule, self.names = stream, rule, names
+        self.ts_ns = self.receive_ns = self.quality = 0
+        self.filled: list[Slot] = []
+        self.waiting = False
+        self.known: dict[int, str] = {}
+        self.told: tuple[str, str] | None = None
+
+    def emit(self) -> None:
+        filled, self.filled = self.filled, []
+        for slot in filled:
+            slot.filled = False
+            self.known[slot.column] = values.as_text(slot.value)
+        host, interface = self.known.get(0, ""), self.known.get(1, "")
+        if not host or (host, interface) == self.told:
+            return
+        if self.told:
+            self._tell(*self.told, present=False)
+        self.told = (host, interface)
+        self._tell(host, interface, present=True)
+
+    def _tell(self, host: str, interface: str, present: bool) -> None:
+        device = self.stream.device
+        port = device.port(self.names["port"])
+        device.rows.add(
+            "links",
+            batch=device.batch,
+            ts_ns=self.receive_ns,
+            host=host,
+            interface=interface,
+            rack=device.rack,
+            link_bps=device.speeds.get(port),
+            device=device.name,
+            port=port,
+            queue="",
+            origin="lldp",
+            present=present,
+        )
+
+    def gone(self, slot: Slot) -> None:
+        self.emit()
+        self.known.pop(slot.column, None)
+        if slot.column == 0:
+            self.leave(self.receive_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """The neighbour has gone."""
+        self.receive_ns = now_ns
+        if self.told:
+            self._tell(*self.told, present=False)
+            self.told = None

@@ -1,0 +1,138 @@
+"""Paths of gNMI: their text form, their message, and what lies under which.
+
+A path is its origin and its steps; a step is a name and its keys, sorted. Text form as in the gNMI path conventions
+(openconfig/reference, rpc/gnmi/gnmi-path-conventions.md): `origin:/a/b[key=value]`, where `\\` escapes `]`, `/` and
+`\\`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ...errors import UsageError
+
+Keys = tuple[tuple[str, str], ...]
+Step = tuple[str, Keys]
+Steps = tuple[Step, ...]
+
+_ORIGIN = re.compile(r"([A-Za-z_][\w.-]*):(?=/)")
+_MODULE = re.compile(r"[A-Za-z_][\w.-]*:(?=.)")
+
+
+@dataclass(frozen=True)
+class PathName:
+    """A path that somebody wrote."""
+
+    origin: str
+    steps: Steps
+
+
+def parse(text: str) -> PathName:
+    """The path that TEXT says. Raises UsageError."""
+    match = _ORIGIN.match(text)
+    rest = text[match.end() :] if match else text
+    steps = tuple(_step(part, text) for part in _split(rest, text))
+    return PathName(match[1] if match else "", steps)
+
+
+def _split(text: str, whole: str) -> list[str]:
+    """TEXT at the slashes that are outside of brackets and not escaped."""
+    parts, part, inside, escaped = [], "", False, False
+    for letter in text:
+        if escaped:
+            part, escaped = part + letter, False
+            continue
+        if letter == "\\":
+            escaped = True
+        elif letter == "[":
+            inside = True
+        elif letter == "]":
+            inside = False
+        if letter == "/" and not inside:
+            parts.append(part)
+            part = ""
+        else:
+            part += letter
+    if inside:
+        raise UsageError(f"path {whole!r}: a [ without its ]", "keys are written [name=value]")
+    return [part for part in [*parts, part] if part]
+
+
+_NAME = re.compile(r"((?:[^\\\[]|\\.)*)(.*)", re.DOTALL)
+_KEY = re.compile(r"\[((?:[^\\=\]]|\\.)+)=((?:[^\\\]]|\\.)*)\]", re.DOTALL)
+
+
+def _step(part: str, whole: str) -> Step:
+    match = _NAME.fullmatch(part)
+    name, rest = match.groups() if match else (part, "")
+    keys, end = {}, 0
+    while end < len(rest):
+        match = _KEY.match(rest, end)
+        if not match:
+            raise UsageError(f"path {whole!r}: {rest[end:]!r} is no key", "keys are written [name=value]")
+        keys[_plain(match[1]).strip()] = _plain(match[2]).strip("'\"")
+        end = match.end()
+    if not name:
+        raise UsageError(f"path {whole!r}: keys without a name", "write it like /a/b[name=value]")
+    return _plain(name), tuple(sorted(keys.items()))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
+def as_text(steps: Iterable[Step], origin: str = "") -> str:
+    """The text form; the same steps always give the same text."""
+    parts = []
+    for name, keys in steps:
+        part = re.sub(r"([\\/\[])", r"\\\1", name)
+        for key, value in keys:
+            part += (
+                "[" + re.sub(r"([\\=\]])", r"\\\1", key) + "=" + value.replace("\\", "\\\\").replace("]", "\\]") + "]"
+            )
+        parts.append(part)
+    return (f"{origin}:" if origin else "") + "/" + "/".join(parts)
+
+
+def steps_of(message: Any) -> Steps:
+    """The steps of a Path message; `element`, which old targets send, where there is no `elem`."""
+    if message.elem:
+        return tuple((elem.name, tuple(sorted(elem.key.items()))) for elem in message.elem)
+    return tuple(_step(element, element) if "[" in element else (element, ()) for element in message.element if element)
+
+
+def steps_in(serialized: bytes) -> Steps:
+    """The steps of a serialized Path message."""
+    from .messages import Path
+
+    return steps_of(Path.FromString(serialized)) if serialized else ()
+
+
+def as_message(name: PathName) -> Any:
+    """The Path message of a path."""
+    from .messages import Path, PathElem
+
+    return Path(origin=name.origin, elem=[PathElem(name=step, key=dict(keys)) for step, keys in name.steps])
+
+
+@cache
+def without_module(name: str) -> str:
+    """A name without the YANG module before it (RFC 7951 section 4)."""
+    return _MODULE.sub("", name, count=1)
+
+
+def covers(above: Steps, below: Steps) -> bool:
+    """Whether BELOW is ABOVE or lies under it. A key that ABOVE leaves out, and `*`, stand for any."""
+    if len(above) > len(below):
+        return False
+    for (name, keys), (other, others) in zip(above, below, strict=False):
+        if name not in (other, "*") and without_module(name) != without_module(other):
+            return False
+        have = dict(others)
+        if any(value not in ("*", have.get(key)) for key, value in keys):
+            return False
+    return True

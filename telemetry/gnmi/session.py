@@ -1,0 +1,366 @@
+"""A target's session: connect, ask what it can do, subscribe, and start again after every end.
+
+A session survives its target: each subscription's stream is read until it ends, whatever the reason, the reason is told
+once, and after a jittered pause it begins anew. What happened becomes rows of `collection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import MburstError
+from . import messages
+from .config import Subscription, Target
+from .credentials import channel_to, diagnose
+from .decode import Device, Stream
+from .path import PathName, as_message
+from .vendors import Tables, Vendor
+
+FIRST_PAUSE_S = 0.5
+STEADY_S = 10.0  # a stream that lasted so long begins its pauses anew
+LEAST_WATCH_S = 5.0
+CLOSED = "the target closed the stream"
+PREFERRED = ("PROTO", "JSON_IETF", "JSON")
+REFUSALS = (
+    "INVALID_ARGUMENT",
+    "UNIMPLEMENTED",
+    "NOT_FOUND",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "FAILED_PRECONDITION",
+    "OUT_OF_RANGE",
+)
+_WORDS = {"UNAUTHENTICATED": "user or password is refused", "PERMISSION_DENIED": "not permitted",
+          "DEADLINE_EXCEEDED": "no answer: timed out", "UNIMPLEMENTED": "not implemented by the target",
+          "RESOURCE_EXHAUSTED": "too much for the target or for a message"}  # fmt: skip
+
+
+@dataclass
+class Ended:
+    """Why a stream ended. `refused`: the target does not want it so, and trying again at once is no use."""
+
+    reason: str
+    refused: bool = False
+    code: str = ""
+
+
+def request_for(subscription: Subscription, target: Target, encoding: str, mode: str | None = None) -> Any:
+    """The SubscribeRequest of a subscription. It never has an empty qos, which some targets refuse."""
+    parts = []
+    for item in subscription.items:
+        part = messages.Subscription(
+            path=as_message(item.path),
+            mode=messages.STREAM_MODES.index(item.stream_mode),
+            sample_interval=item.sample_ns,
+            heartbeat_interval=item.heartbeat_ns,
+            suppress_redundant=item.suppress_redundant,
+        )
+        parts.append(part)
+    wanted = messages.SubscriptionList(
+        subscription=parts,
+        mode=messages.LIST_MODES.index(mode or subscription.mode),
+        encoding=messages.ENCODINGS.index(encoding),
+        updates_only=subscription.updates_only,
+        use_models=[messages.ModelData(name=model) for model in subscription.models],
+    )
+    name = subscription.target or (target.name if subscription.set_target else "")
+    if subscription.prefix or name:
+        wanted.prefix.CopyFrom(as_message(subscription.prefix or PathName("", ())))
+        wanted.prefix.target = name
+    if subscription.qos is not None:
+        wanted.qos.marking = subscription.qos
+    return messages.SubscribeRequest(subscribe=wanted)
+
+
+class Session:
+    """One target. `say` gets each line that a person should see; `now` is the clock of receipt."""
+
+    def __init__(
+        self,
+        target: Target,
+        device: Device,
+        vendors: tuple[Vendor, ...],
+        say: Callable[[str], None],
+        now: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.target, self.device, self.vendors, self.say, self.now = target, device, vendors, say, now
+        self.streams = {wanted.name: Stream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions}
+        self.up: set[str] = set()  # subscriptions that are being received
+        self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
+        self.refused_encodings: set[str] = set()
+        self.ending = "the connection was lost"  # why a stream that is cancelled ends
+        self._said: dict[str, str] = {}
+        self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def metadata(self) -> list[tuple[str, str]]:
+        """User, password and token, as targets expect them."""
+        found = list(self.target.metadata)
+        if self.target.username:
+            found += [("username", self.target.username), ("password", self.target.password)]
+        if self.target.token:
+            found.append(("authorization", f"Bearer {self.target.token}"))
+        return found
+
+    async def capabilities(self, channel: Any) -> None:
+        """Ask which models and encodings there are. A target that does not implement it is taken as it comes."""
+        import grpc
+
+        call = channel.unary_unary(messages.CAPABILITIES, messages.CapabilityRequest.SerializeToString,
+                                   messages.CapabilityResponse.FromString)  # fmt: skip
+        ask = {"metadata": self.metadata(), "timeout": self.target.timeout_s}
+        try:
+            answer = await call(messages.CapabilityRequest(), **ask)
+            begin = time.monotonic_ns()  # of a second call, since the first one has the connection's beginning in it
+            await call(messages.CapabilityRequest(), **ask)
+        except grpc.RpcError as error:
+            if error.code().name != "UNIMPLEMENTED":
+                raise
+            self._detect([])
+            return
+        rtt_ns = time.monotonic_ns() - begin
+        self.device.rtt_ns = min(rtt_ns, self.device.rtt_ns or rtt_ns)
+        self.encodings = tuple(
+            messages.ENCODINGS[number] for number in answer.supported_encodings if number < len(messages.ENCODINGS)
+        )
+        self._detect([(model.name, model.organization) for model in answer.supported_models])
+
+    def _detect(self, models: list[tuple[str, str]]) -> None:
+        """Read the device by its vendor's tables: the one that is configured, or whose models it names."""
+        name = self.target.vendor or next((vendor.name for vendor in self.vendors if vendor.made(models)), "")
+        if name != self.device.tables.detected:
+            self.device.tables = Tables(self.vendors, name)
+            for wanted in self.target.subscriptions:
+                self.streams[wanted.name].flush()
+                self.streams[wanted.name] = Stream(self.device, wanted.name, wanted.interval_ns)
+
+    def encoding_for(self, subscription: Subscription) -> str:
+        """The encoding to ask for: the configured one, or the best that the target has and did not refuse."""
+        if wanted := subscription.encoding or self.target.encoding:
+            return wanted
+        has = [name for name in PREFERRED if not self.encodings or name in self.encodings]
+        return next((name for name in has if name not in self.refused_encodings), (has or list(PREFERRED))[0])
+
+    # --- streams ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            begun = time.monotonic()
+            ended = await self._connection()
+            if time.monotonic() - begun > STEADY_S:
+                pause_s = FIRST_PAUSE_S
+            if ended.refused:
+                pause_s = self.target.retry_s
+            await asyncio.sleep(_jittered(pause_s))
+            pause_s = min(pause_s * 2, self.target.retry_s)
+
+    async def _connection(self) -> Ended:
+        """One connection, until it is lost."""
+        import grpc
+
+        try:
+            channel, note = await channel_to(self.target)
+        except MburstError as error:
+            return self._tell("", Ended(str(error).removeprefix(f"{self.target.name}: ")))
+        if note:
+            self.say(f"{self.target.name}: {note}")
+        async with channel:
+            try:
+                await self.capabilities(channel)
+            except grpc.RpcError as error:
+                return self._tell("", await self._explained(error.code(), error.details()))
+            self.device.event("", "connect", self.now())
+            if self._said.pop("", None):
+                self.say(f"{self.target.name}: connected")
+            tasks = [asyncio.create_task(self._subscription(channel, wanted)) for wanted in self.target.subscriptions]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                return next(iter(done)).result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _subscription(self, channel: Any, subscription: Subscription) -> Ended:
+        """One subscription, again after every end, until the connection is lost."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            begun = time.monotonic()
+            encoding = self.encoding_for(subscription)
+            try:
+                ended = await self._stream(channel, subscription, encoding)
+            except asyncio.CancelledError:
+                self._lost(subscription, Ended(self.ending))
+                raise
+            if self._another_encoding(subscription, encoding, ended):
+                continue
+            self._lost(subscription, ended)
+            if subscription.mode == "ONCE" and ended.reason == CLOSED:
+                await asyncio.Event().wait()
+            self._tell(subscription.name, ended)
+            if ended.code == "UNAVAILABLE":
+                return ended
+            if time.monotonic() - begun > STEADY_S:
+                pause_s = FIRST_PAUSE_S
+            await asyncio.sleep(_jittered(self.target.retry_s if ended.refused else pause_s))
+            pause_s = min(pause_s * 2, self.target.retry_s)
+
+    def _another_encoding(self, subscription: Subscription, refused: str, ended: Ended) -> bool:
+        """Whether it is the encoding that was refused, and there is another to ask for."""
+        if not ended.refused or "encoding" not in ended.reason.lower() or subscription.encoding or self.target.encoding:
+            return False
+        self.refused_encodings.add(refused)
+        return self.encoding_for(subscription) not in self.refused_encodings
+
+    async def _stream(self, channel: Any, subscription: Subscription, encoding: str) -> Ended:
+        import grpc
+
+        stream = self.streams[subscription.name]
+        begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
+                                           messages.ReadResponse.FromString)  # fmt: skip
+        call = begin_call(metadata=self.metadata())
+        watch = asyncio.create_task(self._watch(call, subscription))
+        try:
+            await call.write(request_for(subscription, self.target, encoding))
+            async for response in call:
+                self._receive(response, subscription, stream)
+            return Ended(CLOSED)
+        except grpc.RpcError as error:
+            return await self._explained(error.code(), error.details())
+        except asyncio.InvalidStateError:  # it ended while the request was written
+            return await self._explained(await call.code(), await call.details())
+        except asyncio.CancelledError:
+            if not watch.done():
+                raise
+            return Ended("nothing came for three sample intervals")
+        finally:
+            watch.cancel()
+            call.cancel()
+            stream.flush()
+
+    def _receive(self, response: Any, subscription: Subscription, stream: Stream) -> None:
+        now_ns = self.now()
+        if subscription.name not in self.up:
+            self._begin(subscription, stream, now_ns)
+        self._lost_ns[subscription.name] = now_ns
+        kind = response.WhichOneof("response")
+        if kind == "update":
+            stream.feed(response.update, now_ns)
+        elif kind == "sync_response":
+            stream.sync()
+            self.device.event(subscription.name, "sync", now_ns)
+        elif kind == "error":
+            self.say(f"{self.target.name}: {subscription.name}: {response.error.message}")
+
+    def _begin(self, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+        """The first message of a stream: it has come about, and a gap ends."""
+        self.up.add(subscription.name)
+        before = self._lost_ns.get(subscription.name)
+        if before is not None:
+            self.device.event(subscription.name, "gap", before, until_ns=now_ns)
+            stream.resume(now_ns)
+        if self._said.pop(subscription.name, None):
+            self.say(f"{self.target.name}: {subscription.name}: receives again")
+
+    def _lost(self, subscription: Subscription, ended: Ended) -> None:
+        if subscription.name in self.up:
+            self.up.discard(subscription.name)
+            self.device.event(subscription.name, "disconnect", self.now(), detail=ended.reason)
+
+    async def _watch(self, call: Any, subscription: Subscription) -> None:
+        """End a stream that is silent for three sample intervals, or three heartbeats where nothing is sampled."""
+        beat = max((item.heartbeat_ns for item in subscription.items), default=0)
+        sampled = any(item.stream_mode == "SAMPLE" and item.sample_ns for item in subscription.items)
+        interval_ns = subscription.interval_ns if sampled else beat
+        if not interval_ns:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+        limit_ns = max(int(LEAST_WATCH_S * 1e9), 3 * interval_ns)
+        begun = time.time_ns()
+        while True:
+            await asyncio.sleep(limit_ns / 4e9)
+            if time.time_ns() - max(begun, self._lost_ns.get(subscription.name, 0)) > limit_ns:
+                call.cancel()
+                return None
+
+    # --- words ------------------------------------------------------------------------------------------------------
+
+    async def _explained(self, status: Any, detail: str | None) -> Ended:
+        """What the status of a call means."""
+        code, detail = status.name, _short(detail or "")
+        if code == "UNAVAILABLE":
+            found = await asyncio.to_thread(diagnose, self.target)
+            return Ended(f"{self.target.address}: {found or detail or 'connection lost'}", code=code)
+        words = _WORDS.get(code, "")
+        reason = f"{words}: {detail}" if words and detail else words or detail or code.lower().replace("_", " ")
+        return Ended(reason, refused=code in REFUSALS, code=code)
+
+    def _tell(self, subscription: str, ended: Ended) -> Ended:
+        """Say why, unless that is what was said the last time."""
+        if self._said.get(subscription) != ended.reason:
+            self._said[subscription] = ended.reason
+            where = f"{self.target.name}: {subscription}" if subscription else self.target.name
+            self.say(f"{where}: {ended.reason}")
+            if ended.refused:
+                self.device.event(subscription, "refused", self.now(), detail=ended.reason)
+            elif not subscription:
+                self.device.event(subscription, "disconnect", self.now(), detail=ended.reason)
+        return ended
+
+
+def _jittered(pause_s: float) -> float:
+    """Between half of a pause and all of it, so that collectors do not come back in step."""
+    return pause_s * random.uniform(0.5, 1.0)
+
+
+def _short(text: str) -> str:
+    """The first line of a target's words, of bearable length."""
+    return (text.strip().splitlines() or [""])[0][:300]
+
+
+async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each. Raises MburstError
+    when no connection can be tried."""
+    import grpc
+
+    channel, note = await channel_to(session.target)
+    if note:
+        session.say(f"{session.target.name}: {note}")
+    async with channel:
+        try:
+            await session.capabilities(channel)
+        except grpc.RpcError as error:
+            return [(await session._explained(error.code(), error.details())).reason]
+        ends = [await _once(session, channel, wanted, take) for wanted in session.target.subscriptions]
+    return [line for line in ends if line]
+
+
+async def _once(session: Session, channel: Any, subscription: Subscription, take: Callable[[Any], None]) -> str:
+    import grpc
+
+    begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
+                                       messages.ReadResponse.FromString)  # fmt: skip
+    call = begin_call(metadata=session.metadata(), timeout=session.target.timeout_s)
+    try:
+        await call.write(request_for(subscription, session.target, session.encoding_for(subscription), "ONCE"))
+        async for response in call:
+            kind = response.WhichOneof("response")
+            if kind == "update":
+                take(response.update)
+            elif kind == "sync_response":
+                break
+        return ""
+    except grpc.RpcError as error:
+        ended = await session._explained(error.code(), error.details())
+    except asyncio.InvalidStateError:
+        ended = await session._explained(await call.code(), await call.details())
+    finally:
+        call.cancel()
+    return f"{subscription.name}: {ended.reason}"

@@ -1,0 +1,341 @@
+"""What paths mean: tables of paths → columns, one TOML file a vendor in vendors/ (docs/add-a-switch.md has the format).
+
+A table is data. It says which subtree is a row of which table of the store, which of its leaves is which column,
+whether a leaf is a gauge or a counter, and over which window a maximum was taken.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import MburstError, UsageError
+from ...units import parse_duration
+from ..tables import BUFFER_VALUES, PORT_VALUES, QUEUE_VALUES, SEMANTICS
+from .path import Steps, covers, parse, without_module
+
+FOLDER = Path(__file__).parent / "vendors"
+
+COLUMNS = {"queues": QUEUE_VALUES, "ports": PORT_VALUES, "buffers": BUFFER_VALUES, "links": ("host", "interface")}
+KEYS = {
+    "queues": ("port", "queue"),
+    "ports": ("port",),
+    "buffers": ("component", "resource"),
+    "links": ("port", "neighbor"),
+}
+KINDS = {"gauges": "gauge", "counters": "counter", "counts": "count", "speeds": "speed", "texts": "text"}
+FACTS = ("boot", "clear", "alias", "segmentSize")
+_ROW_WORDS = {
+    "table",
+    "path",
+    "origin",
+    "semantics",
+    "window",
+    "note",
+    "when",
+    "keys",
+    "time",
+    "event",
+    "times",
+    "plain",
+    "ignore",
+    *KINDS,
+    *(key for keys in KEYS.values() for key in keys),
+}
+_FACT_WORDS = {"path", "fact", "note"}
+_TIME_UNITS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a leaf is: a column of the rule's table, and how its values are to be taken.
+
+    kind: gauge (as it is), counter (the increase since the value before), count (an increase already), speed (text such
+    as SPEED_100GB, in bits a second), text, plain (a row of `leaves`), or ignore.
+    """
+
+    column: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A path with places for names: `/a[k={port}]/{queue}`."""
+
+    text: str
+    steps: Steps
+
+    @classmethod
+    def of(cls, text: str) -> Pattern:
+        return cls(text, parse(text).steps)
+
+    def match(self, steps: Steps) -> dict[str, str] | None:
+        """The names of the places where the first steps of a path fit; None where they do not."""
+        if len(steps) < len(self.steps):
+            return None
+        found: dict[str, str] = {}
+        for (name, keys), (have, have_keys) in zip(self.steps, steps, strict=False):
+            if not (_fit(name, have, found) or _fit(name, without_module(have), found)):
+                return None
+            values = {without_module(key): value for key, value in have_keys}
+            if any(key not in values or not _fit(pattern, values[key], found) for key, pattern in keys):
+                return None
+        return found
+
+    def shape(self) -> Steps:
+        """The pattern as a path in which every place is `*`."""
+        return tuple(
+            (_PLACE.sub("*", name) if "{" not in name else "*", tuple((key, "*") for key, _ in keys))
+            for name, keys in self.steps
+        )
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    parts = _PLACE.split(pattern)  # text, name, text, name, …
+    expression = "".join(re.escape(part) if index % 2 == 0 else f"(?P<{part}>.+)" for index, part in enumerate(parts))
+    return re.compile(expression)
+
+
+def _fit(pattern: str, text: str, found: dict[str, str]) -> bool:
+    if "{" not in pattern:
+        return pattern == text
+    match = _expression(pattern).fullmatch(text)
+    if match is None:
+        return False
+    found.update(match.groupdict())
+    return True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A subtree that is a row of a table."""
+
+    vendor: str
+    table: str
+    pattern: Pattern
+    origin: str
+    leaves: dict[str, Meaning]
+    semantics: str = ""
+    window_ns: int = 0  # the device's own window; 0: since the sample before
+    note: str = ""
+    when_detected: bool = False
+    names: dict[str, str] = field(default_factory=dict)  # key column → text with places
+    key_leaves: dict[str, str] = field(default_factory=dict)  # key column → leaf that has it
+    time: tuple[str, int] | None = None  # the leaf that has the time, and its unit in ns
+    event: tuple[str, tuple[str, ...]] | None = None  # the leaf that has the kind of event, and which kinds begin one
+    times: dict[str, str] = field(default_factory=dict)  # leaf → fact that it is to be multiplied by
+
+    @property
+    def is_record(self) -> bool:
+        """Whether the row says itself whose it is."""
+        return bool(self.key_leaves)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A leaf that is no row, but needed to read others."""
+
+    vendor: str
+    pattern: Pattern
+    fact: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A table."""
+
+    name: str
+    about: str
+    source: str
+    detect: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    facts: tuple[Fact, ...]
+    answers: dict[str, tuple[str, ...]]  # a sensor's path → the paths under which its values come
+
+    def made(self, models: Iterable[tuple[str, str]]) -> bool:
+        """Whether a device with these models (name, organization) is this vendor's."""
+        return any(name.startswith(self.detect) for name, _ in models) if self.detect else False
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> Vendor:
+    """The table in a file. Raises MburstError, with what is wrong with which entry."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MburstError(f"{path}: cannot read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no TOML: {error}") from None
+    name = path.stem
+    try:
+        return Vendor(
+            name=name,
+            about=content.get("about", name),
+            source=content.get("source", ""),
+            detect=tuple(content.get("detect", ())),
+            rules=tuple(_rule(name, entry) for entry in content.get("rows", ())),
+            facts=tuple(_fact(name, entry) for entry in content.get("facts", ())),
+            answers={entry["path"]: tuple(entry["answers"]) for entry in content.get("subscriptions", ())},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        said = f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{path}: {said}", "docs/add-a-switch.md has the format") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}", error.hint or "docs/add-a-switch.md has the format") from None
+
+
+def _known(entry: dict[str, Any], words: set[str], where: str) -> None:
+    if unknown := sorted(set(entry) - words):
+        raise UsageError(f"{where}: unknown word {unknown[0]!r}", f"there are {', '.join(sorted(words))}")
+
+
+def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
+    _known(entry, _ROW_WORDS, entry["path"])
+    table, where = entry["table"], entry["path"]
+    if table not in COLUMNS:
+        raise UsageError(f"{where}: no table {table!r}", f"there are {', '.join(COLUMNS)}")
+    leaves = {
+        leaf: Meaning(column, kind) for word, kind in KINDS.items() for leaf, column in entry.get(word, {}).items()
+    }
+    for meaning in leaves.values():
+        if meaning.column not in COLUMNS[table]:
+            raise UsageError(
+                f"{where}: {table} has no column {meaning.column!r}", f"it has {', '.join(COLUMNS[table])}"
+            )
+    leaves |= {leaf: Meaning("", "ignore") for leaf in entry.get("ignore", ())}
+    leaves |= {leaf: Meaning("", "plain") for leaf in entry.get("plain", ())}
+    semantics = entry.get("semantics", "")
+    if semantics not in SEMANTICS and table in ("queues", "buffers"):
+        raise UsageError(f"{where}: semantics {semantics!r}", f"one of {', '.join(SEMANTICS)}")
+    pattern = Pattern.of(where)
+    key_leaves = dict(entry.get("keys", {}))
+    names = {key: entry.get(key, f"{{{key}}}") for key in KEYS[table] if key not in key_leaves}
+    places = set(_PLACE.findall(where))
+    for key, text in names.items():
+        if lacking := set(_PLACE.findall(text)) - places:
+            raise UsageError(f"{where}: nothing in the path says {sorted(lacking)[0]!r}", f"{table} needs {key}")
+    time = entry.get("time")
+    event = entry.get("event")
+    return Rule(
+        vendor=vendor, table=table, pattern=pattern, origin=entry.get("origin", ""), leaves=leaves,
+        semantics=semantics, window_ns=parse_duration(entry["window"]) if "window" in entry else 0,
+        note=entry.get("note", ""), when_detected=entry.get("when") == "detected", names=names, key_leaves=key_leaves,
+        time=(time["leaf"], _TIME_UNITS[time["unit"]]) if time else None,
+        event=(event["leaf"], tuple(event["begin"])) if event else None, times=dict(entry.get("times", {})),
+    )  # fmt: skip
+
+
+def _fact(vendor: str, entry: dict[str, Any]) -> Fact:
+    _known(entry, _FACT_WORDS, entry["path"])
+    if entry["fact"] not in FACTS:
+        raise UsageError(f"{entry['path']}: no fact {entry['fact']!r}", f"there are {', '.join(FACTS)}")
+    return Fact(vendor, Pattern.of(entry["path"]), entry["fact"], entry.get("note", ""))
+
+
+@cache
+def built_in() -> tuple[Vendor, ...]:
+    """The tables that come with mburst; OpenConfig last, since the others may mean something else by its paths."""
+    found = [load(path) for path in sorted(FOLDER.glob("*.toml"))]
+    return tuple(sorted(found, key=lambda vendor: (vendor.name == "openconfig", vendor.name)))
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a leaf is by the tables: its rule, its name below it, and what the path says about whose it is."""
+
+    rule: Rule
+    leaf: str
+    places: dict[str, str]
+
+    @property
+    def meaning(self) -> Meaning | None:
+        return self.rule.leaves.get(self.leaf)
+
+
+class Tables:
+    """The tables that hold for one device: those of its vendor first."""
+
+    def __init__(self, vendors: Iterable[Vendor], detected: str = "") -> None:
+        self.vendors = tuple(sorted(vendors, key=lambda vendor: vendor.name != detected))
+        self.detected = detected
+        self.rules = [
+            rule
+            for vendor in self.vendors
+            for rule in vendor.rules
+            if not rule.when_detected or vendor.name == detected
+        ]
+        self.facts = [fact for vendor in self.vendors for fact in vendor.facts]
+        self.list_keys = _list_keys([rule.pattern for rule in self.rules] + [fact.pattern for fact in self.facts])
+
+    def fact(self, steps: Steps) -> tuple[str, dict[str, str]] | None:
+        """The fact that a leaf is, and the places of its path."""
+        for fact in self.facts:
+            if len(steps) == len(fact.pattern.steps) and (places := fact.pattern.match(steps)) is not None:
+                return fact.fact, places
+        return None
+
+    def rule(self, steps: Steps) -> Found | None:
+        """The first rule that has a meaning for a leaf."""
+        for rule in self.rules:
+            if len(steps) != len(rule.pattern.steps) + 1:
+                continue
+            leaf = without_module(steps[-1][0])
+            wanted = leaf in rule.leaves or (rule.is_record and not steps[-1][1])
+            if wanted and (places := rule.pattern.match(steps)) is not None:
+                return Found(rule, leaf, places)
+        return None
+
+    def meanings(self, subscribed: Steps) -> Iterator[Rule | Fact]:
+        """The rules and facts that a subscription to a path brings, or brings a part of."""
+        paths = [subscribed]
+        for vendor in self.vendors:
+            for sensor, answers in vendor.answers.items():
+                if covers(parse(sensor).steps, subscribed):
+                    paths += [parse(answer).steps for answer in answers]
+        entries: list[Rule | Fact] = [*self.rules, *self.facts]
+        for entry in entries:
+            shape = entry.pattern.shape()
+            if any(_overlap(shape, path) for path in paths):
+                yield entry
+
+
+def _overlap(shape: Steps, path: Steps) -> bool:
+    """Whether the subtrees of a pattern's shape and of a subscribed path have something in common."""
+    for (name, keys), (other, others) in zip(shape, path, strict=False):
+        plain = without_module(other)
+        if other == "...":
+            return True
+        if "*" not in (name, other) and name not in (other, plain) and not _wild(other, name):
+            return False
+        have = dict(others)
+        if any(value != "*" and have.get(key, "*") not in ("*", value) for key, value in keys):
+            return False
+    return True
+
+
+def _wild(pattern: str, name: str) -> bool:
+    """SONiC's `Ethernet*`."""
+    return pattern.endswith("*") and name.startswith(pattern[:-1])
+
+
+def _list_keys(patterns: Iterable[Pattern]) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """For the name of a list, the sets of names that are its keys somewhere in the tables."""
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for pattern in patterns:
+        for name, keys in pattern.steps:
+            if keys:
+                found.setdefault(name, {})[tuple(key for key, _ in keys)] = None
+    return {name: tuple(sets) for name, sets in found.items()}

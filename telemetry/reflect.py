@@ -1,0 +1,266 @@
+"""The reflector: answers STAMP and TWAMP Light senders, and echoes TCP, after a delay if wanted.
+
+It keeps a little state for each sender's session (RFC 8762, section 4: stateful mode): a number for each answer, so
+that losses of the two directions can be told apart, and when the last answer really left, which it tells in the next
+one to senders that ask (RFC 8972, section 4.7). A restart begins at 0, which senders survive.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+from ..errors import MburstError
+from . import stamp, timestamping
+from .clock import Clocks
+from .delays import Delay
+from .echo import Echo
+from .loop import ERROR, READ, Loop, deepen, dropped, listening, wake_promptly
+
+_IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS = 8, 12, 13
+_IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS = 49, 51, 66
+_IP_TOS, _IP_TTL = 1, 2
+_IPV6_PKTINFO, _IPV6_HOPLIMIT, _IPV6_TCLASS = 50, 52, 67
+_NUMBERS = 4096  # answers whose departure may still be unknown
+_MOST_SESSIONS = 65_536
+_SPIN_NS = 150_000  # a wait ends about so late; what is left of one is spent awake
+_CLOCK_EVERY_NS = 1_000_000_000
+
+Control = list[tuple[int, int, bytes]]
+
+
+class Session:
+    """What is kept of a sender's session."""
+
+    __slots__ = ("answers", "left", "packet")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.left: tuple[int, int] | None = None  # number of an answer, and when it left
+
+
+class Held:
+    """Actions that wait for their time, in order of it."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def add(self, due_ns: int, action: Callable[[], None]) -> None:
+        self._count += 1
+        heappush(self._waiting, (due_ns, self._count, action))
+
+    def release(self) -> int | None:
+        """Do what is due, to the microsecond; when to come back for the next (CLOCK_MONOTONIC), if there is one."""
+        while self._waiting:
+            due_ns = self._waiting[0][0]
+            if due_ns - time.monotonic_ns() > _SPIN_NS:
+                return due_ns - _SPIN_NS
+            while time.monotonic_ns() < due_ns:
+                pass
+            heappop(self._waiting)[2]()
+        return None
+
+
+class Reflector:
+    """Answers on each of `addresses`, UDP and TCP. Raises MburstError where it cannot listen.
+
+    `delay` holds each answer back as a queue on the way back would: its stamp of departure is that much before it
+    really leaves, to the microsecond even where it leaves late. `hardware`: see timestamping.enable.
+    """
+
+    def __init__(self, addresses: list[tuple[str, int]], delay: Delay | None = None, *, hardware: bool = False) -> None:
+        self.answered = self.ignored = 0
+        self._loop = Loop()
+        self._held = Held()
+        self._clocks = Clocks()
+        self._next_reading_ns = 0
+        self._stopping = False
+        self.error = 1
+        try:
+            self._ports = [UdpPort(self, self._loop, address, delay, hardware) for address in addresses]
+            self._echoes = [Echo(self._loop, self._held.add, address, delay) for address in addresses]
+        except OSError as error:
+            raise MburstError(f"cannot listen on {error.filename}: {error.strerror or error}",
+                              "is another reflector running? --listen takes another port") from error
+
+    @property
+    def hold(self) -> Callable[[int, Callable[[], None]], None]:
+        """Puts an action off until a time of CLOCK_MONOTONIC."""
+        return self._held.add
+
+    @property
+    def echoed(self) -> int:
+        """Bytes that TCP connections were sent back."""
+        return sum(echo.echoed for echo in self._echoes)
+
+    @property
+    def dropped(self) -> int:
+        """Probes that came when the receive buffer was full: to their senders, losses."""
+        return sum(port.dropped for port in self._ports)
+
+    @property
+    def sessions(self) -> int:
+        """Senders' sessions that are remembered."""
+        return sum(len(port.sessions) for port in self._ports)
+
+    def stop(self) -> None:
+        """End `serve` soon. May be called by a signal handler."""
+        self._stopping = True
+
+    def serve(self, until_ns: int | None = None) -> None:
+        """Answer until told to stop, or until a time of CLOCK_MONOTONIC."""
+        wake_promptly()
+        while not self._stopping:
+            now = time.monotonic_ns()
+            if until_ns is not None and now >= until_ns:
+                return
+            if now >= self._next_reading_ns:
+                reading = self._clocks.read()
+                self.error = stamp.error_estimate(reading.max_error_ns, reading.synchronized)
+                self._next_reading_ns = now + _CLOCK_EVERY_NS
+            self._loop.wait(self._held.release())
+
+    def close(self) -> None:
+        for port in self._ports:
+            port.close()
+        for echo in self._echoes:
+            echo.close()
+        self._clocks.close()
+        self._loop.close()
+
+
+class UdpPort:
+    """One UDP socket of the reflector."""
+
+    def __init__(self, reflector: Reflector, loop: Loop, address: tuple[str, int], delay: Delay | None,
+                 hardware: bool) -> None:
+        self.sessions: dict[tuple[Any, ...], Session] = {}
+        self._reflector = reflector
+        self._delay = delay
+        self._hardware = hardware
+        self._number = 0
+        self._outgoing: list[tuple[int, Session, int] | None] = [None] * _NUMBERS
+        self._controls: dict[tuple[bytes, int], Control] = {}
+        self._buffer = bytearray(1 << 16)
+        self._view = memoryview(self._buffer)
+        self._sock = listening(address, socket.SOCK_DGRAM)
+        self._own_ports = {self._sock.getsockname()[1], 862}
+        self._six = self._sock.family == socket.AF_INET6
+        deepen(self._sock)
+        level, options = (socket.IPPROTO_IPV6, (_IPV6_RECVPKTINFO, _IPV6_RECVHOPLIMIT, _IPV6_RECVTCLASS)) \
+            if self._six else (socket.SOL_IP, (_IP_PKTINFO, _IP_RECVTTL, _IP_RECVTOS))
+        for option in options:
+            self._sock.setsockopt(level, option, 1)
+        timestamping.enable(self._sock, hardware=hardware)
+        loop.add(self._sock, self._ready)
+        self._loop = loop
+
+    @property
+    def dropped(self) -> int:
+        """Datagrams that found the receive buffer full."""
+        return dropped(self._sock)
+
+    def close(self) -> None:
+        self._loop.remove(self._sock)
+        self._sock.close()
+
+    def _ready(self, events: int) -> None:
+        if events & ERROR and not self._learn_departure():
+            self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears what is not in the queue
+        if events & READ:
+            try:
+                size, control, _, peer = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
+            except OSError:  # an error of the network about an answer
+                return
+            self._answer(size, control, peer)
+
+    def _answer(self, size: int, control: Control, peer: tuple[Any, ...]) -> None:
+        if size < stamp.LEAST_SENDER_BYTES or peer[1] in self._own_ports:  # two reflectors would never end
+            self._reflector.ignored += 1
+            return
+        rx_ns, ttl, way = self._told(control)
+        data = bytes(self._view[:size])
+        session = self._session(peer, data)
+        packet = stamp.reply(data, session.answers, rx_ns or time.time_ns(), ttl, self._reflector.error)
+        if session.left and not self._delay and stamp.wants_follow_up(data):
+            stamp.add_follow_up(packet, *session.left)
+        number = session.answers
+        session.answers = number + 1
+        held_ns = self._delay() if self._delay else 0
+        if held_ns:
+            self._reflector.hold(time.monotonic_ns() + held_ns,
+                                 lambda: self._send(packet, way, peer, session, number, held_ns))
+        else:
+            self._send(packet, way, peer, session, number, 0)
+
+    def _told(self, control: Control) -> tuple[int, int, Control]:
+        """When a datagram came, its TTL, and the control messages that send the answer back the way it came."""
+        rx_ns, ttl, own, tos = 0, 255, b"", 0
+        for level, kind, data in control:
+            if level == socket.SOL_SOCKET and kind == timestamping.SO_TIMESTAMPING:
+                rx_ns, _ = timestamping.stamp_of(data)
+            elif kind in (_IP_PKTINFO, _IPV6_PKTINFO):
+                own = data
+            elif kind in (_IP_TTL, _IPV6_HOPLIMIT):
+                ttl = int.from_bytes(data, sys.byteorder)
+            elif kind in (_IP_TOS, _IPV6_TCLASS):
+                tos = int.from_bytes(data, sys.byteorder) & 0xFC  # the class, without ECN
+        way = self._controls.get((own, tos))
+        if way is None:
+            if len(self._controls) >= _NUMBERS:
+                self._controls.clear()
+            way = self._controls[own, tos] = _way_back(own, tos)
+        return rx_ns, ttl, way
+
+    def _session(self, peer: tuple[Any, ...], data: bytes) -> Session:
+        key = (*peer[:2], data[14:16] if len(data) >= stamp.BASE_BYTES else b"")
+        session = self.sessions.get(key)
+        if session is None:
+            if len(self.sessions) >= _MOST_SESSIONS:  # the oldest half; whoever still sends is a new session
+                for old in list(self.sessions)[:_MOST_SESSIONS // 2]:
+                    del self.sessions[old]
+            session = self.sessions[key] = Session()
+        return session
+
+    def _send(self, packet: bytearray, way: Control, peer: tuple[Any, ...], session: Session, number: int,
+              held_ns: int) -> None:
+        self._outgoing[self._number % _NUMBERS] = (self._number, session, number)
+        stamp.stamp_reply(packet, time.time_ns() - held_ns)
+        try:
+            self._sock.sendmsg([packet], way, 0, peer)
+        except OSError:  # a full queue or an unreachable sender: to the sender, a loss
+            timestamping.enable(self._sock, hardware=self._hardware)
+            self._number = 0
+            return
+        self._number += 1
+        self._reflector.answered += 1
+        self._learn_departure()
+
+    def _learn_departure(self) -> bool:
+        """Take the next stamp of the error queue; False where it is empty."""
+        told = timestamping.event(self._sock)
+        if isinstance(told, timestamping.Sent) and told.ns:
+            entry = self._outgoing[told.number % _NUMBERS]
+            if entry and entry[0] == told.number:
+                entry[1].left = entry[2], told.ns
+        return told is not None
+
+
+def _way_back(own: bytes, tos: int) -> Control:
+    """Control messages that send from the address that was asked, in the class of the question."""
+    six = len(own) == 20
+    control: Control = []
+    if six:  # struct in6_pktinfo: address, interface, which a link-local address needs
+        control.append((socket.IPPROTO_IPV6, _IPV6_PKTINFO, own if own[:2] == b"\xfe\x80" else own[:16] + bytes(4)))
+    elif own:  # struct in_pktinfo: interface, local address, destination of the header
+        control.append((socket.SOL_IP, _IP_PKTINFO, bytes(4) + own[4:8] + bytes(4)))
+    if tos:
+        level, kind = (socket.IPPROTO_IPV6, _IPV6_TCLASS) if six else (socket.SOL_IP, _IP_TOS)
+        control.append((level, kind, struct.pack("@i", tos)))
+    return control

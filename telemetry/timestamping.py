@@ -1,0 +1,85 @@
+"""Stamps that the kernel or the network interface takes of what a socket sends and receives.
+
+Source: Documentation/networking/timestamping.rst of Linux. Stamps are Unix nanoseconds of the system clock.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, NamedTuple
+
+SO_TIMESTAMPING = 37
+IP_RECVERR, IPV6_RECVERR = 11, 25
+SOL_IPV6 = 41
+
+_TX_HARDWARE, _TX_SOFTWARE, _RX_HARDWARE, _RX_SOFTWARE, _SOFTWARE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 4
+_RAW_HARDWARE, _OPT_ID, _OPT_CMSG, _OPT_TSONLY, _OPT_TX_SWHW = 1 << 6, 1 << 7, 1 << 10, 1 << 11, 1 << 14
+_KERNEL = _TX_SOFTWARE | _RX_SOFTWARE | _SOFTWARE | _OPT_ID | _OPT_CMSG | _OPT_TSONLY
+_INTERFACE = _TX_HARDWARE | _RX_HARDWARE | _RAW_HARDWARE | _OPT_TX_SWHW
+
+_STAMPS = struct.Struct("@qqqqqq")  # software, unused, hardware: seconds and nanoseconds each
+_ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err: errno, origin, type, code, pad, info, data
+_ORIGIN_TIMESTAMPING = 4
+CONTROL_BYTES = 512
+
+
+class Sent(NamedTuple):
+    """A datagram (by its number since `enable`) or the byte of a stream that left, when, and what stamped it."""
+
+    number: int
+    ns: int
+    kind: str  # hw or sw
+
+
+class Refused(NamedTuple):
+    """An error that the network or the kernel reported for what was sent: an errno."""
+
+    errno: int
+
+
+def enable(sock: socket.socket, *, hardware: bool = False) -> None:
+    """Ask for stamps of all that is sent (numbered from 0) and received; errors of the network come by `event` too
+    from then on. `hardware`: the interface's stamps, which it must have been switched to, and its clock be kept with
+    system time. Raises OSError."""
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 0)  # numbering begins anew when it is switched on
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _KERNEL | (_INTERFACE if hardware else 0))
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(SOL_IPV6, IPV6_RECVERR, 1)
+    else:
+        sock.setsockopt(socket.SOL_IP, IP_RECVERR, 1)
+
+
+def stamp_of(data: bytes) -> tuple[int, str]:
+    """(ns, kind) of the control message SO_TIMESTAMPING: hardware where it is there, else software; (0, "") for
+    neither."""
+    soft_s, soft_ns, _, _, hard_s, hard_ns = _STAMPS.unpack_from(data)
+    if hard_s:
+        return hard_s * 1_000_000_000 + hard_ns, "hw"
+    return (soft_s * 1_000_000_000 + soft_ns, "sw") if soft_s else (0, "")
+
+
+def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
+    """(ns, kind) among the control messages of what was received; (0, "") where nobody stamped it."""
+    for level, kind, data in control:
+        if kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET:
+            return stamp_of(data)
+    return 0, ""
+
+
+def event(sock: socket.socket) -> Sent | Refused | None:
+    """The next of the socket's error queue: a stamp of departure, or an error; None when it is empty."""
+    try:
+        _, control, _, _ = sock.recvmsg(0, CONTROL_BYTES, socket.MSG_ERRQUEUE)
+    except BlockingIOError:
+        return None
+    stamp: tuple[int, str] = (0, "")
+    error: tuple[Any, ...] = ()
+    for level, kind, data in control:
+        if kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET:
+            stamp = stamp_of(data)
+        elif kind in (IP_RECVERR, IPV6_RECVERR):
+            error = _ERROR.unpack_from(data)
+    if error and error[1] == _ORIGIN_TIMESTAMPING:
+        return Sent(error[6], *stamp)
+    return Refused(error[0] if error else 0)

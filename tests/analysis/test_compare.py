@@ -1,0 +1,162 @@
+"""Comparisons: percentiles and ratios by plain counting, intervals that hold the truth as often as they say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from storelib import write
+
+from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.compare import LEVELS, Bursts, Comparison, Latency, compare, read_bursts, read_latency, resampled
+from mburst.analysis.paths import Selection
+from mburst.analysis.stats import Estimate
+from mburst.sql import Store
+
+START = 1_795_228_440_000_000_000
+MS, S = 10**6, 10**9
+
+
+def latency(scale: float, n: int = 6000, seed: int = 1, lost: int = 0, blocks: int = 60) -> Latency:
+    values = np.random.default_rng(seed).lognormal(math.log(scale), 0.6, n)
+    return Latency(values, np.arange(n) * blocks // n, lost)
+
+
+def compared(a: Latency, b: Latency, slow: float | None = None) -> Comparison:
+    return compare(a, b, slow, None, None)
+
+
+def test_percentiles_and_ratios_are_those_of_the_values():
+    a, b = latency(1e5), latency(2e5, 3000, seed=2)
+    found = compared(a, b)
+    for level in found.levels:
+        for side, value in ((a, level.a), (b, level.b)):
+            rank = math.ceil(level.share * side.n - 1e-9)
+            enough = side.n * (1 - level.share) >= 1 - 1e-9
+            assert value == (np.sort(side.values)[rank - 1] if enough else None)
+        if level.ratio:
+            assert level.ratio.value == level.b / level.a and level.ratio.low <= level.ratio.value <= level.ratio.high
+    assert [level.ratio is None for level in found.levels] == [share == 0.9999 for share in LEVELS]
+
+
+def test_twice_as_slow_is_worse_and_the_other_way_round_better():
+    a, b = latency(1e5), latency(2e5, seed=2)
+    assert (compared(a, b).verdict, compared(b, a).verdict) == ("worse", "better")
+    assert compared(a, b).decided_by == "p99"
+
+
+def test_the_same_again_is_alike():
+    assert compared(latency(1e5), latency(1e5, seed=3)).verdict == "alike"
+
+
+def test_a_difference_that_is_next_to_nothing_is_alike():
+    a = latency(1e5, 100_000)
+    assert compared(a, Latency(a.values * 1.02, a.blocks, 0)).verdict == "alike"
+
+
+def test_a_tail_may_decide_though_the_median_is_the_same():
+    a = latency(1e5)
+    values = a.values.copy()
+    values[::40] *= 50
+    found = compared(a, Latency(values, a.blocks, 0))
+    assert found.verdict == "worse" and found.decided_by == "p99"
+
+
+def test_faster_but_lossy_cannot_be_told():
+    assert compared(latency(1e5), latency(5e4, seed=2, lost=900)).verdict == "undetermined"
+    found = compared(latency(1e5), latency(1e5, seed=2, lost=900))
+    assert (found.verdict, found.decided_by) == ("worse", "loss")
+
+
+def test_too_short_a_time_cannot_be_told():
+    assert compared(latency(1e5, blocks=3), latency(9e5, blocks=3)).verdict == "undetermined"
+
+
+def test_fan_out_is_that_of_independent_answers():
+    a, b = latency(1e5), latency(2e5, seed=2, lost=60)
+    found = compared(a, b, 3e5)
+    for fan in found.fans:
+        for side, share in ((a, fan.a), (b, fan.b)):
+            p = ((side.values > 3e5).sum() + side.lost) / (side.n + side.lost)
+            assert share == pytest.approx(1 - (1 - p) ** fan.width, abs=1e-12)
+    assert [fan.width for fan in found.fans] == [1, 10, 100, 500, 1000]
+    tail = compared(a, b).threshold_ns
+    assert tail == np.sort(a.values)[5939]
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    """Blocks of delays that share a level: the ratio of medians is 1, and an interval of single probes would be far too
+    narrow."""
+    held = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sides = []
+        for _ in range(2):
+            level = rng.lognormal(0, 0.5, 60).repeat(10)
+            sides.append(Latency(level * rng.lognormal(10, 0.1, 600), np.arange(600) // 10, 0))
+        ratio = compared(*sides).levels[0].ratio
+        assert ratio is not None
+        held += ratio.low <= 1 <= ratio.high
+    assert held >= 33  # of 40 at 95 %: fewer has a chance of 0.1 %
+
+
+def test_resampling_draws_whole_blocks():
+    values = np.concatenate([np.full(100, 10.0 * block) for block in range(1, 21)])
+    found = resampled(Latency(values, np.arange(2000) // 100, 0), [0.5], np.random.default_rng(1))
+    assert found is not None and set(np.unique(found)) <= {10.0 * block for block in range(1, 21)} and found.std() > 10
+
+
+def store_of(folder: Path, bursts: int, probe_ns: int) -> Store:
+    """20 s of a 1 Gb/s link with bursts of 10 ms, and 2,000 probes."""
+    store = Store.create(folder)
+    write(store, "runs", {"start_ns": START, "end_ns": START + 20 * S})
+    gap = 20 * S // bursts
+    write(store, "bins", *({"ts_ns": START + number * gap + ms * MS, "wire_bytes": 125_000}
+                           for number in range(bursts) for ms in range(10)), {"ts_ns": START + 20 * S - MS})
+    write(store, "probes", *({"seq": i, "tx_ns": START + i * 10 * MS, "rx_ns": START + i * 10 * MS + probe_ns + i % 7}
+                             for i in range(2000)))
+    return store
+
+
+def bursts_of(store: Store, **where: int) -> Bursts | None:
+    wanted = {"hosts": None, "rack": None, "interface": None, "direction": None, "since_ns": None, "until_ns": None}
+    return read_bursts(store.connect(), BurstDefinition(), **{**wanted, **where})  # type: ignore[arg-type]
+
+
+def test_bursts_are_counted_over_what_was_recorded(tmp_path):
+    found = bursts_of(store_of(tmp_path / "s", 40, 1000))
+    assert found is not None and (found.count, found.recorded_ns) == (40, 20 * S)
+    assert found.per_minute.value == pytest.approx(120) and found.share_of_time == pytest.approx(0.02)
+    assert found.per_minute.low < 120 < found.per_minute.high
+    half = bursts_of(Store.open(tmp_path / "s"), since_ns=START + 10 * S)
+    assert half is not None and half.count == 20 and half.recorded_ns == 10 * S
+
+
+def test_two_recordings_of_the_same_time_count_once(tmp_path):
+    store = store_of(tmp_path / "s", 40, 1000)
+    write(store, "runs", {"run": "again", "start_ns": START, "end_ns": START + 20 * S})
+    found = bursts_of(store)
+    assert found is not None and found.recorded_ns == 20 * S
+
+
+def test_nothing_recorded_is_none(tmp_path):
+    assert bursts_of(Store.create(tmp_path / "s")) is None
+
+
+def test_bursts_decide_where_nobody_probed():
+    few, many = (Bursts(n, 60 * S, n * MS, Estimate(n, n * 0.8, n * 1.2, n)) for n in (10, 100))
+    nothing = Latency(np.zeros(0), np.zeros(0, np.int64), 0)
+    assert compare(nothing, nothing, None, few, many).verdict == "worse"
+    assert compare(nothing, nothing, None, many, few).verdict == "better"
+    assert compare(nothing, nothing, None, few, few).verdict == "alike"
+    assert compare(nothing, nothing, None, few, None).verdict == "undetermined"
+
+
+def test_probes_are_read_by_selection(tmp_path):
+    con = store_of(tmp_path / "s", 4, 5000).connect()
+    found = read_latency(con, Selection(until_ns=START + 10 * S))
+    assert (found.n, found.lost) == (1000, 0) and set(found.values) == {5000.0 + i for i in range(7)}
+    assert len(np.unique(found.blocks)) >= 50
+    assert read_latency(con, Selection(dst="nobody")).n == 0

@@ -1,0 +1,185 @@
+"""What is said of probed paths, against stores whose clocks, delays and hosts are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from storelib import write
+
+from mburst.analysis import distributions, paths
+from mburst.analysis.paths import Met, Selection, extremes, read_met
+from mburst.analysis.rounds import MINUTE_NS, persistence, rounds
+from mburst.sql import Store
+
+START = 1_795_228_440_000_000_000  # a whole minute
+S, US, MS = 10**9, 1000, 10**6
+
+
+def exchanges(n: int = 2000, *, offset: float = 0, drift: float = 0, forward: int = 30 * US, back: int = 10 * US,
+              gap: int = 5 * MS, seed: int = 1, **columns: object) -> list[dict[str, object]]:
+    """Probes whose delays have exponential parts; the reflector's clock is ahead by offset + drift × time."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        means = 20 * US, 20 * US, 5 * US, 2 * US, 3 * US
+        out, home, turn, here, there = (int(rng.exponential(mean)) for mean in means)
+        due = START + i * gap
+        tx = due + here
+        rx_there = tx + forward + out
+        tx_there = rx_there + turn
+        rx = tx_there + back + home
+        ahead = int(offset + drift * (i * gap))
+        found.append({"seq": i, "app_send_ns": due, "tx_ns": tx, "remote_rx_ns": rx_there + ahead,
+                      "remote_tx_ns": tx_there + ahead, "rx_ns": rx, "app_recv_ns": rx + there, **columns})
+    return found
+
+
+def met_in(folder: Path, *rows: dict[str, object], **selection: object) -> list[Met]:
+    store = Store.create(folder / "store")
+    write(store, "probes", *rows)
+    return read_met(store.connect(), Selection(**selection))  # type: ignore[arg-type]
+
+
+def test_what_is_measured_is_what_was_made(tmp_path):
+    rows = exchanges()
+    [met] = met_in(tmp_path, *rows)
+    columns = {name: np.array([row[name] for row in rows], np.int64) for name in rows[0]}
+    network = columns["rx_ns"] - columns["tx_ns"] - (columns["remote_tx_ns"] - columns["remote_rx_ns"])
+    assert np.allclose(met.values["round_trip"], network)
+    assert np.allclose(met.values["application"], columns["app_recv_ns"] - columns["app_send_ns"])
+    here = (columns["tx_ns"] - columns["app_send_ns"]) + (columns["app_recv_ns"] - columns["rx_ns"])
+    assert np.allclose(met.values["host_here"], here)
+    assert np.allclose(met.values["host_there"], columns["remote_tx_ns"] - columns["remote_rx_ns"])
+    assert met.measured["round_trip"].n == 2000 and met.measured["round_trip"].least == network.min()
+    assert met.measured["round_trip"].levels[3] == np.sort(network)[1979]  # p99, nearest rank
+    assert met.measured["round_trip"].levels[5] is None  # 2,000 cannot tell p99.99 from the largest
+
+
+@pytest.mark.parametrize("offset, drift", [(0, 0), (37e9, 0), (-5e6, 40e-6), (1e5, -100e-6)])
+def test_offset_and_drift_are_taken_out_within_the_stated_uncertainty(tmp_path, offset, drift):
+    [met] = met_in(tmp_path, *exchanges(4000, offset=offset, drift=drift))
+    true = [met_true(row) for row in exchanges(4000)]
+    assert met.clocks is not None and not met.clocks.kept
+    assert met.clocks.drift_ppm == pytest.approx(drift * 1e6, abs=1)
+    assert 20 * US <= met.clocks.uncertainty_ns <= 30 * US  # half of 40 µs and what the fastest waited
+    wrong = met.values["forward"] - np.array([forward for forward, _ in true])
+    assert np.abs(np.median(wrong)) <= met.clocks.uncertainty_ns
+    assert np.median(wrong) == pytest.approx(-10 * US, abs=4 * US)
+    assert np.std(wrong) < 6 * US  # what a delay is beyond the least one stays
+    assert np.allclose(met.values["forward"] + met.values["back"], met.values["round_trip"], atol=1)
+
+
+def met_true(row: dict[str, object]) -> tuple[int, int]:
+    """(forward, back) of a row made without an offset."""
+    return row["remote_rx_ns"] - row["tx_ns"], row["rx_ns"] - row["remote_tx_ns"]  # type: ignore[operator]
+
+
+def test_kept_clocks_are_believed(tmp_path):
+    rows = exchanges(clock_error_ns=2 * US)
+    [met] = met_in(tmp_path, *rows)
+    assert met.clocks is not None and met.clocks.kept and met.clocks.uncertainty_ns == 2 * US
+    assert np.allclose(met.values["forward"], [met_true(row)[0] for row in rows])
+
+
+@pytest.mark.parametrize("offset, error", [(1e6, 2 * US), (0, MS)])
+def test_clocks_that_the_delays_contradict_or_that_know_less_are_not(tmp_path, offset, error):
+    [met] = met_in(tmp_path, *exchanges(offset=offset, clock_error_ns=error))
+    assert met.clocks is not None and not met.clocks.kept
+    assert met.measured["back"].least is not None and met.measured["back"].least > 0
+
+
+def test_without_the_reflectors_stamps_there_is_only_the_round_trip(tmp_path):
+    [met] = met_in(tmp_path, *({**row, "remote_rx_ns": None, "remote_tx_ns": None} for row in exchanges(100)))
+    assert met.clocks is None
+    assert [met.measured[name].n for name in ("application", "round_trip", "forward", "back", "host_here", "host_there")
+            ] == [100, 100, 0, 0, 100, 0]
+
+
+def test_imported_round_trips_are_enough(tmp_path):
+    [met] = met_in(tmp_path, *({"seq": i, "tx_ns": START + i, "rtt_ns": 1000 + i} for i in range(100)))
+    assert met.measured["round_trip"].n == 100 and met.measured["round_trip"].largest == 1099
+
+
+def test_lost_probes_have_no_delay(tmp_path):
+    rows = [*exchanges(50), {"seq": 50, "tx_ns": START + S, "lost": True}]
+    [met] = met_in(tmp_path, *rows)
+    assert (met.sent, met.lost, met.measured["application"].n, met.lost_at.tolist()) == (51, 1, 50, [50])
+
+
+def test_all_lost(tmp_path):
+    [met] = met_in(tmp_path, *({"seq": i, "tx_ns": START + i, "lost": True, "stamp_kind": ""} for i in range(5)))
+    assert met.lost == 5 and all(measured.n == 0 for measured in met.measured.values()) and met.stamps == ""
+
+
+def test_of_many_probes_some_are_read_and_all_are_counted(tmp_path, monkeypatch):
+    rows = [*exchanges(1000), {"seq": 1000, "tx_ns": START + 6 * S, "lost": True}]
+    monkeypatch.setattr(paths, "MOST_PROBES", 300)
+    [met] = met_in(tmp_path, *rows)
+    assert (met.sent, met.lost, met.every, met.measured["application"].n) == (1001, 1, 4, 250)
+
+
+def test_paths_and_selections(tmp_path):
+    rows = [*exchanges(10, src="a", batch="one"), *exchanges(20, src="b", batch="two"),
+            *exchanges(30, src="b", protocol="tcp", batch="two")]
+    found = met_in(tmp_path, *rows)
+    assert [(met.src, met.protocol, met.sent) for met in found] == [
+        ("a", "udp", 10), ("b", "tcp", 30), ("b", "udp", 20)]
+    con = Store.open(tmp_path / "store").connect()
+    assert [met.sent for met in read_met(con, Selection(batch="two", protocol="udp"))] == [20]
+    assert [met.sent for met in read_met(con, Selection(src="a", since_ns=START + 25 * MS))] == [5]
+    assert read_met(con, Selection(dst="nobody")) == []
+
+
+def minutes(p99s: list[int]) -> list[dict[str, object]]:
+    """A minute for each: 200 probes of which some take that long."""
+    return [{"seq": i, "tx_ns": START + number * MINUTE_NS + i * 10 * MS,
+             "rx_ns": START + number * MINUTE_NS + i * 10 * MS + (p99 if i > 195 else 1000)}
+            for number, p99 in enumerate(p99s) for i in range(200)]
+
+
+def test_rounds_are_minutes_of_the_clock(tmp_path):
+    [met] = met_in(tmp_path, *minutes([5000, 7000, 9000]), {"seq": 9, "tx_ns": START + 2 * MINUTE_NS + S, "lost": True})
+    found = rounds(met)
+    assert [entry.start_ns for entry in found] == [START, START + MINUTE_NS, START + 2 * MINUTE_NS]
+    assert [(entry.n, entry.lost, entry.least, entry.p50, entry.p99) for entry in found] == [
+        (200, 0, 1000, 1000, 5000), (200, 0, 1000, 1000, 7000), (200, 1, 1000, 1000, 9000)]
+    assert persistence(found) is None
+
+
+def test_a_slow_minute_after_a_slow_one_is_seen_and_alternation_too(tmp_path):
+    slow = [10_000, 11_000, 12_000, 13_000, 50_000, 60_000, 55_000, 52_000, 9000, 9500, 9600, 9700]
+    [met] = met_in(tmp_path / "runs", *minutes(slow))
+    assert persistence(rounds(met)) > 0.5
+    [met] = met_in(tmp_path / "turns", *minutes([10_000, 50_000] * 6))
+    assert persistence(rounds(met)) < -0.5
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.one_of(st.just(float("nan")), st.floats(1, 1e9)), min_size=1, max_size=200), st.integers(1, 20))
+def test_steps_keep_every_largest_value(values, steps):
+    values = np.array(values)
+    found = extremes(np.arange(len(values)) * 7.0, values, steps)
+    known = values[np.isfinite(values)]
+    if len(known):
+        assert found.largest.max() == known.max() and len(found.at_ns) <= steps
+        assert (found.median <= found.largest).all() and (np.diff(found.at_ns) > 0).all()
+        for at, value in zip(found.at_ns, found.largest, strict=True):
+            assert values[int(at // 7)] == value
+    else:
+        assert len(found.at_ns) == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=600))
+def test_nines_count_what_is_larger(given_values):
+    values, depth = distributions.nines(given_values, 100)
+    n, ordered = len(given_values), sorted(given_values)
+    assert values[0] == ordered[0] and values[-1] == ordered[-1] and len(values) <= 101
+    assert (np.diff(values) >= 0).all() and (np.diff(depth) >= 0).all()
+    for value, nines in zip(values, depth, strict=True):
+        larger = 10 ** -nines * n
+        assert larger == pytest.approx(0.5) or sum(v > value for v in ordered) <= round(larger, 6) <= n - 1

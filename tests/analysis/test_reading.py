@@ -1,0 +1,50 @@
+"""Which of a switch's queues stands before which host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from storelib import write
+
+from mburst.analysis.port import Port, port_from_bins
+from mburst.analysis.reading import read_queues
+from mburst.sql import Store
+
+START = 10**18
+IMPOSSIBLE = 1024
+
+
+def port_of(host: str) -> Port:
+    stretch = [(0.0, 1e9)]
+    return port_from_bins((host, "eth0", "in"), 1e9, 100_000, [(np.array([0.0]), np.array([1]))], stretch, [])
+
+
+def window(at: int, port: str, **columns: int) -> dict[str, object]:
+    return {"window_start_ns": START + at, "ts_ns": START + at + 1000, "port": port, **columns}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    write(store, "queues", *(window(at * 1000, port, max_bytes=depth)
+                             for port, depth in (("Ethernet1", 10), ("Ethernet2", 20)) for at in range(5)))
+    return store
+
+
+def test_an_inventory_tells_the_port_of_a_host(store):
+    ports = [port_of("cache-1"), port_of("cache-2")]
+    notes: list[str] = []
+    assert read_queues(store.connect(), ports, START, notes) == {}
+    link = {"interface": "eth0", "rack": "r1", "link_bps": 10**9, "device": "tor-1", "queue": "", "origin": "lldp",
+            "present": True, "batch": "b"}
+    write(store, "links", {**link, "ts_ns": START, "host": "cache-1", "port": "Ethernet1"},
+          {**link, "ts_ns": START + 1, "host": "cache-1", "port": "Ethernet2"})
+    found = read_queues(store.connect(), ports, START, notes)
+    assert list(found) == [id(ports[0])] and not notes
+    assert found[id(ports[0])].max_bytes.tolist() == [20] * 5
+
+
+def test_what_a_port_cannot_do_is_not_believed(store):
+    write(store, "queues", window(9000, "Ethernet1", max_bytes=10**12, quality=IMPOSSIBLE))
+    ports = [port_of("Ethernet1")]
+    assert read_queues(store.connect(), ports, START, [])[id(ports[0])].max_bytes.tolist() == [10] * 5

@@ -1,0 +1,225 @@
+"""The page of an investigation as a reader meets it: what is drawn is what the JSON says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from browserlib import Reader
+from latency_cases import Case, Setting, build
+from latency_store import LANE, ORIGIN, store_case
+from storelib import write
+
+from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.investigate import Investigation, investigate
+from mburst.analysis.reading import Question
+from mburst.dashboards.investigation import write_page
+from mburst.dashboards.investigation_facts import facts
+from mburst.sql import Store
+
+HOSTILE = "<img src=x onerror=alert(1)>`</script>"
+PLOT = """title => {
+    const places = [...document.querySelectorAll('[data-figure]')];
+    const place = places.find(p => p.getAttribute('aria-label').includes(title));
+    return place && place.data.map(({name, x, y, labels, parents, values}) => ({name, x, y, labels, parents, values}));
+}"""
+
+
+def add_requests(store: Store, case: Case) -> None:
+    """Before each burst the host asks its eight senders."""
+    rows = [
+        {**LANE, "run": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN + int(begin) - 10**6, "flows": 8,
+         "first_ns": ORIGIN + int(begin) - 10**6, "last_ns": ORIGIN + int(begin) - 9 * 10**5, "destination_port": 11211}
+        for begin in case.scene.bursts[0][0]
+    ]  # fmt: skip
+    write(store, "runs", {**LANE, "run": "o", "direction": "out", "bin_ns": 100_000})
+    write(store, "bins", {**LANE, "run": "o", "direction": "out", "ts_ns": ORIGIN, "wire_bytes": 84})
+    write(store, "sources", *rows)
+
+
+def add_windows(store: Store, case: Case) -> None:
+    """Queue windows of 10 ms, full in bursts."""
+    starts, ends = case.scene.bursts[0]
+    window = np.arange(int(case.setting.seconds * 100)) * 10**7
+    full = [bool(((starts < at + 1e7) & (ends > at)).any()) for at in window]
+    write(store, "queues", *({"window_start_ns": ORIGIN + int(at), "ts_ns": ORIGIN + int(at) + 10**7, "port": "eth0",
+                              "max_bytes": 10**6 * busy, "dropped_packets": 0}
+                             for at, busy in zip(window, full, strict=True)))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Investigation, str]]:
+    """Investigations and their pages by name: `bursts`; `hostile`, whose names come from an attacker; `empty`, of a
+    recording without probes."""
+    folder, pages = tmp_path_factory.mktemp("investigations"), {}
+    case = build("incast", 4, Setting(seconds=8))
+    for name in ("bursts", "hostile", "empty"):
+        seen = case
+        if name == "hostile":
+            seen = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src=HOSTILE)))
+        store = store_case(folder / name, seen)
+        if name == "empty":
+            store = Store.create(folder / "nothing")
+            write(store, "runs", LANE)
+            write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 84})
+        add_requests(store, case)
+        add_windows(store, case)
+        answer = investigate(store.connect(), Question(BurstDefinition()))
+        write_page(answer, folder / f"{name}.html")
+        pages[name] = (answer, str(folder / f"{name}.html"))
+    return pages
+
+
+@pytest.fixture
+def open_page(browser, made):
+    opened = []
+
+    def opener(name="bursts", **context):
+        opened.append(Reader(browser, made[name][1], **context))
+        return opened[-1]
+
+    yield opener
+    for reader in opened:
+        reader.context.close()
+
+
+@pytest.fixture(scope="module")
+def shown(browser, made):
+    """The page and the JSON of the same answer, for tests that only look."""
+    answer, path = made["bursts"]
+    reader = Reader(browser, path)
+    yield reader, facts(answer)
+    reader.context.close()
+
+
+def plot(reader, title):
+    """The traces of a figure by name."""
+    traces = reader.page.evaluate(PLOT, title)
+    assert traces, title
+    return {trace["name"] or k: trace for k, trace in enumerate(traces)}
+
+
+@pytest.mark.parametrize("name", ["bursts", "hostile", "empty"])
+def test_nothing_leaves_and_nothing_complains(open_page, made, name):
+    reader = open_page(name)
+    assert reader.requests == [f"file://{made[name][1]}"]
+    assert reader.troubles == []
+    assert reader.page.locator("#trouble").is_hidden()
+    assert reader.page.locator("img").count() == 0
+
+
+def test_the_page_says_the_verdict_first(shown):
+    reader, told = shown
+    assert told["cause"] == "bursts" == reader.page.locator(".cause").text_content()
+    assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == told["summary"]
+    questions = reader.page.locator("main h3").all_text_contents()
+    assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be judged?"
+    assert [q.split("?")[0] for q in questions[2:6]] == [
+        "Do bursts explain it, and how much of it", "Whose bursts", "What does the switch's buffer say",
+        "What would help"]  # fmt: skip
+
+
+def test_the_evidence_card_draws_the_shares(shown):
+    reader, told = shown
+    [bars] = plot(reader, "Where the late probes' time went").values()
+    shares = {name: 100 * share["value"] for name, share in told["evidence"]["shares"].items()}
+    assert dict(zip(bars["y"], bars["x"], strict=True)) == pytest.approx(shares)
+
+
+def test_the_distribution_ends_at_the_slowest_probe(shown):
+    reader, told = shown
+    [curve] = plot(reader, "How many probes").values()
+    assert max(curve["x"]) == pytest.approx(told["tail"]["max_ns"] / 1e6, rel=1e-4)
+    assert curve["y"] == sorted(curve["y"], reverse=True) and max(curve["y"]) <= 100
+    later = np.interp(told["tail"]["p99_ns"] / 1e6, curve["x"], curve["y"])
+    assert later == pytest.approx(1, abs=0.15)
+
+
+def test_utilization_and_latency_stand_on_one_axis(shown):
+    reader, _ = shown
+    traces = plot(reader, "Latency of each probe over utilization")
+    rate, latency = traces["utilization, %"], traces["latency, ms"]
+    assert max(rate["y"]) == pytest.approx(100, abs=4) and max(traces["its 1 s average, %"]["y"]) < 40
+    slow = [x for x, y in zip(latency["x"], latency["y"], strict=True) if y > 5]
+    under = np.asarray(rate["y"], float)[np.clip(np.searchsorted(rate["x"], slow, side="right") - 1, 0, None)]
+    assert len(slow) > 20 and np.mean(under > 90) > 0.9
+
+
+def test_bursts_are_laid_over_each_other(shown):
+    reader, told = shown
+    traces = plot(reader, "laid over each other by onset")
+    x = np.array(traces["utilization, % (median)"]["x"])
+    for name, before, after in (
+        ("utilization, % (median)", (0, 30), (90, 104)),
+        ("latency, ms (median)", (0, 0.5), (1, 40)),
+        ("senders that have begun (mean)", (0, 0), (7, 8)),
+        ("switch queue at line rate, ms (median)", (0, 0.1), (7.9, 8.1)),
+    ):
+        y = np.array([np.nan if v is None else v for v in traces[name]["y"]])
+        assert before[0] <= np.nanmedian(y[x < -2]) <= before[1], name
+        assert after[0] <= np.nanmedian(y[(x > 3) & (x < 10)]) <= after[1], name
+    assert f"{told['bursts']['count']:,} bursts laid over" in reader.page.content()
+
+
+def test_the_lag_scan_peaks_where_it_was_recorded(shown):
+    reader, told = shown
+    [scan] = plot(reader, "Lag scan").values()
+    peak = scan["x"][int(np.argmax(scan["y"]))]
+    assert abs(peak) <= told["evidence"]["lag"]["resolution_ns"] / 1e6
+    assert max(scan["y"]) == pytest.approx(100 * told["evidence"]["lag"]["fit"], rel=0.02)
+
+
+def test_the_tree_holds_every_sender_of_the_group(shown):
+    reader, told = shown
+    [tree] = plot(reader, "Fan-in").values()
+    group = told["fan_in"][0]
+    parents = {label.strip(): parent for label, parent in zip(tree["labels"], tree["parents"], strict=True)}
+    assert len(group["senders"]) == 8 and all(parents[sender] == group["group"] for sender in group["senders"])
+    assert parents[group["group"]] == "h eth0 in" and parents["h eth0 in"] == ""
+    assert sum(tree["values"]) == pytest.approx(sum(g["share"] for g in told["fan_in"][:8]), abs=1e-6)
+    whose = reader.page.locator("section", has=reader.page.locator("h3", has_text="Whose bursts")).text_content()
+    assert group["trigger"]["port"] == 11211 and "8 requests to port 11211" in whose
+
+
+def test_the_bars_are_the_predictions(shown):
+    reader, told = shown
+    bars = plot(reader, "Predicted tail")
+    wanted = [told["what_if"]["recorded"], told["what_if"]["modelled"], *told["what_if"]["changes"]]
+    for name, key in (("p99, ms", "p99_ns"), ("p99.9, ms", "p999_ns")):
+        assert bars[name]["x"] == pytest.approx([change[key] / 1e6 for change in wanted], rel=1e-3)
+    drawn = [name.replace("<br>", " ") for name in bars["p99, ms"]["y"]]
+    assert drawn == ["as measured", "as modelled", *(change["change"] for change in told["what_if"]["changes"])]
+
+
+def test_hostile_names_are_text(open_page, made):
+    reader = open_page("hostile")
+    assert HOSTILE in reader.page.locator("main table").first.text_content()
+    assert HOSTILE in reader.page.locator(".finding").text_content()
+
+
+@pytest.mark.parametrize("name", ["bursts", "hostile", "empty"])
+def test_a_phone_scrolls_down_only(open_page, name):
+    reader = open_page(name, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    assert reader.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert reader.troubles == []
+
+
+def test_dark_is_dark_and_paper_is_light(open_page):
+    reader = open_page(color_scheme="dark")
+    bar = "document.querySelector('[data-figure=\"1\"]').data[0].marker.color[0]"
+    dark = reader.page.evaluate(bar)
+    assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    reader.page.emulate_media(color_scheme="light")
+    reader.page.wait_for_timeout(400)
+    assert reader.page.evaluate(bar) != dark
+    assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(252, 252, 250)"
+
+
+def test_figures_and_regions_have_names(shown):
+    reader, _ = shown
+    nameless = reader.page.evaluate("""() => [...document.querySelectorAll('section, [role=img]')]
+        .filter(e => !(e.getAttribute('aria-label') || document.getElementById(e.getAttribute('aria-labelledby'))))
+        .map(e => e.outerHTML.slice(0, 80))""")
+    assert nameless == []
+    assert reader.page.evaluate("document.querySelectorAll('h1').length") == 1

@@ -1,0 +1,35 @@
+"""A page as a reader meets it: Debian's Chromium opens the file, without a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
+
+
+class Reader:
+    """A page that is open, with everything that went wrong or asked for something in it."""
+
+    def __init__(self, browser, path, **context):
+        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(f"file://{path}")
+        self.page.wait_for_selector("html[data-ready]", timeout=60_000)
+
+    def trace(self, role):
+        x, y = self.page.evaluate(TRACE, role)
+        return x, y
+
+    def click(self, selector):
+        self.page.click(selector)
+        self.page.wait_for_timeout(150)

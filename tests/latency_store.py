@@ -1,0 +1,101 @@
+"""Labelled cases (latency_cases.py) as rows of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from latency_cases import Case
+from storelib import DEFAULTS, write
+
+from mburst.sql import Store
+from mburst.sql.tables import arrow_schema as schema
+
+ORIGIN = 1_800_000_000_000_000_000
+LANE = {"run": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
+
+
+def store_case(folder: Path, case: Case) -> Store:
+    """A simulated case as rows; every burst comes from the same eight senders."""
+    store = Store.create(folder)
+    port, probes = case.scene.crossings[0].port, case.scene.probes
+    bytes_ = np.diff(port.carried)
+    used = np.flatnonzero(bytes_)
+    write(
+        store,
+        "runs",
+        {
+            **LANE,
+            "link_bps": int(port.link_bps),
+            "bin_ns": port.bin_ns,
+            "start_ns": ORIGIN,
+            "end_ns": ORIGIN + port.bins * port.bin_ns,
+        },
+    )
+    n = len(used)
+    rows = {
+        **{key: [value] * n for key, value in LANE.items()},
+        "ts_ns": ORIGIN + used * port.bin_ns,
+        "wire_bytes": bytes_[used],
+        "bytes": bytes_[used] - bytes_[used] // 70,
+    }
+    numbers = ("packets", "ce_packets", "retransmits", "epoch", "quality")
+    with store.writer("bins", "h", "a") as writer:
+        writer.append(
+            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}})
+            .select(schema("bins").names)
+            .cast(schema("bins"))
+        )
+    write(store, "sources", *burst_sources(case))
+    write_probes(store, case)
+    assert len(probes)
+    return store
+
+
+def burst_sources(case: Case) -> list[dict[str, object]]:
+    found = []
+    for begin, end in zip(*case.scene.bursts[0], strict=True):
+        for ms in range(int(begin // 1e6), int(end // 1e6) + 1):
+            first = max(begin, ms * 1e6)
+            last = min(end, (ms + 1) * 1e6) - 1
+            if last > first:
+                found += [
+                    {
+                        **LANE,
+                        "ts_ns": ORIGIN + ms * 10**6,
+                        "source": f"10.0.0.{k + 1}",
+                        "bytes": 9_000,
+                        "packets": 6,
+                        "first_ns": ORIGIN + int(first),
+                        "last_ns": ORIGIN + int(last),
+                    }
+                    for k in range(8)
+                ]
+    return found
+
+
+def write_probes(store: Store, case: Case) -> None:
+    probes = case.scene.probes
+    names = {
+        "app_send_ns": probes.app_send,
+        "tx_ns": probes.tx,
+        "remote_rx_ns": probes.remote_rx,
+        "remote_tx_ns": probes.remote_tx,
+        "rx_ns": probes.rx,
+        "app_recv_ns": probes.app_recv,
+    }
+    n = len(probes)
+    table = {
+        name: pa.array(np.nan_to_num(values).astype(np.int64) + ORIGIN, mask=np.isnan(values))
+        for name, values in names.items()
+    }
+    table["rtt_ns"] = pa.array(np.nan_to_num(probes.rtt).astype(np.int64), mask=np.isnan(probes.rtt))
+    words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": "udp", "stamp_kind": "sw"}
+    table |= {
+        "seq": pa.array(np.arange(n)),
+        "lost": pa.array(probes.lost),
+        **{key: pa.array([value] * n) for key, value in words.items()},
+    }
+    with store.writer("probes") as writer:
+        writer.append(pa.table(table))

@@ -1,0 +1,206 @@
+"""Each vendor's messages, written as their documents and public examples have them, become the rows that they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gnmilib import T0, Fed, S, notification
+from places import ROOT
+
+from mburst.errors import UsageError
+from mburst.telemetry.gnmi.path import parse
+from mburst.telemetry.gnmi.vendors import COLUMNS, Rule, Tables, built_in, load
+from mburst.telemetry.tables import QUALITY_GUESSED
+
+
+def lanz(ts_ns: int, kind: str, size: int, drops: int = 0) -> object:
+    record = {"entryType": kind, "fabricPeerIntfName": "", "intfName": "Ethernet6", "portID": 105, "qDropCount": drops,
+              "queueSize": size, "switchID": 0, "timeOfMaxQLen": 0, "timestamp": ts_ns // 1000, "trafficClass": 1,
+              "txLatency": 0}  # fmt: skip
+    return notification(ts_ns + 137_000, {"/congestionRecord": record}, prefix="eos_native:/LANZ/congestion")
+
+
+def segments() -> object:
+    record = {"lanzVersion": 1, "maxQueueSize": 524288000, "numOfPorts": 121, "segmentSize": 16, "timestamp": 1}
+    return notification(T0, {"/configRecord": record}, prefix="eos_native:/LANZ/config")
+
+
+def test_arista_lanz_counts_segments_and_its_windows_are_congestions():
+    times = [T0 + i * 10**6 for i in range(5)]
+    kinds = ["START", "UPDATE", "END", "START", "END"]
+    fed = Fed("arista").feed(
+        segments(), *(lanz(at, kind, 512 * (i + 1), i) for i, (at, kind) in enumerate(zip(times, kinds, strict=True)))
+    )
+    rows = fed.take()["queues"]
+    assert [(row["port"], row["queue"], row["semantics"]) for row in rows] == [("Ethernet6", "1", "event")] * 5
+    assert [row["max_bytes"] for row in rows] == [512 * 16 * (i + 1) for i in range(5)]
+    assert [row["dropped_packets"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["ts_ns"] for row in rows] == times
+    assert [row["ts_ns"] - row["window_start_ns"] for row in rows] == [0, 10**6, 10**6, 0, 10**6]
+
+
+def test_arista_lanz_without_its_segment_size_is_kept_but_not_as_bytes():
+    taken = Fed("arista").feed(lanz(T0, "POLLING", 1998240)).take()
+    assert taken["queues"][0]["max_bytes"] is None
+    assert {row["path"]: row["value"] for row in taken["leaves"]}[
+        "/LANZ/congestion/congestionRecord/queueSize"
+    ] == "1998240"
+    empty = {"bufferSize": 0, "duration": 0, "entryType": "", "timestamp": 0}
+    taken = (
+        Fed("arista")
+        .feed(notification(T0, {"/globalBufferUsageRecord": empty}, prefix="/LANZ/globalBufferUsage"))
+        .take()
+    )
+    assert len(taken["leaves"]) == 4
+
+
+def sonic(ts_ns: int, table: str, packets: int) -> object:
+    queues = {
+        f"Ethernet0:{i}": {
+            "SAI_QUEUE_STAT_PACKETS": str(packets),
+            "SAI_QUEUE_STAT_BYTES": str(packets * 100),
+            "SAI_QUEUE_STAT_DROPPED_PACKETS": str(packets // 10),
+            "SAI_QUEUE_STAT_SHARED_WATERMARK_BYTES": str(4096 * (i + 1)),
+        }
+        for i in range(2)
+    }
+    return notification(ts_ns, {f"/{table}/Ethernet*/Queues": queues}, target="COUNTERS_DB")
+
+
+def test_sonic_counts_in_text_under_virtual_paths():
+    rows = Fed("sonic").feed(sonic(T0, "COUNTERS", 1000), sonic(T0 + S, "COUNTERS", 1500)).take()["queues"]
+    marks = [row for row in rows if row["semantics"] == "periodic-max" and row["ts_ns"] == T0]
+    assert [(row["port"], row["queue"], row["max_bytes"]) for row in marks] == [
+        ("Ethernet0", "0", 4096),
+        ("Ethernet0", "1", 8192),
+    ]
+    assert all(row["ts_ns"] - row["window_start_ns"] == 60 * S and row["quality"] == QUALITY_GUESSED for row in marks)
+    counted = [row for row in rows if row["transmit_bytes"] is not None]
+    assert [(row["transmit_bytes"], row["dropped_packets"]) for row in counted] == [(50_000, 50)] * 2
+    periodic = Fed("sonic").feed(sonic(T0, "PERIODIC_WATERMARKS", 1)).take()["queues"]
+    assert {row["ts_ns"] - row["window_start_ns"] for row in periodic} == {120 * S}
+
+
+def test_sonic_ports_by_name_and_by_wildcard():
+    def counted(octets: int) -> dict[str, str]:
+        return {"SAI_PORT_STAT_IF_IN_OCTETS": str(octets), "SAI_PORT_STAT_PAUSE_RX_PKTS": str(octets // 100)}
+
+    named = Fed("sonic").feed(*(notification(T0 + i * S, {"/COUNTERS/Ethernet0": counted(1000 * i)}) for i in (1, 2)))
+    wild = Fed("sonic").feed(
+        *(notification(T0 + i * S, {"/COUNTERS/Ethernet*": {"Ethernet0": counted(1000 * i)}}) for i in (1, 2))
+    )
+    for fed in (named, wild):
+        [row] = fed.take()["ports"]
+        assert (row["port"], row["in_bytes"], row["in_pause_frames"]) == ("Ethernet0", 1000, 10)
+
+
+def test_sr_linux_has_maxima_of_the_last_minute_and_another_max_queue_len():
+    depth = (
+        "/qos/interfaces/interface[interface-id=ethernet-1/1]/output/queues/queue[queue-name=unicast-0]/queue-depth/"
+    )
+    rows = Fed("srlinux").feed(notification(T0, {depth + "high-watermark-1": 70_000, depth + "average-1": 900})).take()
+    [row] = rows["queues"]
+    assert (row["port"], row["queue"], row["max_bytes"], row["avg_bytes"]) == ("ethernet-1/1", "unicast-0", 70_000, 900)
+    assert row["semantics"] == "sliding-max" and row["ts_ns"] - row["window_start_ns"] == 60 * S and not row["quality"]
+    state = "/qos/interfaces/interface[interface-id=e]/output/queues/queue[name=0]/state/max-queue-len"
+    configured = notification(T0, {state: 4_000_000})
+    assert "queues" not in Fed("srlinux").feed(configured).take()
+    assert Fed("").feed(configured).take()["queues"][0]["max_bytes"] == 4_000_000
+    speeds = Fed("srlinux").feed(
+        notification(T0, {"/srl_nokia-interfaces:interface[name=e]/ethernet/port-speed": "100G"})
+    )
+    assert speeds.take()["ports"][0]["link_bps"] == 10**11
+    near = "/system/lldp/interface[name=e]/neighbor[id=00:01]/"
+    links = (
+        Fed("srlinux")
+        .feed(notification(T0, {near + "system-name": "cache-1", near + "port-id": "eth0"}))
+        .take()["links"]
+    )
+    assert [(row["host"], row["interface"], row["port"]) for row in links] == [("cache-1", "eth0", "e")]
+
+
+def test_juniper_adds_its_two_kinds_of_drops():
+    def made(ts_ns: int, count: int) -> object:
+        leaves = {
+            "peakBufferOccupancy": 467_168,
+            "txPkts": count,
+            "txBytes": 100 * count,
+            "tailDropPkts": count,
+            "redDropPkts": 2 * count,
+            "ecnMarkedPkts": count,
+        }
+        return notification(
+            ts_ns,
+            {f"/{leaf}": number for leaf, number in leaves.items()},
+            prefix="/cos/interfaces/interface[name=et-0/0/34]/queues/queue[queue=0]",
+        )
+
+    rows = Fed("juniper", interval_ns=2 * S).feed(made(T0, 10), made(T0 + 2 * S, 15)).take()["queues"]
+    assert [
+        (row["max_bytes"], row["dropped_packets"], row["ecn_marked_packets"], row["transmit_bytes"]) for row in rows
+    ] == [(467_168, None, None, None), (467_168, 15, 5, 500)]
+    assert {(row["port"], row["queue"], row["semantics"]) for row in rows} == {("et-0/0/34", "0", "max-since-last")}
+
+
+def test_openconfig_virtual_output_queues():
+    path = (
+        "/qos/interfaces/interface[interface-id=e1]/input/virtual-output-queues/voq-interface[name=e9]/queues/"
+        "queue[name=2]/state/max-queue-len"
+    )
+    [row] = Fed().feed(notification(T0, {path: 77})).take()["queues"]
+    assert (row["port"], row["queue"], row["max_bytes"]) == ("e1", "voq:e9:2", 77)
+
+
+# --- the tables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vendor", built_in(), ids=lambda vendor: vendor.name)
+def test_every_table_is_whole(vendor):
+    assert vendor.about and vendor.source
+    assert vendor.rules and all(rule.leaves for rule in vendor.rules)
+    tables = Tables(built_in(), vendor.name)
+    for rule in vendor.rules:
+        shape = rule.pattern.shape()
+        assert rule in list(tables.meanings(shape)), rule.pattern.text
+        assert rule in list(tables.meanings(shape[:1]))
+        assert all(not meaning.column or meaning.column in COLUMNS[rule.table] for meaning in rule.leaves.values())
+
+
+def test_a_sensor_brings_what_comes_under_other_paths():
+    found = list(Tables(built_in(), "juniper").meanings(parse("/junos/system/linecard/qmon-sw/").steps))
+    assert any(isinstance(rule, Rule) and rule.pattern.text.startswith("/cos") for rule in found)
+
+
+QUEUE = '[[rows]]\ntable = "queues"\npath = "/a/{port}/{queue}"\n'
+BAD = {
+    "no TOML": "x = ",
+    "lacks 'table'": '[[rows]]\npath = "/a"',
+    "no table 'quees'": '[[rows]]\ntable = "quees"\npath = "/a"',
+    "no column 'max'": QUEUE + 'semantics = "gauge"\ngauges = {x = "max"}',
+    "semantics 'often'": QUEUE + 'semantics = "often"\ngauges = {x = "max_bytes"}',
+    "nothing in the path says 'queue'": '[[rows]]\ntable = "queues"\npath = "/a/{port}"\nsemantics = "gauge"',
+    "unknown word 'gauge'": '[[rows]]\ntable = "ports"\npath = "/a/{port}"\ngauge = {x = "in_bytes"}',
+    "no fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
+    "is no duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
+}
+
+
+@pytest.mark.parametrize(("fault", "text"), BAD.items(), ids=BAD)
+def test_a_table_that_is_wrong_is_one_line(tmp_path: Path, fault: str, text: str):
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as failure:
+        load(path)
+    assert fault in str(failure.value) and str(path) in str(failure.value) and "\n" not in str(failure.value)
+
+
+def test_the_example_of_the_page_is_a_table(tmp_path: Path):
+    page = (ROOT / "docs" / "add-a-switch.md").read_text("utf-8")
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "acme.toml"
+    path.write_text(text)
+    fed = Fed()
+    fed.device.tables = Tables([load(path), *built_in()], "acme")
+    leaf = "/acme/port[name=1/1]/class[id=5]/depth/peak"
+    assert fed.feed(notification(T0, {leaf: 12})).take()["queues"][0]["max_bytes"] == 12

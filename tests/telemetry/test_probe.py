@@ -1,0 +1,434 @@
+"""The prober against the reflector, and against reflectors that lose, double, delay, reorder, restart or lie."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from livelab import Lab
+
+from mburst.errors import MburstError
+from mburst.telemetry import delays, stamp
+from mburst.telemetry.exchanges import Counts
+from mburst.telemetry.probe import Plan, Prober, kind_of
+from mburst.telemetry.reflect import Reflector
+from mburst.telemetry.tables import PROBES
+from mburst.telemetry.targets import resolve
+
+MS = 1_000_000
+LOCAL = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port that nobody listens on, over UDP or TCP."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, socket.socket() as other:
+        sock.bind((LOCAL, 0))
+        other.bind(sock.getsockname())
+        return int(sock.getsockname()[1])
+
+
+@contextlib.contextmanager
+def reflector(delay: str | None = None, address: str = LOCAL) -> Iterator[int]:
+    """The reflector in a thread; its port."""
+    port = free_port()
+    made = Reflector([(address, port)], delays.parse(delay, 1) if delay else None)
+    thread = threading.Thread(target=made.serve)
+    thread.start()
+    try:
+        yield port
+    finally:
+        made.stop()
+        thread.join()
+        made.close()
+
+
+@contextlib.contextmanager
+def reflecting(delay: str) -> Iterator[int]:
+    """`mburst reflect` in a process of its own; its port."""
+    port = free_port()
+    command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", "--delay", delay,
+               "--seed", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout and "reflecting" in process.stdout.readline()
+            yield port
+        finally:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def answering(answer: Callable[[socket.socket, bytes, tuple[str, int]], None]) -> Iterator[int]:
+    """A reflector of the test's own: `answer` gets each datagram; its port."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind((LOCAL, 0))
+    sock.settimeout(0.05)
+    stopped = threading.Event()
+
+    def serve() -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                answer(sock, *sock.recvfrom(2048))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield sock.getsockname()[1]
+    finally:
+        stopped.set()
+        thread.join()
+        sock.close()
+
+
+def reply_to(data: bytes, number: int | None = None) -> bytearray:
+    """As a stateless reflector answers: with the sender's own number."""
+    packet = stamp.reply(data, int.from_bytes(data[:4], "big") if number is None else number, time.time_ns(), 64, 1)
+    stamp.stamp_reply(packet, time.time_ns())
+    return packet
+
+
+def probed(port: int, host: str = LOCAL, **plan: object) -> tuple[pa.Table, Counts, list[str]]:
+    """(rows, counts, lines told) of probing one port."""
+    lines: list[str] = []
+    wanted = Plan(**{"rate": 500.0, "count": 100, "timeout_ns": 300 * MS, "seed": 1, **plan})  # type: ignore[arg-type]
+    target = resolve(f"{host}:{port}", 1, kind_of(wanted.protocol), socket.AF_UNSPEC)
+    prober = Prober([target], wanted, host="here", batch="b", tell=lines.append)
+    batches: list[pa.RecordBatch] = []
+    try:
+        prober.run(lambda settled, names: batches.append(settled.rows(names)))
+        counts = [path.exchanges.counts for path in prober.paths[0]]
+    finally:
+        prober.close()
+    table = pa.Table.from_batches(batches).cast(PROBES).sort_by("seq")
+    assert table.num_rows == sum(count.sent for count in counts)
+    return table, counts[0], lines
+
+
+def ns(rows: pa.Table, name: str) -> np.ndarray:
+    return rows[f"{name}_ns"].to_numpy(zero_copy_only=False)
+
+
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+def test_each_probe_has_its_stamps_in_their_order(protocol):
+    with reflector() as port:
+        rows, counts, lines = probed(port, protocol=protocol)
+    assert (counts.sent, counts.answered, counts.lost, lines) == (100, 100, 0, [])
+    assert rows["seq"].to_pylist() == list(range(100)) and set(rows["stamp_kind"].to_pylist()) == {"sw"}
+    names = ["app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv"] if protocol == "udp" else [
+        "app_send", "tx", "rx", "app_recv"]
+    for before, after in pairwise(names):
+        assert (ns(rows, after) - ns(rows, before) >= 0).all(), (before, after)
+    if protocol == "tcp":
+        assert rows["remote_rx_ns"].null_count == rows["remote_tx_ns"].null_count == 100
+
+
+def test_ipv6():
+    with contextlib.ExitStack() as stack:
+        try:
+            port = stack.enter_context(reflector(address="::1"))
+        except MburstError as error:
+            pytest.skip(f"no IPv6 here: {error}")
+        rows, counts, _ = probed(port, "[::1]", count=50)
+    assert counts.answered == 50 and rows["remote_rx_ns"].null_count == 0
+
+
+@pytest.mark.parametrize("size", [44, 64, 1400])
+def test_sizes(size):
+    seen: list[int] = []
+
+    def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        seen.append(len(data))
+        sock.sendto(reply_to(data), peer)
+
+    with answering(answer) as port:
+        assert probed(port, size=size, count=10)[1].answered == 10
+    assert set(seen) == {size}
+
+
+def test_losses_are_rows_and_stateless_reflectors_do_not_tell_directions():
+    def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        if int.from_bytes(data[:4], "big") % 4:
+            sock.sendto(reply_to(data), peer)
+
+    with answering(answer) as port:
+        rows, counts, _ = probed(port)
+    assert rows["lost"].to_pylist() == [seq % 4 == 0 for seq in range(100)]
+    assert (counts.lost, counts.lost_back) == (25, None)
+    assert rows["app_recv_ns"].null_count == rows["rx_ns"].null_count == rows["remote_rx_ns"].null_count == 25
+    assert rows["app_send_ns"].null_count == rows["tx_ns"].null_count == 0
+
+
+def test_the_reflectors_count_tells_what_was_lost_on_the_way_back():
+    """A relay before a real reflector loses every fourth question and, of its answers, every fifth."""
+    with reflector() as behind, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner:
+        inner.connect((LOCAL, behind))
+        inner.settimeout(1)
+        answered = 0
+
+        def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+            nonlocal answered
+            number = int.from_bytes(data[:4], "big")
+            if number % 4 == 0 and number != 96:
+                return
+            inner.send(data)
+            got = inner.recv(2048)
+            answered += 1
+            if answered % 5 or number > 90:
+                sock.sendto(got, peer)
+
+        with answering(answer) as port:
+            _, counts, _ = probed(port)
+    assert (counts.sent, counts.answered) == (100, 100 - counts.lost)
+    assert counts.lost_back == answered - counts.answered and 10 <= counts.lost_back <= 15
+
+
+def test_doubled_reordered_late_and_strange_answers():
+    held: list[bytes] = []
+
+    def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        number = int.from_bytes(data[:4], "big")
+        if number == 10:
+            sock.sendto(reply_to(data), peer)
+        if number == 20:
+            held.append(data)
+            return
+        if number == 30:
+            held.append(data)
+            return
+        if number == 40:
+            sock.sendto(b"what is this", peer)
+            sock.sendto(reply_to(data[:4] + bytes(8) + data[12:]), peer)
+            sock.sendto(reply_to((10**6).to_bytes(4, "big") + data[4:]), peer)
+        sock.sendto(reply_to(data), peer)
+        if number == 25:
+            sock.sendto(reply_to(held[0]), peer)
+        if number == 90:
+            sock.sendto(reply_to(held[1]), peer)
+
+    with answering(answer) as port:
+        rows, counts, _ = probed(port, timeout_ns=60 * MS)
+    assert (counts.duplicates, counts.reordered, counts.late, counts.stray) == (1, 1, 1, 3)
+    assert [seq for seq, lost in enumerate(rows["lost"].to_pylist()) if lost] == [30]
+
+
+def test_a_closed_port_is_one_line_and_rows():
+    rows, counts, lines = probed(free_port(), count=20)
+    assert counts.lost == 20 and rows["lost"].to_pylist() == [True] * 20
+    assert len(lines) == 1 and "port is closed" in lines[0]
+
+
+def test_a_silent_target_is_rows():
+    with answering(lambda sock, data, peer: None) as port:
+        rows, counts, lines = probed(port, count=20)
+    assert (counts.lost, lines, rows["rx_ns"].null_count) == (20, [], 20)
+
+
+def test_a_restarted_reflector_is_survived():
+    """A stateful one that forgets everything at probe 50 counts from 0 again."""
+    first = 0
+
+    def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        nonlocal first
+        number = int.from_bytes(data[:4], "big")
+        if number >= 50:
+            first = 50
+        sock.sendto(reply_to(data, number - first), peer)
+
+    with answering(answer) as port:
+        _, counts, _ = probed(port)
+    assert (counts.answered, counts.restarts, counts.lost) == (100, 1, 0)
+
+
+def test_a_connection_that_breaks_is_made_again():
+    served = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for limit in (20, None):
+            connection, _ = listener.accept()
+            count = 0
+            with connection:
+                while (limit is None or count < limit) and (data := connection.recv(64)):
+                    connection.sendall(data)
+                    count += 1
+        served.set()
+
+    with socket.create_server((LOCAL, 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        rows, counts, lines = probed(listener.getsockname()[1], protocol="tcp", rate=50.0, count=100)
+        thread.join(5)
+    assert served.is_set() and counts.restarts == 1
+    assert counts.sent == 100 and 0 < counts.lost < 50 and rows["lost"].to_pylist()[-1] is False
+    assert len(lines) == 1 and "connecting again" in lines[0]
+
+
+def test_what_is_no_echo_is_said():
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(64)
+            connection.sendall(bytes(range(64)))
+            while connection.recv(4096):
+                pass
+
+    with socket.create_server((LOCAL, 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        _, counts, lines = probed(listener.getsockname()[1], protocol="tcp", count=10)
+        thread.join(5)
+    assert counts.stray == 1 and any("is there an echo" in line for line in lines)
+
+
+def test_icmp_needs_nothing_at_the_other_end(lab: Lab):
+    groups = Path("/proc/sys/net/ipv4/ping_group_range")
+    with lab.inside(lab.near):
+        groups.write_text("1 0")
+        with pytest.raises(MburstError, match="may not open ping sockets") as refused:
+            probed(7, "10.9.0.2", protocol="icmp", size=56, count=1)
+        assert "ping_group_range" in refused.value.hint
+        groups.write_text("0 2147483647")
+        rows, counts, _ = probed(7, "10.9.0.2", protocol="icmp", size=56, count=50)
+    assert counts.answered == 50 and set(rows["stamp_kind"].to_pylist()) == {"sw"}
+    assert rows["remote_rx_ns"].null_count == 50 and (ns(rows, "rx") >= ns(rows, "tx")).all()
+
+
+def test_source_ports_are_paths_of_their_own():
+    seen: set[int] = set()
+
+    def answer(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        seen.add(peer[1])
+        sock.sendto(reply_to(data), peer)
+
+    with answering(answer) as port:
+        rows = probed(port, source_ports=(0, 0, 0), count=90)[0]
+    assert len(seen) == 3 and set(rows["src"].to_pylist()) == {f"here:{port}" for port in seen}
+    assert sorted(rows["seq"].to_pylist()) == sorted(list(range(30)) * 3)
+
+
+def test_the_class_of_a_probe_is_on_the_wire_and_on_its_answer():
+    classes: list[int] = []
+    with reflector() as behind, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inner:
+        inner.setsockopt(socket.SOL_IP, socket.IP_RECVTOS, 1)
+        inner.setsockopt(socket.SOL_IP, socket.IP_TOS, 46 << 2)
+        inner.connect((LOCAL, behind))
+        inner.settimeout(1)
+        inner.send(bytes(stamp.request(64, 1, 1)))
+        _, control, _, _ = inner.recvmsg(2048, 64)
+        classes += [data[0] for _, kind, data in control if kind == socket.IP_TOS]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((LOCAL, 0))
+        sock.setsockopt(socket.SOL_IP, socket.IP_RECVTOS, 1)
+        sock.settimeout(1)
+        probed(sock.getsockname()[1], dscp=10, count=1, timeout_ns=MS)
+        _, control, _, _ = sock.recvmsg(2048, 64)
+        classes += [data[0] for _, kind, data in control if kind == socket.IP_TOS]
+    assert classes == [46 << 2, 10 << 2]
+
+
+def test_the_answer_comes_from_the_address_that_was_asked():
+    """Connected sockets take no other; the reflector listens on all addresses."""
+    with reflector(address="0.0.0.0") as port:
+        assert probed(port, "127.0.0.53", count=5)[1].answered == 5
+
+
+def test_two_reflectors_do_not_answer_each_other():
+    with reflector() as port, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.9", port))
+        sock.settimeout(0.2)
+        sock.sendto(bytes(stamp.request(64, 1, 1)), (LOCAL, port))
+        with pytest.raises(TimeoutError):
+            sock.recv(100)
+
+
+@pytest.mark.parametrize("poisson", [True, False])
+def test_probes_are_due_when_the_plan_says(poisson):
+    with answering(lambda sock, data, peer: None) as port:
+        rows = probed(port, poisson=poisson, rate=1000.0, count=800, timeout_ns=MS)[0]
+    gaps = np.diff(ns(rows, "app_send"))
+    if poisson:
+        assert abs(gaps.mean() / MS - 1) < 0.15 and 0.85 < gaps.std() / gaps.mean() < 1.15
+    else:
+        assert np.abs(np.median(gaps) - MS) < 0.05 * MS and abs(gaps.mean() / MS - 1) < 0.01
+
+
+def test_a_stalled_prober_leaves_nothing_out():
+    """What was due while it was stopped is sent, and counts from when it was due: no coordinated omission."""
+    with answering(lambda sock, data, peer: sock.sendto(reply_to(data), peer)) as port:
+        script = (
+            "import sys, pyarrow as pa\n"
+            f"sys.path[:0] = {sys.path!r}\n"
+            "from test_probe import probed, ns\n"
+            "print('go', flush=True)\n"
+            f"rows, counts, _ = probed({port}, rate=1000.0, count=1500, poisson=False)\n"
+            "print(counts.sent, *(ns(rows, 'app_recv') - ns(rows, 'app_send')), flush=True)\n")
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        try:
+            assert child.stdout and child.stdout.readline() == "go\n"
+            time.sleep(0.5)
+            os.kill(child.pid, signal.SIGSTOP)
+            time.sleep(0.3)
+            os.kill(child.pid, signal.SIGCONT)
+            out, _ = child.communicate(timeout=60)
+        finally:
+            child.kill()
+            child.wait()
+    sent, *took = map(float, out.split())
+    late = sum(value > 50 * MS for value in took)
+    assert sent == 1500 and late >= 200, late
+
+
+def test_injected_delays_are_recovered():
+    """Every percentile up to p99 within 5 % or 20 µs (measured again twice where the machine was busy meanwhile, and
+    then the highest of the shortest delays is the machine's)."""
+    for spec, true, highest in (("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
+                                ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
+                                ("uniform:0:20us", lambda share: share * 20_000, 0.9)):
+        for attempt in range(3):
+            with reflecting(spec) as port:
+                rows = probed(port, rate=1000.0, count=1500)[0]
+            back = ns(rows, "rx") - ns(rows, "remote_tx")
+            wrong = [(share, got, true(share)) for share in (0.1, 0.5, 0.9, 0.95, 0.99) if share <= highest
+                     and abs((got := float(np.quantile(back, share))) - true(share)) > max(0.05 * true(share), 20_000)
+                     + 4 * _error(true, share, len(back))]
+            if not wrong:
+                break
+            print(f"{spec}, try {attempt}: {wrong}")
+        assert not wrong
+
+
+def _error(true: Callable[[float], float], share: float, n: int) -> float:
+    """Standard error of a quantile of n draws: the sample is not the distribution."""
+    step = (share * (1 - share) / n) ** 0.5
+    return (true(min(share + step, 0.9999)) - true(max(share - step, 0))) / 2
+
+
+def test_a_port_in_use_is_one_line():
+    with reflector() as port, pytest.raises(MburstError, match=f"port {port}"):
+        Reflector([(LOCAL, port)])
+
+
+def test_a_source_address_of_others_is_one_line():
+    with pytest.raises(MburstError, match=r"192\.0\.2\.1"):
+        probed(9, source="192.0.2.1", count=1)
+
+
+def test_tiny_datagrams_are_ignored():
+    with reflector() as port, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.2)
+        sock.sendto(struct.pack("!IQ", 1, 1), (LOCAL, port))
+        with pytest.raises(TimeoutError):
+            sock.recv(100)
+        sock.sendto(struct.pack("!IQH", 1, 1, 1), (LOCAL, port))
+        assert len(sock.recv(100)) == 44

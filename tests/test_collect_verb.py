@@ -1,0 +1,146 @@
+"""`mburst collect` and `mburst switch-agent` as commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from gnmilib import agent, free_port
+from places import ROOT
+
+from mburst.__main__ import main
+
+SUBSCRIPTIONS = "subscriptions: {c: {paths: [/interfaces, /foo], stream-mode: sample, sample-interval: 50ms}}\n"
+
+
+def run(*arguments: str | Path, timeout: float = 90, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mburst", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        **options,
+    )  # type: ignore[call-overload, no-any-return]
+
+
+def written(folder: Path, address: str, paths: str = "[/interfaces]") -> Path:
+    path = folder / "gnmi.yaml"
+    path.write_text(
+        f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+        f"subscriptions: {{c: {{paths: {paths}, stream-mode: sample, sample-interval: 50ms}}}}\n"
+    )
+    return path
+
+
+def test_check_says_what_each_path_becomes(capsys, monkeypatch):
+    monkeypatch.setenv("GNMI_PASSWORD", "top-secret")
+    assert main(["collect", str(ROOT / "examples" / "gnmi.yaml"), "--check"]) == 0
+    said = capsys.readouterr().out
+    for part in (
+        "tor1: 192.0.2.11:6030, TLS, CA",
+        "user collector",
+        "tor3: 192.0.2.13:57400, TLS, trust on first use",
+        "ports: in_bytes, out_bytes, in_discards, out_discards by openconfig",
+        "links: host, interface by openconfig",
+        "queues: max_bytes, dropped_packets (event) by arista",
+        "fact: segmentSize",
+        "fact: boot",
+        "queues: max_bytes (periodic-max) by sonic",
+        "queues: max_bytes, avg_bytes (sliding-max) by srlinux",
+        "1 links in the inventory",
+    ):
+        assert part in said, part
+    assert "top-secret" not in said and "leaves" not in said.replace("kept as a leaf", "")
+
+
+def test_check_says_when_nobody_knows_a_path(tmp_path, capsys):
+    assert main(["collect", str(written(tmp_path, "x:1", "[/foo/bar]")), "--check"]) == 0
+    assert "leaves: names and values only" in capsys.readouterr().out
+
+
+def test_once_prints_and_stores_nothing(tmp_path):
+    with agent("lo") as (address, _):
+        config = written(tmp_path, address)
+        table = run("collect", config, "--once")
+        rows = json.loads(run("collect", config, "--once", "--json").stdout)
+    assert table.returncode == 0 and table.stdout.splitlines()[0].split() == ["device", "path", "value", "means"]
+    by_path = {row["path"]: row for row in rows}
+    octets = by_path["/interfaces/interface[name=lo]/state/counters/in-octets"]
+    assert octets["device"] == "a" and octets["value"].isdigit() and octets["means"] == "ports.in_bytes"
+    assert not (tmp_path / "store").exists()
+
+
+def test_once_says_what_is_wrong_and_fails(tmp_path):
+    port = free_port()
+    done = run("collect", written(tmp_path, f"127.0.0.1:{port}"), "--once")
+    assert done.returncode == 1 and done.stderr == f"mburst: a: 127.0.0.1:{port}: Connection refused\n"
+    with agent("lo") as (address, _):
+        done = run("collect", written(tmp_path, address, "[/interfaces, /foo]"), "--once")
+    assert done.returncode == 1 and done.stderr == "mburst: a: c: the path /foo is not supported\n"
+
+
+def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
+    with agent("lo") as (address, _):
+        config = written(tmp_path, address)
+        done = run("collect", config, "-o", tmp_path / "store", "--duration", "1s")
+        assert done.returncode == 0 and done.stderr == "" and "rows collected into" in done.stdout
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mburst", "collect", config, "-o", tmp_path / "store"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "store" / "hot").glob("ports/*.arrows")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "values in" in out and err == ""
+    links = run("sql", tmp_path / "store", "collection", "--json")
+    assert {row["event"] for row in json.loads(links.stdout)} >= {"connect", "sync", "disconnect"}
+
+
+def test_the_inventory_fills_links(tmp_path):
+    with agent("lo") as (address, _):
+        config = written(tmp_path, address)
+        config.write_text(
+            config.read_text() + "mburst: {racks: {a: r9}, links: [{device: a, port: p1, host: h, link: 1G},"
+            " {device: a, port: p2, host: g, rack: r8}]}\n"
+        )
+        assert run("collect", config, "-o", tmp_path / "store", "--duration", "300ms").returncode == 0
+    rows = json.loads(run("sql", tmp_path / "store", "links", "--json").stdout)
+    assert [(row["port"], row["host"], row["rack"], row["link_bps"]) for row in rows] == [
+        ("p1", "h", "r9", 10**9),
+        ("p2", "g", "r8", None),
+    ]
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["collect", "{}"], "name a store with -o STORE"),
+    (["collect", "{}", "-o", "s", "--json"], "--json and --csv go with --once"),
+    (["switch-agent", "nosuch0"], "nosuch0: no such interface"),
+    (["switch-agent", "lo", "--tls-cert", "x"], "--tls-cert and --tls-key go together"),
+    (["switch-agent", "lo", "--username", "me"], "set MBURST_AGENT_PASSWORD"),
+    (["switch-agent", "lo", "--tls-cert", "/x", "--tls-key", "/y"], "/y: cannot read"),
+    (["switch-agent", "lo", "--ethers", "{}"], "no MAC address and name"),
+    (["switch-agent", "lo", "--listen", "192.0.2.1:1"], "cannot listen on 192.0.2.1:1"),
+])  # fmt: skip
+def test_wrong_calls_are_one_line(tmp_path, arguments, line):
+    config = str(written(tmp_path, "x:1"))
+    environment = {name: value for name, value in os.environ.items() if name != "MBURST_AGENT_PASSWORD"}
+    done = run(*(argument.format(config) for argument in arguments), env=environment)
+    assert done.returncode in (1, 2) and line in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_without_the_libraries_it_names_the_extra(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc" else object())
+    assert main(["collect", str(written(tmp_path, "x:1")), "--check"]) == 1
+    assert "pip install 'mburst[gnmi]'" in capsys.readouterr().err
