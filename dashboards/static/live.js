@@ -18,15 +18,23 @@ class LiveView {
   }
 
   async start() {
-    await this.loadLanes();
-    this.wire();
     const link = readLink(location.hash);
     if (link.span) this.span = Math.min(300e9, Math.max(1e6, link.span * 1e9));
+    this.wire();
+    await this.begin(link);
+  }
+
+  async begin(link) {
+    await this.loadLanes();
     const wanted = this.lanes.find((lane) => lane.id === link.lane) ?? this.busiest();
-    if (!wanted) return this.say("Nothing is recorded in this store yet: this page begins when something is.");
+    if (!wanted) {
+      this.say("Nothing is recorded in this store yet: this page begins when something is.");
+      setTimeout(() => this.begin(link).catch((error) => this.say(`This page cannot begin: ${error.message}`)), 1000);
+      return;
+    }
+    this.say("");
     this.originS = Number(BigInt(wanted.edge) / 86_400_000_000_000n) * 86_400;
     await this.choose(wanted.id, this.linked(link));
-    return undefined;
   }
 
   // The lane whose edge is newest; of those, one that comes in.

@@ -12,6 +12,8 @@ import reportlib
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
+from mburst.sql import Store
+
 CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -183,6 +185,23 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     assert reader.page.locator("#state").text_content() == "Recording"
     assert reader.page.locator("#stamps").text_content() == "software"
     assert reader.troubles == []
+
+
+def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):
+    server = Server(Store.create(tmp_path / "store").path)
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#trouble:not([hidden])", timeout=PATIENCE)
+        store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND)
+        store.burst()
+        page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+        assert page.locator("#trouble").is_hidden()
+        store.close()
+    finally:
+        context.close()
+        server.stop()
 
 
 def test_losses_are_in_sight_at_once(open_page, growing):
