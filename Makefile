@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs fuzz bench clean
+.PHONY: help setup demo gallery test lint docs fuzz bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ setup: $(VENV)/ready ## build mburst into .venv
 demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bursts, write a report
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
+
+gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo: out/gallery
+	$(BIN)/python docs/gallery.py demo out/gallery
 
 test: $(VENV)/test-ready ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)

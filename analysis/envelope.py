@@ -69,12 +69,16 @@ class Envelope:
 
     def coarsen(self, factor: int) -> Envelope:
         """The envelope in cells `factor` times as wide."""
-        if factor == 1 or not len(self):
-            return Envelope(self.width_ns * factor, self.bin_ns, self.cells, self.largest, self.total, self.bins)
-        parent = self.cells // factor
-        first = np.flatnonzero(np.diff(parent, prepend=parent[0] - 1))
+        wider = Envelope(self.width_ns * factor, self.bin_ns, self.cells // factor, self.largest, self.total, self.bins)
+        return wider if factor == 1 else wider.joined()
+
+    def joined(self) -> Envelope:
+        """The same with one row a cell, where ascending cells stand several times."""
+        if not len(self):
+            return self
+        first = np.flatnonzero(np.diff(self.cells, prepend=self.cells[0] - 1))
         return Envelope(
-            self.width_ns * factor, self.bin_ns, parent[first], np.maximum.reduceat(self.largest, first),
+            self.width_ns, self.bin_ns, self.cells[first], np.maximum.reduceat(self.largest, first),
             np.add.reduceat(self.total, first), np.add.reduceat(self.bins, first),
         )
 
@@ -95,6 +99,19 @@ class Envelope:
         return Envelope(
             self.width_ns, self.bin_ns, self.cells[part], self.largest[part], self.total[part], self.bins[part]
         ).coarsen(factor)
+
+
+def merged(envelopes: Sequence[Envelope]) -> Envelope:
+    """Envelopes of one width and bin as one, as if their bins had been read together. There is at least one."""
+    [first, *others] = envelopes
+    if not others:
+        return first
+    cells, largest, total, bins = (
+        np.concatenate([getattr(envelope, name) for envelope in envelopes])
+        for name in ("cells", "largest", "total", "bins")
+    )
+    order = np.argsort(cells, kind="stable")
+    return Envelope(first.width_ns, first.bin_ns, cells[order], largest[order], total[order], bins[order]).joined()
 
 
 def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:

@@ -291,8 +291,8 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
                         key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
         busiest_second=_busiest(seconds), qualities=own_qualities,
-        losing=_marked(con, where, LOSING, limits.intervals) if LOSING in bits else [],
-        stepped=_marked(con, where, STEPPED, limits.intervals) if STEPPED in bits else [],
+        losing=marked(con, where, LOSING, limits.intervals) if LOSING in bits else [],
+        stepped=marked(con, where, STEPPED, limits.intervals) if STEPPED in bits else [],
         base=base, detail=detail, detail_cells=cells, seconds=seconds.at_most(limits.seconds), bursts=bursts,
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={
@@ -323,7 +323,7 @@ def _qualities(lane: Lane, rows: Sequence[Mapping[str, Any]]) -> list[Quality]:
     return [summed[bit] for bit in sorted(summed)]
 
 
-def _marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -> list[Interval]:
+def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -> list[Interval]:
     """When bins carry a quality bit, as at most `limit` intervals (told in cells where the period is long)."""
     span = max(1, (where.until_ns - where.since_ns) // where.bin_ns)
     width = where.bin_ns * max(1, -(-span // 1_000_000))

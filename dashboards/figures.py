@@ -40,12 +40,16 @@ class Axis:
 
 
 def rate_axis(report: LaneReport) -> Axis:
-    """Percent of the line rate; where nobody said the link's speed, the rate in the unit of the busiest bin."""
-    link = report.lane.link_bps
-    if link:
-        return Axis(100 / link, "Utilization, % of line rate", "%")
+    """The axis of a lane's rates."""
     busiest = report.busiest_bin.wire_bytes * 8e9 / report.lane.bin_ns if report.busiest_bin else 1.0
-    unit = format_rate(busiest).rsplit(" ", 1)[1]
+    return axis_for(report.lane.link_bps, busiest)
+
+
+def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
+    """Percent of the line rate; where nobody said the link's speed, the rate in the unit of the busiest bin."""
+    if link_bps:
+        return Axis(100 / link_bps, "Utilization, % of line rate", "%")
+    unit = format_rate(busiest_bps).rsplit(" ", 1)[1]
     power = {"Tb/s": 1e12, "Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3}.get(unit, 1.0)
     return Axis(1 / power, f"Rate on the wire, {unit}", f" {unit}")
 
@@ -157,9 +161,9 @@ def _latency_axis(latency: Latency, domain: tuple[float, float]) -> dict[str, An
                    tickvals=ticks, ticktext=[format_duration(value * 1e6) for value in ticks])
 
 
-def _reference_lines(report: LaneReport, threshold: float | None) -> list[dict[str, Any]]:
-    """The line rate and the burst threshold; the page's legend names them."""
-    if not report.lane.link_bps:
+def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[str, Any]]:
+    """The line rate and the burst threshold on an axis of percent; the page's legend names them."""
+    if not link_bps:
         return []
     return [
         {"type": "line", "xref": "paper", "yref": "y", "x0": 0, "x1": 1, "y0": value, "y1": value, "layer": "above",
@@ -208,7 +212,7 @@ def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
                "tickcolor": LIGHT["rule"], "showspikes": True, "spikemode": "across", "spikesnap": "cursor",
                "spikethickness": 1, "spikedash": "solid", "spikecolor": LIGHT["muted"],
                "title": {"text": "seconds", "font": {"size": 11, "color": LIGHT["muted"]}}},
-        shapes=_reference_lines(report, threshold), hovermode="x", dragmode="zoom", **common(),
+        shapes=reference_lines(link, threshold), hovermode="x", dragmode="zoom", **common(),
     )
     return go.Figure(data=data, layout=layout)
 

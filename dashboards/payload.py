@@ -24,13 +24,13 @@ def lane_payload(report: LaneReport, threshold: float | None, shown: Sequence[tu
     return {
         "originS": zero // 1_000_000_000, "start": report.start_ns - zero, "end": report.end_ns - zero,
         "factor": axis.factor, "suffix": axis.suffix, "link": report.lane.link_bps or 0, "bin": report.lane.bin_ns,
-        "coverage": _spans(pack, report.coverage, zero), "marks": _spans(pack, report.burst_marks, zero),
-        "losing": _spans(pack, report.losing, zero), "base": _envelope(pack, report.base, zero),
-        "detail": _envelope(pack, report.detail, zero) if report.detail is not None else None,
-        "detailCells": pack.add_ascending(report.detail_cells), "seconds": _envelope(pack, report.seconds, zero),
-        "latency": [_latency(pack, latency, zero) for latency in report.latency],
-        "queues": [_queue(pack, queue, zero) for queue in report.queues],
-        "bursts": [_burst(number, burst, zero) for number, burst in shown],
+        "coverage": spans_of(pack, report.coverage, zero), "marks": spans_of(pack, report.burst_marks, zero),
+        "losing": spans_of(pack, report.losing, zero), "base": envelope_of(pack, report.base, zero),
+        "detail": envelope_of(pack, report.detail, zero) if report.detail is not None else None,
+        "detailCells": pack.add_ascending(report.detail_cells), "seconds": envelope_of(pack, report.seconds, zero),
+        "latency": [latency_of(pack, latency, zero) for latency in report.latency],
+        "queues": [queue_of(pack, queue, zero) for queue in report.queues],
+        "bursts": [burst_of(number, burst, zero) for number, burst in shown],
         "figure": json.loads(figures.timeline(report, threshold).to_json()),
         "distributions": {name: json.loads(figure.to_json()) for name, figure in distributions(report).items()},
     }
@@ -47,12 +47,12 @@ def distributions(report: LaneReport) -> dict[str, Any]:
     return {name: figures.distribution(*arguments) for name, arguments in drawn.items() if len(arguments[0])}
 
 
-def _spans(pack: Pack, spans: Sequence[Interval], zero: int) -> dict[str, Any]:
+def spans_of(pack: Pack, spans: Sequence[Interval], zero: int) -> dict[str, Any]:
     return {"start": pack.add_ascending([a - zero for a, _ in spans]),
             "end": pack.add_ascending([b - zero for _, b in spans])}
 
 
-def _envelope(pack: Pack, envelope: Envelope, zero: int) -> dict[str, Any]:
+def envelope_of(pack: Pack, envelope: Envelope, zero: int) -> dict[str, Any]:
     """`first` is the cell that `cells` count from, and `start` when it begins."""
     first = int(envelope.cells[0]) if len(envelope) else 0
     same = bool(np.array_equal(envelope.largest, envelope.total))
@@ -63,19 +63,19 @@ def _envelope(pack: Pack, envelope: Envelope, zero: int) -> dict[str, Any]:
     }
 
 
-def _latency(pack: Pack, latency: Latency, zero: int) -> dict[str, Any]:
+def latency_of(pack: Pack, latency: Latency, zero: int) -> dict[str, Any]:
     return {"name": latency.name, "at": pack.add_ascending(latency.at_ns - zero),
             "largest": pack.add(np.maximum(latency.largest, 0)), "median": pack.add(np.maximum(latency.median, 0)),
             "n": pack.add(latency.n), "lost": pack.add(latency.lost)}
 
 
-def _queue(pack: Pack, queue: Queue, zero: int) -> dict[str, Any]:
+def queue_of(pack: Pack, queue: Queue, zero: int) -> dict[str, Any]:
     known = queue.largest >= 0
     return {"name": queue.name, "start": pack.add_ascending(queue.start_ns[known] - zero),
             "end": pack.add(queue.end_ns[known] - queue.start_ns[known]), "largest": pack.add(queue.largest[known])}
 
 
-def _burst(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]:
+def burst_of(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]:
     return {
         "number": number, "start": burst["start_ns"] - zero, "end": burst["end_ns"] - zero,
         "clock": exact_clock(burst["start_ns"], burst["bin_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],

@@ -82,7 +82,8 @@ def test_only_the_binding_knows_python():
 
 
 def test_start_up_imports_nothing_heavy():
-    heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy", "grpc", "google", "yaml", "uvloop"}
+    heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy", "grpc", "google", "yaml", "uvloop", "starlette",
+             "uvicorn"}
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, mburst.cli; mburst.cli.build_parser(); print(*sys.modules)"],
         capture_output=True, text=True, check=True,

@@ -18,11 +18,16 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
     """--bin, --threshold, --release, --join, --min-duration and --link."""
     what = parser.add_argument_group("what a burst is")
     what.add_argument("--bin", metavar="TIME", help="width that is judged: the recorded one (default) or a multiple")
+    add_threshold_options(what)
+    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
+
+
+def add_threshold_options(what: Any) -> None:
+    """--threshold, --release, --join and --min-duration."""
     what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
     what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
     what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
     what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
-    what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
 
 
 def add_time_options(group: Any) -> None:

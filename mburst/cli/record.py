@@ -32,6 +32,14 @@ def add_parser(verbs: Any) -> None:
                         help="files or an interface, then a pcap filter if any")
     parser.add_argument("-o", "--store", required=True, metavar="STORE",
                         help="folder of the store; made where there is none")
+    add_recording_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
+    add_live_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_recording_options(parser: argparse.ArgumentParser) -> None:
+    """What to count, and how."""
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
     parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
@@ -53,9 +61,6 @@ def add_parser(verbs: Any) -> None:
                         help="larger IP packets are merged frames (default: inferred; 0: none are)")
     parser.add_argument("--spread", action="store_true",
                         help="lay merged frames back over the time that they took at line rate; needs --link")
-    parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
-    add_live_options(parser)
-    parser.set_defaults(run=run)
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
@@ -118,8 +123,9 @@ def _width(text: str, what: str) -> int:
     return width
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from ..recorder import Recording, is_live, record
+def recording_of(arguments: argparse.Namespace) -> Recording:
+    """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
+    from ..recorder import Recording, is_live
 
     files, expression = split_inputs(arguments.inputs)
     link_bps = parse_rate(arguments.link) if arguments.link else None
@@ -147,14 +153,19 @@ def run(arguments: argparse.Namespace) -> int:
         live=_live(arguments),
     )
     live = is_live(recording)
-    if live and not arguments.host:
-        recording = replace(recording, host=socket.gethostname())
     if not live and arguments.duration:
         raise UsageError(f"--duration is for interfaces, and {files[0]} is none")
+    return replace(recording, host=socket.gethostname()) if live and not arguments.host else recording
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..recorder import is_live, record
     from ..sql import Store
 
+    recording = recording_of(arguments)
+
     try:
-        rows = record(Store.create(arguments.store), recording, _reporter(recording, live))
+        rows = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():

@@ -1,0 +1,150 @@
+"""A lane while it is recorded: its newest bins in memory, what changed since when, and how far it is known."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from .envelope import Envelope, Interval, merge_intervals, merged
+from .report_data import LOSING
+from .series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COLUMNS = ("wire_bytes", "bytes", "packets", "quality")
+KEY = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
+NEVER = 2**63 - 1  # ns: nothing changed
+_REMEMBERED = 1200  # changes: two minutes at ten a second
+
+
+class Changes:
+    """Which time changed at which count, so that somebody who knows the state of a count is told only the rest."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._log: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+
+    def add(self, low_ns: int) -> None:
+        """Something at LOW_NS or later changed."""
+        self.count += 1
+        self._log.append((self.count, low_ns))
+
+    def since(self, count: int) -> int | None:
+        """The earliest time that changed after COUNT; None where that is not remembered (anything may have)."""
+        if self._log and count < self._log[0][0] - 1:
+            return None
+        return min((low for number, low in self._log if number > count), default=NEVER)
+
+
+@dataclass
+class LiveLane:
+    """One direction of one interface, at one bin width and link speed. Times are Unix nanoseconds."""
+
+    key: tuple[Any, ...]
+    complete_from_ns: int  # what was stored of this time or later is in memory
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    spans: dict[str, Interval] = field(default_factory=dict)  # of each run's bins
+    series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
+    lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
+    changes: Changes = field(default_factory=Changes)
+    bursts: list[dict[str, Any]] = field(default_factory=list)  # that ended, by start
+    heard_ns: int = 0  # the recorder's clock when it last said that it runs
+    stamps: int = 0  # quality bits of the newest bins
+
+    @cached_property
+    def id(self) -> str:
+        """The same after a restart, and safe in an address."""
+        return "/".join(quote(str(part if part is not None else ""), safe="") for part in self.key)
+
+    @property
+    def bin_ns(self) -> int:
+        return int(self.key[KEY.index("bin_ns")])
+
+    @property
+    def link_bps(self) -> int | None:
+        link = self.key[KEY.index("link_bps")]
+        return None if link is None else int(link)
+
+    def named(self, name: str) -> str:
+        """Rack, host, interface or direction."""
+        return str(self.key[KEY.index(name)])
+
+    @property
+    def edge_ns(self) -> int:
+        """Up to when this lane is known."""
+        return max((end for _, end in self.coverage()), default=0)
+
+    @property
+    def recording(self) -> bool:
+        """Whether a recording of it has not ended, as far as the store says."""
+        return any(not run["complete"] for run in self.runs.values())
+
+    def coverage(self) -> list[Interval]:
+        """When it was recorded, ascending and disjoint: by its runs, and by its bins while one has not ended."""
+        found = []
+        for name, run in self.runs.items():
+            told = [self.spans[name]] if name in self.spans else []
+            if run["start_ns"] is not None and run["end_ns"] is not None:
+                told.append((run["start_ns"], run["end_ns"]))
+            if told and not run["complete"] and self.heard_ns > told[-1][0]:
+                told.append((self.heard_ns, self.heard_ns))
+            if told:
+                found.append((min(a for a, _ in told), max(b for _, b in told)))
+        return merge_intervals(found)
+
+    def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:
+        """Bins of a run and epoch: `ts_ns` and COLUMNS, arrays of one length."""
+        times = columns["ts_ns"]
+        if not len(times):
+            return
+        first, last = int(times.min()), int(times.max()) + self.bin_ns
+        before = self.spans.get(run, (first, last))
+        self.spans[run] = (min(before[0], first), max(before[1], last))
+        series = self.series.setdefault((run, epoch), Series(COLUMNS))
+        kept = times >= self.complete_from_ns
+        if kept.any():
+            series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})
+            self.lost.insert(times[kept & (columns["quality"] & LOSING != 0)], {})
+            self.stamps = int(np.bitwise_or.reduce(columns["quality"][-1000:]))
+        self.changes.add(first)
+
+    def keep_newest(self, rows: int) -> None:
+        """Forget all but about ROWS bins."""
+        for series in self.series.values():
+            if series.keep_newest(max(rows // len(self.series), 1)):
+                self.complete_from_ns = max(self.complete_from_ns, int(series.times[0]))
+                self.lost.keep_from(self.complete_from_ns)
+
+    def rows(self, start_ns: int, end_ns: int) -> Iterable[tuple[tuple[str, int], Series, slice]]:
+        """Of each run and epoch in memory, what lies in [start_ns, end_ns)."""
+        for key, series in self.series.items():
+            part = series.between(start_ns, end_ns)
+            if part.start < part.stop:
+                yield key, series, part
+
+    def envelope(self, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
+        """What memory has of [start_ns, end_ns), in cells of WIDTH_NS, a multiple of the bin."""
+        found = []
+        for _, series, part in self.rows(start_ns, end_ns):
+            wire = series.column("wire_bytes")[part].copy()
+            cells = series.times[part] // self.bin_ns
+            found.append(Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire))
+                         .coarsen(width_ns // self.bin_ns))
+        nothing = np.zeros(0, np.int64)
+        return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
+
+    def losing(self, start_ns: int, end_ns: int) -> list[Interval]:
+        """When bins in memory say that packets were lost."""
+        starts = self.lost.times[self.lost.between(start_ns, end_ns)].tolist()
+        return merge_intervals([(start, start + self.bin_ns) for start in starts])
+
+    def bursts_between(self, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
+        """The bursts in memory that touch [start_ns, end_ns)."""
+        return [burst for burst in self.bursts if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]

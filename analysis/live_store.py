@@ -1,0 +1,260 @@
+"""The newest of a store, kept up with what writers append: lanes, probes, switch queues and senders."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..sql import Store, in_memory
+from ..sql.tail import Tail
+from .beside import LATENCY, Latency, Queue
+from .live_lane import COLUMNS, KEY, Changes, LiveLane
+from .series import Series
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
+MOST_BINS = 4_000_000  # in memory, over all lanes
+MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
+MOST_SENDERS = 2_000_000  # rows of `sources` that wait for a burst to end
+TABLES = ("bins", "sources", "probes", "queues", "clock", "runs")  # runs last: a run is written before its bins
+
+_PROBES = f"""
+SELECT src, dst, protocol, stamp_kind, tx_ns, CASE WHEN NOT lost THEN {LATENCY} END AS latency, lost,
+    app_recv_ns - app_send_ns IS NOT NULL AND NOT lost AS by_application
+FROM rows ORDER BY tx_ns
+"""
+_QUEUES = """
+SELECT device, port, queue, semantics, ts_ns, window_start_ns, coalesce(max_bytes, avg_bytes) AS largest,
+    coalesce(dropped_packets, 0) AS dropped
+FROM rows ORDER BY ts_ns
+"""
+
+
+class Beside:
+    """Series of what is told beside the lanes, by name: the path of probes, or the queue of a switch."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self.series: dict[tuple[str, ...], Series] = {}
+        self.facts: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.changes = Changes()
+
+    def add(self, key: tuple[str, ...], times: Any, columns: dict[str, Any]) -> None:
+        """Rows of one path or queue."""
+        series = self.series.setdefault(key, Series(self.columns))
+        series.insert(times, columns)
+        series.keep_newest(MOST_BESIDE)
+        self.changes.add(int(times.min()))
+
+
+class LiveStore:
+    """What a live view knows of a store. `poll` is for one thread; who reads while it may run holds `lock`."""
+
+    def __init__(self, store: Store, rack: str | None = None) -> None:
+        self.store = store
+        self.rack = rack
+        self.lock = threading.RLock()
+        self.lanes: dict[tuple[Any, ...], LiveLane] = {}
+        self.lane_of: dict[str, LiveLane] = {}
+        self.probes = Beside(("latency", "lost"))
+        self.queues = Beside(("start", "largest", "dropped"))
+        self.senders: dict[str, list[pa.Table]] = {}
+        self.complete_from_ns = 0
+        self._con = in_memory()
+        self._con.execute("SET threads = 1")  # for a few rows, more cost more
+        self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
+        self._begin()
+
+    @property
+    def damage(self) -> list[str]:
+        """A line for each file that cannot be read."""
+        return [line for tail in self._tails.values() for line in tail.damage]
+
+    def _begin(self) -> None:
+        """Take what is stored of the newest minutes. What the tails tell a second time changes nothing."""
+        con = self.store.connect(self.rack)
+        newest = con.execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0] or 0
+        self.complete_from_ns = newest - REMEMBERED_NS
+        con = self.store.connect(self.rack, self.complete_from_ns)
+        self._take_runs(con.sql("SELECT * FROM runs").to_arrow_table())
+        unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["complete"]]
+        for run, first, last in con.execute("SELECT run, min(ts_ns), max(ts_ns) FROM bins "
+                                            "WHERE run IN (SELECT unnest($1)) GROUP BY run", [unended]).fetchall():
+            lane = self.lane_of[run]
+            lane.spans[run] = (first, last + lane.bin_ns)
+        self._take_newest(con, newest)
+        con.close()
+
+    def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
+        """The rows of the newest minutes, or of less where there are too many."""
+        wanted = {"bins": ("ts_ns", "run, epoch, ts_ns, " + ", ".join(COLUMNS)), "sources": ("last_ns", "*"),
+                  "probes": ("tx_ns", "*"), "queues": ("ts_ns", "*"), "clock": ("ts_ns", "*")}
+        for table, (time, columns) in wanted.items():
+            since, limit = self.complete_from_ns, MOST_BINS if table == "bins" else MOST_SENDERS
+            found = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since]).fetchall()[0][0]
+            if found > limit:
+                since = max(since, newest - REMEMBERED_NS * limit // found)
+            if table == "bins":
+                self.complete_from_ns = since
+                for lane in self.lanes.values():
+                    lane.complete_from_ns = since
+            self._take(table, con.sql(f"SELECT {columns} FROM {table} WHERE {time} >= $1", params=[since])
+                       .to_arrow_table())
+
+    def poll(self) -> bool:
+        """Take what came since the last call; whether anything did. Raises MburstError."""
+        import pyarrow as pa
+
+        found = {table: rows for table, tail in self._tails.items() if (rows := tail.poll())}
+        with self.lock:
+            for table in sorted(found, key=lambda name: name != "runs"):
+                self._take(table, pa.concat_tables(_plain(rows) for rows in found[table]))
+        return bool(found)
+
+    def _take(self, table: str, rows: pa.Table) -> None:
+        takers = {"runs": self._take_runs, "bins": self._take_bins, "sources": self._take_senders,
+                  "probes": self._take_probes, "queues": self._take_queues, "clock": self._take_clock}
+        if rows.num_rows:
+            takers[table](rows)
+
+    def _take_runs(self, rows: pa.Table) -> None:
+        for run in rows.to_pylist():
+            if self.rack is not None and run["rack"] != self.rack:
+                continue
+            key = tuple(run[name] for name in KEY)
+            lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
+            known = lane.runs.get(run["run"])
+            if known is None or (known["written_ns"], known["complete"]) <= (run["written_ns"], run["complete"]):
+                lane.runs[run["run"]] = run
+                self.lane_of[run["run"]] = lane
+                lane.changes.add(lane.edge_ns)
+
+    def _take_bins(self, rows: pa.Table) -> None:
+        for (run, epoch), columns in _by_run(rows, ("run", "epoch"), ("ts_ns", *COLUMNS)):
+            if lane := self.lane_of.get(run):
+                lane.add(run, epoch, columns)
+        share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
+        for lane in self.lanes.values():
+            lane.keep_newest(share)
+
+    def _take_senders(self, rows: pa.Table) -> None:
+        import pyarrow.compute as pc
+
+        for run in pc.unique(rows.column("run")).to_pylist():
+            if self.lane_of.get(run) is None:
+                continue
+            kept = self.senders.setdefault(run, [])
+            kept.append(rows.filter(pc.equal(rows.column("run"), run)))
+            while len(kept) > 1 and sum(table.num_rows for table in kept) > MOST_SENDERS:
+                kept.pop(0)
+
+    def _take_probes(self, rows: pa.Table) -> None:
+        columns = self._asked(_PROBES, rows)
+        for key, part in _groups(columns, ("src", "dst", "protocol")):
+            self.probes.add(key, part["tx_ns"], {"latency": part["latency"], "lost": part["lost"]})
+            facts = self.probes.facts.setdefault(key, {"stamps": set(), "by_application": 0})
+            facts["stamps"] |= set(part["stamp_kind"]) - {""}
+            facts["by_application"] += int(part["by_application"].sum())
+
+    def _take_queues(self, rows: pa.Table) -> None:
+        columns = self._asked(_QUEUES, rows)
+        for key, part in _groups(columns, ("device", "port", "queue", "semantics")):
+            self.queues.add(key, part["ts_ns"], {"start": part["window_start_ns"], "largest": part["largest"],
+                                                 "dropped": part["dropped"]})
+
+    def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
+        self._con.register("rows", rows)
+        columns = self._con.execute(query).fetchnumpy()
+        return {name: np.ma.filled(values, -1) if values.dtype.kind != "O" else np.ma.getdata(values)
+                for name, values in columns.items()}
+
+    def _take_clock(self, rows: pa.Table) -> None:
+        newest = {(row["host"], row["interface"]): row["ts_ns"] for row in rows.select(
+            ["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()}
+        for lane in self.lanes.values():
+            heard = newest.get((lane.named("host"), lane.named("interface")), 0)
+            if lane.recording and heard > lane.heard_ns:
+                lane.heard_ns = heard
+                lane.changes.add(heard)
+
+    def latency(self, host: str, start_ns: int, end_ns: int) -> list[Latency]:
+        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first."""
+        found = []
+        for (src, dst, protocol), series in sorted(self.probes.series.items()):
+            part, facts = series.between(start_ns, end_ns), self.probes.facts[src, dst, protocol]
+            if part.start == part.stop:
+                continue
+            latency, lost = (series.column(name)[part].copy() for name in ("latency", "lost"))
+            n = (latency >= 0).astype(np.int64)
+            found.append(Latency(
+                src=src, dst=dst, protocol=protocol, stamps=", ".join(sorted(facts["stamps"])), probes=len(n),
+                lost_probes=int(lost.sum()), by_application=facts["by_application"], p50_ns=None, p99_ns=None,
+                max_ns=int(latency.max()) if n.any() else None, width_ns=0, at_ns=series.times[part].copy(),
+                largest=latency, median=latency, n=n, lost=lost))
+        return sorted(found, key=lambda path: host not in (path.src, path.dst))
+
+    def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
+        """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
+        found = []
+        for (device, port, queue, semantics), series in sorted(self.queues.series.items()):
+            part = series.between(start_ns, end_ns)
+            if part.start == part.stop:
+                continue
+            start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
+            found.append(Queue(
+                device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
+                max_bytes=int(largest.max()) if (largest >= 0).any() else None, dropped_packets=int(dropped.sum()),
+                width_ns=0, start_ns=start, end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
+        return found
+
+    def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:
+        """The store as it is now, for what is older than memory. Raises MburstError."""
+        return self.store.connect(self.rack, max(since_ns, 0), until_ns)
+
+    def close(self) -> None:
+        """Close the files and the database."""
+        for tail in self._tails.values():
+            tail.close()
+        self._con.close()
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """The same without dictionaries, so that what several writers wrote can be joined."""
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+              for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Any]]:
+    """The rows of each run and epoch, as arrays of int64 by name."""
+    from itertools import pairwise
+
+    run, epoch = keys
+    encoded = rows.column(run).combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    epochs = rows.column(epoch).to_numpy().astype(np.int64)
+    columns = {name: rows.column(name).to_numpy().astype(np.int64) for name in names}
+    both = codes << 16 | epochs
+    order = np.argsort(both, kind="stable")
+    edges = [0, *(np.flatnonzero(np.diff(both[order])) + 1).tolist(), len(order)]
+    for a, b in pairwise(edges):
+        part = order[a:b]
+        yield ((encoded.dictionary[int(codes[part[0]])].as_py(), int(epochs[part[0]])),
+               {name: values[part] for name, values in columns.items()})
+
+
+def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The rows of each value of KEYS; numbers as int64."""
+    names = list(zip(*(columns[key].tolist() for key in keys), strict=True))
+    for key in dict.fromkeys(names):
+        picked = np.array([name == key for name in names])
+        yield key, {name: values[picked] if values.dtype.kind == "O" else values[picked].astype(np.int64)
+                    for name, values in columns.items()}

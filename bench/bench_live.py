@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""How long from a packet to its pixel, how many drawings a second, and what do fifty browsers cost the server?
+
+- pixel: from the end of the newest bin to the frame of Chromium (headless, no GPU) that shows it. Of a store that is
+  appended to every 10 ms, and of packets on the loopback interface that `mburst live lo` records (as root).
+- drawings: frames that show something new, frames of the browser, and points in the figure, each a second.
+- clients: CPU of the server while its store grows, without a browser and with fifty WebSockets that follow one lane.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from side_by_side import machine
+
+from mburst.sql import Store
+
+BIN_NS = 100_000
+APPEND_S = 0.01
+CLIENTS = 50
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+WATCH = """seconds => new Promise((done) => {
+  const delays = [], begun = performance.now();
+  let frames = 0, last = null;
+  addEventListener('mburst-drawn', (event) => {
+    if (event.detail.edge === last) return;
+    last = event.detail.edge;
+    const edge = view.originS * 1000 + last / 1e6;
+    requestAnimationFrame(() => delays.push(performance.timeOrigin + performance.now() - edge));
+  });
+  const frame = () => {
+    frames++;
+    if (performance.now() - begun < seconds * 1000) return requestAnimationFrame(frame);
+    const points = document.querySelector('.timeline').data.reduce((sum, trace) => sum + trace.x.length, 0);
+    return done({ delays, frames, points });
+  };
+  requestAnimationFrame(frame);
+})"""
+
+
+class Feeder(threading.Thread):
+    """Appends bins of the time that has passed, every APPEND_S, with probes a millisecond."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(daemon=True)
+        self.writers = {"bins": store.writer("bins", "bench", "r1"), "probes": store.writer("probes")}
+        self.ending = threading.Event()
+        self.at = time.time_ns() // BIN_NS * BIN_NS
+        self.noise = np.random.default_rng(1)
+        with store.writer("runs", "bench", "r1") as runs:
+            runs.append(pa.Table.from_pylist([self._run()]))
+        self._append()
+
+    def _run(self) -> dict[str, Any]:
+        texts = dict.fromkeys(("backend", "input", "filter", "offloads", "notes", "version"), "")
+        counts = dict.fromkeys(("snaplen", "packets", "bytes", "wire_bytes", "unattributed_packets",
+                                "unattributed_bytes", "dropped", "late", "late_bytes", "unparsed"), 0)
+        return {"run": "bench-0", "capture": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
+                "direction": "in", "link_bps": 10**9, "bin_ns": BIN_NS, "source_bin_ns": 10**6, "clock": "software, ns",
+                "start_ns": self.at, "end_ns": self.at, "epochs": 1, "quality": 2, "complete": False,
+                "written_ns": self.at, **texts, **counts}
+
+    def _append(self) -> None:
+        end = time.time_ns() // BIN_NS * BIN_NS
+        times = np.arange(self.at, end, BIN_NS)
+        wire = self.noise.integers(84, 4000, len(times))
+        wire[self.noise.random(len(times)) < 0.002] = 12_500
+        names = {"run": "bench-0", "host": "bench", "rack": "r1", "interface": "eth0", "direction": "in"}
+        self.writers["bins"].append(pa.table({
+            **{name: pa.array([value] * len(times)).dictionary_encode() for name, value in names.items()},
+            "epoch": np.zeros(len(times), np.uint16), "ts_ns": times, "bytes": wire - 24, "wire_bytes": wire,
+            "packets": np.ones(len(times), np.uint32), "ce_packets": np.zeros(len(times), np.uint32),
+            "retransmits": np.zeros(len(times), np.uint32), "quality": np.full(len(times), 2, np.uint16)}))
+        sent = np.arange(self.at // 10**6 * 10**6 + 10**6, end, 10**6)
+        if len(sent):
+            paths = {"batch": "bench", "src": "a", "dst": "bench", "protocol": "udp", "stamp_kind": "sw"}
+            self.writers["probes"].append(pa.table({
+                **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in paths.items()},
+                "seq": sent, "tx_ns": sent, "rtt_ns": self.noise.integers(15_000, 40_000, len(sent)),
+                "lost": np.zeros(len(sent), bool)}))
+        self.at = end
+
+    def run(self) -> None:
+        while not self.ending.wait(APPEND_S):
+            self._append()
+        for writer in self.writers.values():
+            writer.close()
+
+
+@contextmanager
+def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`mburst live TARGET`, and where it is."""
+    process = subprocess.Popen([sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0"],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout
+        said = process.stdout.readline()
+        if not said:
+            raise SystemExit(f"mburst live {' '.join(target)} does not start")
+        yield process, said.rsplit(": ", 1)[1].strip()
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def growing() -> Iterator[Path]:
+    """A store that grows."""
+    with tempfile.TemporaryDirectory(prefix="mburst-bench-live-") as folder:
+        feeder = Feeder(Store.create(Path(folder, "store")))
+        feeder.start()
+        try:
+            yield Path(folder, "store")
+        finally:
+            feeder.ending.set()
+            feeder.join()
+
+
+@contextmanager
+def packets() -> Iterator[None]:
+    """A thousand datagrams a second over the loopback interface, to a port of our own."""
+    ending = threading.Event()
+    kind = socket.AF_INET, socket.SOCK_DGRAM
+    with socket.socket(*kind) as receiver, socket.socket(*kind) as sender:
+        receiver.bind(("127.0.0.1", 0))
+
+        def send() -> None:
+            while not ending.wait(0.001):
+                sender.sendto(bytes(200), receiver.getsockname())
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ending.set()
+            thread.join()
+
+
+def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
+    """What Chromium shows in SECONDS."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS)
+        page = browser.new_page(viewport={"width": width, "height": 1000})
+        page.goto(url)
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        page.wait_for_timeout(2000)
+        found: dict[str, Any] = page.evaluate(WATCH, seconds)
+        browser.close()
+    return found
+
+
+def show(name: str, found: dict[str, Any], seconds: float) -> None:
+    delays = sorted(found["delays"])
+    late = delays[int(0.95 * len(delays))]
+    print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {late:.0f} ms; "
+          f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
+          f"{found['points']:,} points")
+
+
+def cpu_s(process: subprocess.Popen[str]) -> float:
+    """CPU that a process has used, user and system."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def follow(url: str, clients: int, seconds: float) -> int:
+    """Follow the first lane with CLIENTS WebSockets; how many messages came."""
+    from websockets.asyncio.client import connect
+
+    lanes = json.load(urllib.request.urlopen(f"{url}lanes"))
+    day = 86_400 * 10**9
+    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9),
+                       "origin": str(int(lanes[0]["edge"]) // day * day)})
+    messages = 0
+
+    async def one() -> None:
+        nonlocal messages
+        async with connect(f"ws{url.removeprefix('http')}live", max_size=2**26, compression=None) as connection:
+            await connection.send(wish)
+            while True:
+                await connection.recv()
+                messages += 1
+
+    tasks = [asyncio.create_task(one()) for _ in range(clients)]
+    await asyncio.sleep(seconds)
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if not isinstance(ended, asyncio.CancelledError):
+            raise SystemExit(f"a client was cut off: {ended!r}")
+    return messages
+
+
+def clients(seconds: float) -> None:
+    """CPU of the server without and with CLIENTS."""
+    with growing() as store, serving(str(store)) as (process, url):
+        time.sleep(3)
+        shares = []
+        for count in (0, CLIENTS):
+            begun, used = time.monotonic(), cpu_s(process)
+            messages = int(subprocess.run([sys.executable, __file__, "--seconds", str(seconds), "--follow", url,
+                                           "--clients", str(count)], check=True, capture_output=True, text=True).stdout)
+            shares.append((cpu_s(process) - used) / (time.monotonic() - begun))
+        print(f"clients: the server takes {shares[0]:.3f} of a core alone and {shares[1]:.3f} with {CLIENTS} clients, "
+              f"{shares[1] - shares[0]:.3f} more; {messages / seconds / CLIENTS:.1f} messages a second to each")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--follow", metavar="URL", help="be clients of a server, and print how many messages came")
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
+    if arguments.follow:
+        print(asyncio.run(follow(arguments.follow, arguments.clients, seconds)))
+        return
+    print(f"live: {machine()}")
+    with growing() as store, serving(str(store)) as (_, url):
+        time.sleep(11)
+        show("a store", watched(url, seconds, 1400), seconds)
+        show("a store, a wide screen", watched(url, seconds, 3840), seconds)
+    if os.geteuid() == 0:
+        with packets(), serving("lo", "--link", "1G") as (_, url):
+            time.sleep(2)
+            show("an interface", watched(url, seconds, 1400), seconds)
+    clients(seconds)
+    print(f"load at the end: {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What each browser of the live view is told, and when: the newest of a lane, and then what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..analysis.envelope import NS_PER_S, Envelope
+from ..analysis.live_bursts import BurstWatch
+from ..analysis.live_lane import NEVER, LiveLane
+from ..analysis.live_store import LiveStore
+from ..analysis.moment import BURSTS, History, Moment, read_cells, read_moment, width_for
+from ..errors import MburstError
+from . import live_payload
+from .packing import Pack
+
+POLL_S = 0.05  # between looks at the store
+TELL_S = 0.1  # between messages to a browser
+BURSTS_EVERY_S = 1.0
+HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
+BUCKETS = 4000  # cells of the time that a browser shows
+KEPT = 64  # messages that serve several browsers
+STAMPS = {1: "hardware", 2: "software", 4: "ring", 8: "1 µs or coarser", 16: "clock not synchronized"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a browser follows. `origin_ns` is what its times count from."""
+
+    lane: str
+    span_ns: int
+    origin_ns: int
+
+
+Position = tuple[int, int, int]
+
+
+class LiveView:
+    """Follows a store for any number of browsers. `dropped` gives the packets that a recording in this process has
+    lost so far, where there is one."""
+
+    def __init__(self, live: LiveStore, watch: BurstWatch, dropped: Callable[[], int] | None = None) -> None:
+        self.live = live
+        self.watch = watch
+        self.history = History(live, watch.definition)
+        self.dropped = dropped
+        self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
+        self.trouble = ""
+        self.tick = 0
+        self._messages: OrderedDict[tuple[Any, ...], tuple[bytes, Position]] = OrderedDict()
+        self._looked = 0.0
+
+    async def follow(self) -> None:
+        """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
+        told, news = 0.0, False
+        while True:
+            try:
+                news |= await asyncio.to_thread(self._poll)
+            except Exception as error:  # a view that stands still says why, and tries on
+                self.trouble = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
+            if news and time.monotonic() - told >= TELL_S:
+                told, news = time.monotonic(), False
+                self.tick += 1
+                for waker in self.wakers:
+                    waker.set()
+            await asyncio.sleep(POLL_S)
+
+    def _poll(self) -> bool:
+        changed = self.live.poll()
+        if time.monotonic() - self._looked >= BURSTS_EVERY_S:
+            self._looked = time.monotonic()
+            with self.live.lock:
+                changed |= self.watch.look()
+        return changed
+
+    def lane(self, name: str) -> LiveLane:
+        """The lane of an id. Raises MburstError."""
+        with self.live.lock:
+            found = next((lane for lane in self.live.lanes.values() if lane.id == name), None)
+        if found is None:
+            raise MburstError(f"no lane {name!r} in this store")
+        return found
+
+    def lanes(self) -> list[dict[str, Any]]:
+        """The lanes for a reader to choose from, by rack, host, interface and direction."""
+        with self.live.lock:
+            rows = [{"id": lane.id, **{name: lane.named(name) for name in ("rack", "host", "interface", "direction")},
+                     "bin": lane.bin_ns, "link": lane.link_bps, "recording": lane.recording, "edge": str(lane.edge_ns)}
+                    for lane in self.live.lanes.values()]
+        return sorted(rows, key=lambda row: (row["rack"], row["host"], row["interface"], row["direction"], row["bin"]))
+
+    def _position(self, lane: LiveLane) -> Position:
+        return lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
+
+    def start(self, wish: Wish) -> tuple[bytes, Position]:
+        """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
+        lane = self.lane(wish.lane)
+
+        def make() -> tuple[bytes, Position]:
+            with self.live.lock:
+                position, edge = self._position(lane), lane.edge_ns
+            return self._message("start", lane, wish, edge - wish.span_ns, edge, edge - HEAT_NS), position
+
+        return self._kept(("start", wish, self.tick), make)
+
+    def change(self, wish: Wish, position: Position) -> tuple[bytes, Position]:
+        """What changed after POSITION. Where that is not known any more, everything. Raises MburstError."""
+        lane = self.lane(wish.lane)
+
+        def make() -> tuple[bytes, Position]:
+            with self.live.lock:
+                now, edge = self._position(lane), lane.edge_ns
+                lows = [changes.since(count) for changes, count in zip(
+                    (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
+            if None in lows:
+                return self.start(wish)
+            if lows == [NEVER] * len(lows):
+                return self._nothing_new(lane, wish, edge), now
+            low = max(min([edge, *(low for low in lows if low is not None)]), edge - wish.span_ns)
+            return self._message("change", lane, wish, low, edge, low), now
+
+        return self._kept(("change", wish, position, self.tick), make)
+
+    def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
+        """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
+        cells, heat = (lane.envelope(0, 0, width) for width in (lane.bin_ns, self._heat_cell(lane)))
+        return self._joined("change", lane, wish, Moment(edge, edge, [], cells, cells, [], [], [], []), heat, edge)
+
+    def _heat_cell(self, lane: LiveLane) -> int:
+        """The width of the heatmap's cells: a multiple of the bin."""
+        return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
+
+    def _message(self, kind: str, lane: LiveLane, wish: Wish, low: int, edge: int, heat_low: int) -> bytes:
+        width = width_for(lane.bin_ns, wish.span_ns, BUCKETS)
+        moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
+        with self.live.lock:
+            bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts
+        heat = read_cells(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
+        return self._joined(kind, lane, wish, replace(moment, bursts=bursts), heat, edge)
+
+    def _joined(self, kind: str, lane: LiveLane, wish: Wish, moment: Moment, heat: Envelope, edge: int) -> bytes:
+        pack = Pack()
+        head = {"kind": kind, **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
+                "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
+                "status": self._status(lane, edge)}
+        return live_payload.joined(head, pack)
+
+    def _kept(self, key: tuple[Any, ...], make: Callable[[], tuple[bytes, Position]]) -> tuple[bytes, Position]:
+        if (found := self._messages.get(key)) is None:
+            found = self._messages[key] = make()
+            while len(self._messages) > KEPT:
+                self._messages.popitem(last=False)
+        return found
+
+    def moment(self, name: str, start_ns: int, end_ns: int, buckets: int, origin_ns: int) -> bytes:
+        """Any time of a lane, as fine as BUCKETS cells allow. Raises MburstError."""
+        lane, pack = self.lane(name), Pack()
+        moment = read_moment(self.history, lane, start_ns, end_ns, width_for(lane.bin_ns, end_ns - start_ns, buckets))
+        return live_payload.joined({"kind": "moment", **live_payload.moment_head(lane, moment, origin_ns, pack)}, pack)
+
+    def _status(self, lane: LiveLane, edge: int) -> dict[str, Any]:
+        """What has to be in sight whatever is shown: losses, what stamps the packets, whether more is to come."""
+        with self.live.lock:
+            losing = lane.losing(edge - HEAT_NS, edge)
+            runs = list(lane.runs.values())
+            newest = max(runs, key=lambda run: run["written_ns"])
+        stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
+        return {
+            "recording": lane.recording, "dropped": self.dropped() if self.dropped else sum(
+                run["dropped"] for run in {run["capture"]: run for run in runs}.values()),
+            "droppedIsWhole": self.dropped is not None or not lane.recording, "late": sum(run["late"] for run in runs),
+            "losing": sum(b - a for a, b in losing), "stamps": stamps, "clock": newest["clock"],
+            "notes": newest["notes"].splitlines(),
+            "trouble": [*self.live.damage, *([self.trouble] if self.trouble else [])],
+        }
+
+    def overview(self, rack: str, seconds: int) -> dict[str, Any]:
+        """The fullest bin of each of the newest seconds, of every lane whose link speed is known, in percent."""
+        with self.live.lock:
+            lanes = [lane for lane in self.live.lanes.values()
+                     if lane.link_bps and (not rack or lane.named("rack") == rack)]
+            edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
+            rows = []
+            for lane in sorted(lanes, key=lambda lane: lane.id):
+                width = NS_PER_S - NS_PER_S % lane.bin_ns
+                cells = lane.envelope((edge - seconds) * NS_PER_S, (edge + 1) * NS_PER_S, width)
+                row = [0.0] * (seconds + 1)
+                for cell, share in zip(cells.cells.tolist(), (cells.max_bps() * 100 / (lane.link_bps or 1)).tolist(),
+                                       strict=True):
+                    if 0 <= cell - (edge - seconds) <= seconds:
+                        row[cell - (edge - seconds)] = round(share, 2)
+                rows.append({"id": lane.id, "name": f"{lane.named('host')} {lane.named('interface')} "
+                                                    f"{lane.named('direction')}", "percent": row})
+        return {"firstSecond": edge - seconds, "lanes": rows}

@@ -1,0 +1,399 @@
+// The live view: what the server pushes, where the reader stands in it, and what is in sight of both.
+
+const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const one = (selector) => document.querySelector(selector);
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+const DETAIL = 2; // cells a pixel, asked for
+const RETRY_MS = [250, 500, 1000, 2000];
+
+class LiveView {
+  constructor() {
+    this.lanes = [];
+    this.span = 10e9;
+    this.range = null; // where the reader stands; null while the figure follows
+    this.tape = this.still = this.lane = null;
+    this.tries = 0;
+    this.heat = new Heat(one(".heat"), (start, width, laneId) => this.jump(start, width, laneId));
+    this.bursts = new BurstList(one(".bursts"), (burst) => this.mark(burst), (burst) => this.showBurst(burst));
+  }
+
+  async start() {
+    const link = readLink(location.hash);
+    if (link.span) this.span = Math.min(300e9, Math.max(1e6, link.span * 1e9));
+    this.wire();
+    await this.begin(link);
+  }
+
+  async begin(link) {
+    await this.loadLanes();
+    const wanted = this.lanes.find((lane) => lane.id === link.lane) ?? this.busiest();
+    if (!wanted) {
+      this.say("Nothing is recorded in this store yet: this page begins when something is.");
+      setTimeout(() => this.begin(link).catch((error) => this.say(`This page cannot begin: ${error.message}`)), 1000);
+      return;
+    }
+    this.say("");
+    this.originS = Number(BigInt(wanted.edge) / 86_400_000_000_000n) * 86_400;
+    await this.choose(wanted.id, this.linked(link));
+  }
+
+  // The lane whose edge is newest; of those, one that comes in.
+  busiest() {
+    const order = (lane) => (lane.recording ? 1 : 0) + (lane.direction === "out" ? 0 : 0.5);
+    return [...this.lanes].sort((p, q) => order(q) - order(p) || (BigInt(q.edge) > BigInt(p.edge) ? 1 : -1))[0];
+  }
+
+  linked(link) {
+    const a = sinceOrigin(this.originS, link.from), b = sinceOrigin(this.originS, link.to);
+    return a !== null && b !== null && a < b ? [a, b] : null;
+  }
+
+  async ask(path) {
+    const answer = await fetch(path);
+    if (!answer.ok) throw new Error((await answer.text()).trim() || `the server answers ${answer.status}`);
+    return answer;
+  }
+
+  async loadLanes() {
+    this.lanes = await (await this.ask("lanes")).json();
+    const racks = [...new Set(this.lanes.map((lane) => lane.rack))], rack = one("#rack");
+    if (racks.join("\n") !== [...rack.options].slice(1).map((option) => option.value).join("\n")) {
+      rack.replaceChildren(new Option("all racks", ""), ...racks.map((name) => new Option(name, name)));
+    }
+    this.offerLanes();
+  }
+
+  offerLanes() {
+    const rack = one("#rack").value, select = one("#lane");
+    const offered = this.lanes.filter((lane) => !rack || lane.rack === rack || lane.id === this.lane?.id);
+    const twice = new Set(offered.map(laneName).filter((name, i, all) => all.indexOf(name) !== i));
+    const key = offered.map((lane) => lane.id).join("\n");
+    if (select.dataset.key !== key) {
+      select.replaceChildren(...offered.map((lane) => new Option(
+        laneName(lane) + (twice.has(laneName(lane)) ? `, bins of ${duration(lane.bin)}` : ""), lane.id)));
+      select.dataset.key = key;
+    }
+    if (this.lane) select.value = this.lane.id;
+  }
+
+  async choose(id, range = null) {
+    const told = await (await this.ask(`lane?lane=${encodeURIComponent(id)}`)).json();
+    this.lane = { ...told, originS: this.originS };
+    this.tape = this.still = null;
+    this.parts = null;
+    this.range = range;
+    this.timeline = new LiveTimeline(one(".over-time"), this.lane, (a, b) => this.stand(a, b), () => this.follow());
+    this.timeline.onPick = (burst) => this.bursts.choose(burst);
+    this.heat.clear();
+    this.bursts.clear();
+    this.offerLanes();
+    document.title = `${one("#lane").selectedOptions[0]?.textContent ?? ""}: mburst live`;
+    this.heat.lane = this.lane;
+    if (range) this.stand(...range);
+    this.link();
+    if (this.socket?.readyState === WebSocket.OPEN) this.wish();
+    else if (!this.socket) this.connect();
+  }
+
+  connect() {
+    const socket = this.socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/live`);
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => { this.tries = 0; this.wish(); };
+    socket.onmessage = (event) => {
+      if (typeof event.data === "string") return this.say(JSON.parse(event.data).trouble);
+      return this.take(unpackMessage(event.data));
+    };
+    socket.onclose = () => this.away();
+  }
+
+  // The server is gone: what is drawn stays, and it is tried again. A page that loads anew would need its token.
+  away() {
+    one("#state").textContent = "No connection: trying again";
+    document.documentElement.dataset.connected = "false";
+    setTimeout(() => this.connect(), RETRY_MS[Math.min(this.tries++, RETRY_MS.length - 1)]);
+  }
+
+  wish() {
+    this.socket.send(JSON.stringify({ lane: this.lane.id, span: String(this.span), origin: `${this.originS}000000000` }));
+  }
+
+  take(message) {
+    if (message.lane !== this.lane.id) return;
+    document.documentElement.dataset.connected = "true";
+    if (message.kind === "start" || !this.tape) {
+      if (message.kind !== "start") return;
+      this.tape = new Tape(message, this.span);
+    } else this.tape.apply(message);
+    this.heat.take(message.heat, message.edge);
+    this.tellStatus(message.status);
+    this.bursts.add(this.tape.fresh);
+    if (!this.range) this.request();
+    this.soonHeat();
+  }
+
+  // Draw at the next frame of the browser: several messages make one drawing.
+  request() {
+    if (this.requested) return;
+    this.requested = true;
+    requestAnimationFrame(() => { this.requested = false; this.draw(); });
+  }
+
+  scene() {
+    const from = this.range && this.still && this.still.start <= this.range[0] && this.still.end >= this.range[1] ? this.still : this.tape ?? this.still;
+    return from && { ...this.lane, start: -Infinity, end: Infinity, detail: null, detailCells: [], marks: null,
+      coverage: from.coverage, losing: from.losing, base: from.base, seconds: from.seconds,
+      latency: from.latency, queues: from.queues, bursts: from.bursts };
+  }
+
+  async draw() {
+    const scene = this.scene();
+    if (!scene) return;
+    const range = this.range ?? [this.tape.edge - this.span, this.tape.edge];
+    this.timeline.put(scene, range);
+    const parts = 2 * (scene.latency.length > 0 || this.parts >= 2) + (scene.queues.length > 0 || this.parts % 2 === 1);
+    if (parts !== this.parts) await this.build(parts);
+    else await this.timeline.refresh();
+    this.offer(scene);
+    this.tellContrast();
+    document.documentElement.dataset.ready = "true";
+    document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
+    window.dispatchEvent(new CustomEvent("mburst-drawn", { detail: { edge: this.tape?.edge } }));
+  }
+
+  // The figure with the panels that there is something for; the heatmap with it, for they share their colours.
+  async build(parts) {
+    this.parts = parts;
+    this.palette = isDark() ? this.lane.dark : this.lane.light;
+    this.timeline.figure = this.lane.figures[parts];
+    await this.timeline.draw(this.lane.light, this.palette);
+    await this.heat.draw(this.lane.heat, this.lane, this.lane.light, this.palette);
+    $("[data-needs=latency]").forEach((entry) => { entry.hidden = parts < 2; });
+    $("[data-needs=queue]").forEach((entry) => { entry.hidden = parts % 2 === 0; });
+    $("[data-needs=link]").forEach((entry) => { entry.hidden = !this.lane.link; });
+  }
+
+  offer(scene) {
+    for (const kind of ["latency", "queues"]) {
+      const label = one(`[data-choose=${kind}]`), select = label.querySelector("select");
+      const names = scene[kind].map((entry) => entry.name), key = names.join("\n");
+      label.hidden = names.length < 2;
+      if (select.dataset.key === key) continue;
+      select.replaceChildren(...names.map((name) => new Option(name, name)));
+      select.dataset.key = key;
+      if (this.timeline.paths[kind]) select.value = this.timeline.paths[kind];
+    }
+  }
+
+  // Stand still at [a, b), and ask for all that is known of it, at the fineness of the screen.
+  stand(a, b) {
+    const edge = this.tape?.edge ?? Infinity;
+    const span = Math.min(b - a, 86_400e9);
+    const from = Math.min(a, edge - span / 2);
+    this.range = [from, from + span];
+    this.shown(false);
+    this.request();
+    clearTimeout(this.asking);
+    this.asking = setTimeout(() => this.fetchStill(), 60);
+    this.link();
+  }
+
+  async fetchStill() {
+    const [a, b] = this.range, span = b - a, laneId = this.lane.id;
+    const from = absolute(this.originS, a - span / 2), to = absolute(this.originS, b + span / 2);
+    const buckets = Math.ceil(2 * DETAIL * this.timeline.width());
+    try {
+      const answer = await this.ask(`moment?lane=${encodeURIComponent(laneId)}&from=${from}&to=${to}&buckets=${buckets}&origin=${this.originS}000000000`);
+      const still = unpackMessage(await answer.arrayBuffer());
+      if (!this.range || this.lane.id !== laneId || still.start > this.range[0] || still.end < this.range[1]) return;
+      this.still = still;
+      this.bursts.add(still.bursts);
+      this.request();
+    } catch (error) {
+      this.say(`This moment cannot be fetched: ${error.message}`);
+    }
+  }
+
+  follow() {
+    this.range = this.still = null;
+    this.shown(true);
+    this.link();
+    this.request();
+  }
+
+  shown(following) {
+    const button = one("[data-do=pause]");
+    button.textContent = following ? "Pause" : "Follow";
+    one("#state").dataset.following = following;
+  }
+
+  link() { writeLink(this.originS, this.lane.id, this.range, this.span); }
+
+  setSpan(span) {
+    this.span = span;
+    one("#span").value = String(span / 1e9);
+    this.tape = null;
+    this.follow();
+    if (this.socket?.readyState === WebSocket.OPEN) this.wish();
+  }
+
+  current() { return this.range ?? [this.tape.edge - this.span, this.tape.edge]; }
+
+  do(what) {
+    if (!this.tape && !this.range) return undefined;
+    const [a, b] = this.current(), span = b - a;
+    if (what === "pause") return this.range ? this.follow() : this.stand(a, b);
+    const moves = { in: [a + span / 4, b - span / 4], out: [a - span / 2, b + span / 2], left: [a - span / 2, b - span / 2], right: [a + span / 2, b + span / 2] };
+    if (what === "right" && this.tape && moves.right[0] >= this.tape.edge) return this.follow();
+    if (moves[what]) return this.timeline.show(...moves[what]);
+    return this.toNeighbour(what === "next");
+  }
+
+  toNeighbour(later) {
+    const burst = this.timeline.neighbour(later) ?? this.known(later);
+    if (!burst) return;
+    this.bursts.choose(burst);
+    this.showBurst(burst);
+  }
+
+  known(later) {
+    const [a, b] = this.current(), rows = this.bursts.rows.map((row) => row.burst);
+    return later ? rows.findLast((burst) => burst.start > b) : rows.find((burst) => burst.end < a);
+  }
+
+  showBurst(burst) {
+    const around = 0.75 * (burst.end - burst.start);
+    this.timeline.show(burst.start - around, burst.end + around);
+  }
+
+  async jump(start, width, laneId) {
+    const around = Math.max(width, 20 * this.lane.bin);
+    if (laneId && laneId !== this.lane.id) return this.choose(laneId, [start, start + width]);
+    return this.stand(start - around, start + width + around);
+  }
+
+  mark(burst) {
+    this.timeline.chosen = burst;
+    this.request();
+  }
+
+  // What has to be in sight whatever is drawn.
+  tellStatus(status) {
+    const edge = clock(this.originS, this.tape.edge, 1);
+    one("#state").textContent = status.recording ? "Recording" : "Not recording";
+    one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
+    const told = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
+    if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);
+    one("#dropped").textContent = told.join(", ") || "none in the last 5 min";
+    one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
+    one("#stamps").textContent = status.stamps.length ? status.stamps.join(", ") : status.clock;
+    const troubles = [...status.trouble, ...status.notes];
+    one("#notes").textContent = troubles.join(" · ");
+    one("#notes").hidden = !troubles.length;
+  }
+
+  tellContrast() {
+    const { view, seconds } = this.timeline, unit = this.lane.suffix.trim();
+    const most = (values) => values.reduce((p, q) => Math.max(p, q), 0) * this.lane.factor;
+    const told = (value) => `${Number(value.toPrecision(3))} ${unit}`;
+    one("#fullest").textContent = view.start.length ? told(most(view.largest)) : "–";
+    one("#second").textContent = seconds.start.length ? told(most(seconds.largest)) : "–";
+    const word = this.range ? "shown" : "in sight";
+    one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} ${word}`;
+  }
+
+  say(text) {
+    const notice = one("#trouble");
+    notice.textContent = text;
+    notice.hidden = !text;
+  }
+
+  // The heatmap changes by the second.
+  soonHeat() {
+    if (this.heating) return;
+    this.heating = setTimeout(async () => {
+      this.heating = null;
+      if (one("#by").value === "interface") {
+        const rack = one("#rack").value;
+        const width = this.lane?.id;
+        this.heat.others = await (await this.ask(`overview?rack=${encodeURIComponent(rack)}&seconds=${HEAT_SECONDS}`)).json();
+        if (width !== this.lane?.id) return;
+      } else this.heat.others = null;
+      await this.heat.refresh();
+    }, 1000);
+  }
+
+  wire() {
+    $("[data-do]").forEach((button) => button.addEventListener("click", () => this.do(button.dataset.do)));
+    one("#rack").addEventListener("change", () => { this.offerLanes(); const { value } = one("#lane"); if (value && value !== this.lane?.id) this.choose(value); });
+    one("#lane").addEventListener("change", (event) => this.choose(event.target.value));
+    one("#span").addEventListener("change", (event) => this.setSpan(Number(event.target.value) * 1e9));
+    one("#by").addEventListener("change", () => { clearTimeout(this.heating); this.heating = null; this.soonHeat(); });
+    one("#copy").addEventListener("click", async (event) => {
+      const done = await copyText(location.href);
+      event.target.textContent = done ? "Copied" : "Copy the address bar";
+      setTimeout(() => { event.target.textContent = "Copy link"; }, 1500);
+    });
+    one("#theme").addEventListener("click", () => this.colours(isDark() ? "light" : "dark"));
+    systemDark.addEventListener("change", () => this.recolour());
+    for (const kind of ["latency", "queues"]) {
+      one(`[data-choose=${kind}] select`).addEventListener("change", (event) => { this.timeline.paths[kind] = event.target.value; this.request(); });
+    }
+    addEventListener("keydown", (event) => this.key(event));
+    addEventListener("hashchange", () => this.goTo(readLink(location.hash)));
+    addEventListener("resize", () => { this.request(); if (this.range) this.stand(...this.range); });
+    setInterval(() => { if (this.socket?.readyState === WebSocket.OPEN) this.loadLanes().catch(() => {}); }, 5000);
+    one("#span").value = String(this.span / 1e9);
+  }
+
+  goTo(link) {
+    const range = this.linked(link);
+    if (link.lane && link.lane !== this.lane?.id) return this.choose(link.lane, range);
+    return range ? this.stand(...range) : this.follow();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select, input, textarea")) return;
+    if (event.key === " " && event.target.closest("button, a")) return;
+    const keys = { " ": "pause", ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", p: "previous", n: "next" };
+    if (event.key === "End" || event.key === "f") this.follow();
+    else if (keys[event.key]) this.do(keys[event.key]);
+    else return;
+    event.preventDefault();
+  }
+
+  colours(name) {
+    document.documentElement.dataset.theme = name;
+    try { localStorage.setItem("mburst-theme", name); } catch { /* the choice lasts as long as the page */ }
+    this.recolour();
+  }
+
+  recolour() {
+    one("#theme").textContent = isDark() ? "Light" : "Dark";
+    if (this.lane && this.parts !== null) this.build(this.parts);
+  }
+}
+
+const laneName = (lane) => `${lane.host} ${lane.interface} ${lane.direction}`;
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : systemDark.matches;
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+CONFIG.doubleClick = false;
+const view = new LiveView();
+try {
+  const theme = localStorage.getItem("mburst-theme");
+  if (theme) document.documentElement.dataset.theme = theme;
+} catch { /* no storage: the system's colours */ }
+one("#theme").textContent = isDark() ? "Light" : "Dark";
+view.start().catch((error) => view.say(`This page cannot begin: ${error.message}`));

@@ -1,0 +1,64 @@
+// Bursts as they end, the newest first, and who sent the chosen one. Names come from the wire: they are only set as text.
+
+const SHOWN_BURSTS = 100;
+const PATTERN_WORDS = { "single-source": "single source", "many-sources": "many sources", incast: "incast", unknown: "sender not known" };
+
+class BurstList {
+  constructor(section, onChoose, onShow) {
+    this.list = section.querySelector(".ended");
+    this.none = section.querySelector(".none");
+    this.aside = section.querySelector(".fanin");
+    this.onChoose = onChoose;
+    this.onShow = onShow;
+    this.clear();
+  }
+
+  clear() {
+    this.rows = [];
+    this.chosen = null;
+    this.list.replaceChildren();
+    this.aside.replaceChildren();
+    this.none.hidden = false;
+  }
+
+  add(bursts) {
+    for (const burst of bursts) {
+      const row = this.row(burst);
+      const at = this.rows.findIndex((other) => other.burst.start <= burst.start);
+      if (at >= 0 && this.rows[at].burst.start === burst.start && this.rows[at].burst.run === burst.run) continue;
+      if (at < 0) {
+        this.rows.push({ burst, row });
+        this.list.append(row);
+      } else {
+        this.list.insertBefore(row, this.rows[at].row);
+        this.rows.splice(at, 0, { burst, row });
+      }
+    }
+    for (const { row } of this.rows.splice(SHOWN_BURSTS)) row.remove();
+    this.none.hidden = this.rows.length > 0;
+    if (!this.chosen && this.rows.length) this.choose(this.rows[0].burst);
+  }
+
+  row(burst) {
+    const item = element("li"), button = element("button");
+    button.type = "button";
+    button.setAttribute("aria-pressed", "false");
+    const senders = burst.top.slice(0, 2).map((sender) => sender[0]).join(", ");
+    const more = burst.sources - Math.min(2, burst.top.length);
+    button.append(element("span", "clock", burst.clock), element("span", "lasted", duration(burst.end - burst.start)),
+      element("span", "peak", `peak ${share(burst.peak)}`), element("span", "size", bytes(burst.bytes)),
+      element("span", "pattern", PATTERN_WORDS[burst.pattern] ?? burst.pattern),
+      element("span", "from", senders + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "")));
+    if (burst.quality.includes("losing")) button.append(element("span", "lossy", "packets lost in it"));
+    button.addEventListener("click", () => this.choose(burst));
+    item.append(button);
+    return item;
+  }
+
+  choose(burst) {
+    this.chosen = burst;
+    for (const { burst: other, row } of this.rows) row.firstChild.setAttribute("aria-pressed", String(other === burst));
+    showSenders(this.aside, { ...burst, number: burst.clock }, () => this.onShow(burst));
+    this.onChoose(burst);
+  }
+}

@@ -1,0 +1,107 @@
+// The newest time of a lane as it is pushed: what comes replaces everything from its first cell on.
+
+function unpackMessage(buffer) {
+  const length = new DataView(buffer).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const block = buffer.slice(4 + length);
+  const lane = unpackLane(block, head);
+  lane.latency.forEach((path, i) => Object.assign(path, { application: head.latency[i].application }));
+  lane.queues.forEach((queue, i) => Object.assign(queue, { semantics: head.queues[i].semantics, dropped: head.queues[i].dropped }));
+  if (head.heat) lane.heat = envelope(block, head.heat);
+  return lane;
+}
+
+// Ascending `target` (arrays of one length by name) cut where `key` reaches `from`, and `more` behind it.
+function replaceFrom(target, key, from, more, names) {
+  const kept = lowerBound(target[key], from);
+  for (const name of names) {
+    target[name].length = kept;
+    for (const value of more[name]) target[name].push(value);
+  }
+}
+
+function forget(target, key, before, names) {
+  const gone = lowerBound(target[key], before);
+  if (gone > 512) for (const name of names) target[name].splice(0, gone);
+}
+
+const CELLS = ["cells", "largest", "total"], PROBES = ["at", "largest", "median", "n", "lost"];
+const WINDOWS = ["start", "end", "largest"];
+
+const growing = (entry, names) => ({ ...entry, ...Object.fromEntries(names.map((name) => [name, Array.from(entry[name])])) });
+
+// Cells count from each message's own first one.
+function joinCells(target, more) {
+  if (!more.cells.length) return;
+  if (!target.cells.length) Object.assign(target, { first: more.first, start: more.start });
+  const shift = more.first - target.first;
+  replaceFrom(target, "cells", more.cells[0] + shift, { ...more, cells: Array.from(more.cells, (cell) => cell + shift) }, CELLS);
+}
+
+function joinNamed(target, more, key, from, names) {
+  for (const entry of more) {
+    const known = target.find((other) => other.name === entry.name);
+    if (!known) target.push(growing(entry, names));
+    else replaceFrom(known, key, Math.max(from, entry[key].length ? entry[key][0] : from), entry, names);
+  }
+}
+
+class Tape {
+  constructor(message, span) {
+    this.span = span;
+    this.base = growing(message.base, CELLS);
+    this.seconds = growing(message.seconds, CELLS);
+    this.latency = message.latency.map((path) => growing(path, PROBES));
+    this.queues = message.queues.map((queue) => growing(queue, WINDOWS));
+    this.bursts = [];
+    this.losing = { start: [], end: [] };
+    this.take(message);
+  }
+
+  apply(message) {
+    joinCells(this.base, message.base);
+    joinCells(this.seconds, message.seconds);
+    joinNamed(this.latency, message.latency, "at", message.start, PROBES);
+    joinNamed(this.queues, message.queues, "end", message.start, WINDOWS);
+    this.take(message);
+    this.trim();
+  }
+
+  take(message) {
+    this.bin = message.bin;
+    this.edge = message.edge;
+    this.from = Math.min(this.from ?? Infinity, message.start);
+    const coverage = { start: [], end: [] };
+    this.keepCoverage(coverage, message);
+    this.coverage = coverage;
+    const kept = lowerBound(this.losing.end, message.start);
+    this.losing = { start: [...this.losing.start.slice(0, kept), ...message.losing.start],
+      end: [...this.losing.end.slice(0, kept), ...message.losing.end] };
+    const known = new Set(this.bursts.map((burst) => `${burst.run} ${burst.start}`));
+    this.fresh = message.bursts.filter((burst) => !known.has(`${burst.run} ${burst.start}`));
+    this.bursts = [...this.bursts, ...this.fresh].sort((p, q) => p.start - q.start);
+  }
+
+  // A message tells the coverage of its own time: what was known before it stays, and joins where they touch.
+  keepCoverage(found, message) {
+    const put = (start, end) => {
+      const last = found.end.length - 1;
+      if (last >= 0 && start <= found.end[last]) found.end[last] = Math.max(found.end[last], end);
+      else if (end > start) { found.start.push(start); found.end.push(end); }
+    };
+    (this.coverage?.start ?? []).forEach((start, i) => {
+      if (start < message.start) put(start, Math.min(this.coverage.end[i], message.start));
+    });
+    message.coverage.start.forEach((start, i) => put(start, message.coverage.end[i]));
+  }
+
+  trim() {
+    const before = this.edge - 2 * this.span;
+    if (this.from > before - this.span) return;
+    this.from = before;
+    for (const env of [this.base, this.seconds]) forget(env, "cells", Math.floor((before - env.start) / env.width), CELLS);
+    for (const path of this.latency) forget(path, "at", before, PROBES);
+    for (const queue of this.queues) forget(queue, "end", before, WINDOWS);
+    this.bursts = this.bursts.filter((burst) => burst.end >= before);
+  }
+}

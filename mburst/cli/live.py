@@ -1,0 +1,114 @@
+"""`mburst live`: a page that shows what a store is told, or what an interface carries, as it happens."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError, UsageError
+from . import definition, record
+
+if TYPE_CHECKING:
+    from ..live_service import Service, Where
+    from ..sql import Store
+
+
+def add_parser(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "live",
+        help="show a store or an interface in the browser, as it is recorded",
+        description="Serve a page that shows utilization by the bin beside the 1 s metric, bursts as they end with "
+        "their senders, probes and switch queues, while they are recorded. Of a store that others write to; or of an "
+        "interface, which is recorded meanwhile, into a store of its own that is removed in the end, or into --store. "
+        "Nothing is asked of another host. Needs the extra `live`.",
+    )
+    parser.add_argument("inputs", nargs="+", metavar="STORE|INTERFACE|FILTER",
+                        help="a store, or an interface and a pcap filter if any")
+    web = parser.add_argument_group("the page")
+    web.add_argument("--listen", default="127.0.0.1:8470", metavar="ADDRESS:PORT",
+                     help="where to serve it (default: %(default)s, for this machine only; elsewhere a token is "
+                     "needed, which is printed with the address)")
+    web.add_argument("--token-file", metavar="FILE", help="the token to ask for, instead of one made up at each start")
+    web.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
+    web.add_argument("--tls-key", metavar="FILE", help="and its key (PEM)")
+    definition.add_threshold_options(parser.add_argument_group("what a burst is"))
+    recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "
+                                          "line rate, and bursts are judged by --bin)")
+    recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
+    record.add_recording_options(recording)
+    record.add_live_options(parser)
+    parser.set_defaults(run=run, bin=None, rack=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..live_service import where_of
+
+    where = where_of(arguments.listen, arguments.token_file, arguments.tls_cert, arguments.tls_key)
+    target = Path(arguments.inputs[0])
+    if target.is_dir():
+        return _serve(arguments, where, target)
+    return _record(arguments, where)
+
+
+def _service(arguments: argparse.Namespace, store: Store, where: Where, title: str, **more: Any) -> Service:
+    from ..live_service import Service
+
+    return Service(store, arguments.rack if more.get("dropped") is None else None,
+                   definition.definition_of(arguments), where, title, **more)
+
+
+def _say(service: Service, what: str) -> None:
+    print(f"{what}: {service.url}", flush=True)
+    print("Ctrl-C ends it.", file=sys.stderr)
+
+
+def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
+    """The view of a store. Ctrl-C is how it ends."""
+    from ..sql import Store
+
+    if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
+        raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
+    service = _service(arguments, Store.open(folder), where, str(folder))
+    _say(service, f"live view of {folder}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # told again by the web server once it has ended
+    try:
+        service.run()
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _record(arguments: argparse.Namespace, where: Where) -> int:
+    """The view of an interface, recorded as `mburst record` does it."""
+    from ..recorder import Progress, is_live
+    from ..recorder import record as into
+    from ..sql import Store
+
+    recording = record.recording_of(argparse.Namespace(
+        **{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"}))
+    name = recording.targets[0]
+    if not is_live(recording):
+        raise MburstError(f"{name}: neither a store nor an interface of this machine",
+                          "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
+    dropped = [0]
+
+    def progress(now: Progress) -> None:
+        dropped[0] = now.facts["dropped"]
+
+    with ExitStack() as stack:
+        folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
+        store = Store.create(folder)
+        service = _service(arguments, store, where, name, dropped=lambda: dropped[0])
+        _say(service, f"live view of {name}")
+        with service.beside():
+            try:
+                rows = into(store, recording, progress)
+            except ValueError as error:
+                raise UsageError(str(error)) from error
+        print(record.describe_runs(rows, arguments.store or "a store that is removed now: keep one with --store"))
+    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0

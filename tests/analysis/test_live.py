@@ -1,0 +1,196 @@
+"""What memory has of a growing store is what the store itself says: series, lanes, bursts and moments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from livestore import RUN, SECOND, Growing, filled
+from reportlib import BIN, FULL, SHORT, START
+from storelib import rows, write
+
+from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.live_bursts import BurstWatch
+from mburst.analysis.live_store import LiveStore
+from mburst.analysis.moment import History, read_cells, read_moment, width_for
+from mburst.analysis.series import Series
+from mburst.sql import Store
+
+NOW = 1_795_228_500_000_000_000
+ROWS = st.lists(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 9)), max_size=20), max_size=8)
+
+
+@settings(deadline=None, max_examples=100)
+@given(inserts=ROWS, kept=st.integers(0, 60))
+def test_a_series_is_a_dictionary_by_time(inserts, kept):
+    series, oracle = Series(["value"]), {}
+    for given_rows in inserts:
+        times, values = (np.array([row[i] for row in given_rows], np.int64) for i in (0, 1))
+        series.insert(times, {"value": values})
+        oracle |= dict(given_rows)
+        assert dict(zip(series.times.tolist(), series.column("value").tolist(), strict=True)) == oracle
+        assert series.times.tolist() == sorted(oracle)
+    series.keep_newest(kept)
+    assert series.times.tolist() == sorted(oracle)[len(oracle) - min(kept, len(oracle)):]
+
+
+def settled(live: LiveStore, watch: BurstWatch) -> None:
+    live.poll()
+    watch.look()
+
+
+@settings(deadline=None, max_examples=12)
+@given(parts=st.lists(st.tuples(st.integers(1, 30), st.sampled_from([0, 84, 6000, 6250, FULL])), min_size=1,
+                      max_size=12), join=st.sampled_from([None, 0, 2_000_000]))
+def test_bursts_as_they_end_are_those_of_the_store(tmp_path_factory, parts, join):
+    growing = Growing(tmp_path_factory.mktemp("live") / "store", NOW)
+    definition = BurstDefinition(join_ns=join)
+    live = LiveStore(growing.store)
+    watch = BurstWatch(live, definition)
+    for length, wire in parts:
+        growing.append([wire] * length, senders=("10.0.0.1", "10.0.0.2") if wire > 84 else ())
+        settled(live, watch)
+    growing.append([0] * 200 + [84] + [0] * 20_000 + [84])
+    settled(live, watch)
+    settled(live, watch)
+    [lane] = live.lanes.values()
+    assert lane.bursts == find_bursts(growing.store.connect(), definition)
+    growing.close()
+    live.close()
+
+
+def test_a_wider_bin_is_judged_as_the_store_judges_it(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    live = LiveStore(growing.store)
+    definition = BurstDefinition(bin_ns=10 * BIN, threshold=0.4)
+    watch = BurstWatch(live, definition)
+    for i in range(8):
+        growing.append([FULL] * i + [84] * (73 - i), senders=("10.0.0.1",))
+        settled(live, watch)
+    growing.append([84] * 20_000)
+    settled(live, watch)
+    [lane] = live.lanes.values()
+    assert lane.bursts == find_bursts(growing.store.connect(), definition) != []
+    growing.close()
+    live.close()
+
+
+@pytest.fixture
+def known(tmp_path):
+    """The report's store, with all of it in memory."""
+    live = LiveStore(filled(tmp_path / "store"))
+    BurstWatch(live, BurstDefinition()).look()
+    yield live, History(live, BurstDefinition())
+    live.close()
+
+
+def compared(live: LiveStore, history: History, start: int, end: int, width: int) -> None:
+    """A moment from memory beside the same from the store."""
+    [lane] = live.lanes.values()
+    moments = []
+    for complete in (0, 2**62):
+        lane.complete_from_ns = complete
+        moments.append(read_moment(history, lane, start, end, width))
+    lane.complete_from_ns = 0
+    memory, stored = moments
+    for name in ("cells", "seconds"):
+        for column in ("cells", "largest", "total", "bins"):
+            assert np.array_equal(getattr(getattr(memory, name), column), getattr(getattr(stored, name), column)), name
+    assert memory.coverage == stored.coverage and memory.losing == stored.losing
+    assert [b["start_ns"] for b in memory.bursts] == [b["start_ns"] for b in stored.bursts]
+    for ours, theirs in ((memory.latency, stored.latency), (memory.queues, stored.queues)):
+        assert [entry.name for entry in ours] == [entry.name for entry in theirs]
+    for ours, theirs in zip(memory.latency, stored.latency, strict=True):
+        assert np.array_equal(ours.at_ns, theirs.at_ns) and np.array_equal(ours.largest, theirs.largest)
+        assert np.array_equal(ours.lost, theirs.lost) and np.array_equal(ours.n, theirs.n)
+
+
+@pytest.mark.parametrize("width", [BIN, 10 * BIN, 64 * BIN, 20_000 * BIN])
+def test_memory_says_what_the_store_says(known, width):
+    compared(*known, START, START + 20 * SECOND, width)
+    compared(*known, START + SHORT * BIN - 7 * BIN, START + SHORT * BIN + 13 * BIN, width)
+
+
+def test_seconds_are_told_when_they_are_over(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    live = LiveStore(growing.store)
+    history = History(live, BurstDefinition())
+    growing.append([1000] * 9_999)
+    live.poll()
+    [lane] = live.lanes.values()
+    assert len(read_moment(history, lane, NOW, lane.edge_ns, BIN).seconds) == 0
+    growing.append([1000])
+    live.poll()
+    told = read_moment(history, lane, lane.edge_ns - BIN, lane.edge_ns, BIN).seconds
+    assert told.cells.tolist() == [NOW // SECOND] and told.total.tolist() == [10_000 * 1000]
+    growing.close()
+    live.close()
+
+
+def test_what_was_stored_before_is_known_once(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([1000] * 50)
+    live = LiveStore(growing.store)
+    growing.append([2000] * 50)
+    live.poll()
+    growing.close()
+    live.poll()
+    [lane] = live.lanes.values()
+    cells = read_cells(History(live, BurstDefinition()), lane, NOW, NOW + 100 * BIN, BIN)
+    assert cells.total.tolist() == [1000] * 50 + [2000] * 50
+    live.close()
+
+
+def test_a_recording_that_says_it_runs_is_known_through_silence(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([1000])
+    live = LiveStore(growing.store)
+    [lane] = live.lanes.values()
+    ticks = growing.store.writer("clock", host="cache-1", rack="r1")
+    zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+    ticks.append(rows("clock", {"ts_ns": NOW + 3 * SECOND, "interface": "eth1", "synchronized": True, **zeros}))
+    live.poll()
+    assert lane.coverage() == [(NOW, NOW + 3 * SECOND)] and lane.edge_ns == NOW + 3 * SECOND
+    ticks.close()
+    growing.close()
+    live.close()
+
+
+def test_losses_are_where_the_bins_say(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([84] * 10)
+    growing.append([84] * 2, quality=2 | 32)
+    growing.append([84] * 10)
+    live = LiveStore(growing.store)
+    history = History(live, BurstDefinition())
+    compared(live, history, NOW, NOW + 22 * BIN, BIN)
+    [lane] = live.lanes.values()
+    assert lane.losing(NOW, NOW + SECOND) == [(NOW + 10 * BIN, NOW + 12 * BIN)]
+    growing.close()
+    live.close()
+
+
+def test_only_the_rack_that_was_asked_for(tmp_path):
+    store = Store.create(tmp_path / "store")
+    for rack in ("r1", "r2"):
+        write(store, "runs", {"run": rack, "rack": rack, "start_ns": NOW, "end_ns": NOW + BIN})
+        write(store, "bins", {"run": rack, "rack": rack, "ts_ns": NOW, "wire_bytes": 84})
+    live = LiveStore(store, "r2")
+    assert [lane.named("rack") for lane in live.lanes.values()] == ["r2"]
+    live.close()
+
+
+def test_the_width_leaves_no_more_cells_than_asked_for():
+    for span, buckets in ((10 * SECOND, 4000), (BIN, 4000), (3 * BIN + 1, 2)):
+        width = width_for(BIN, span, buckets)
+        assert width % BIN == 0 and span / width <= buckets and (width == BIN or span / (width - BIN) > buckets)
+
+
+def test_an_unended_run_of_another_store_has_its_lane(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([84])
+    live = LiveStore(growing.store)
+    assert live.lane_of[RUN].recording
+    growing.close()
+    live.close()

@@ -1,0 +1,356 @@
+"""The live view as its readers meet it: Debian's Chromium, and a store that grows meanwhile."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reportlib
+from livestore import RUN, SECOND, Growing, Server, filled
+from reportlib import BIN, FULL, SHORT, START
+
+from mburst.sql import Store
+
+CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
+TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
+PATIENCE = 60_000  # ms: the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    pytest.importorskip("uvicorn")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A server over a store in which nothing is recorded any more: the one of the report's tests."""
+    store = filled(tmp_path_factory.mktemp("live") / "store")
+    server = Server(store.path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """A store that the test appends to, beginning now, and its server."""
+    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND)
+    store.append([84] * 100)
+    server = Server(tmp_path / "store")
+    yield store, server
+    server.stop()
+    store.close()
+
+
+class Reader:
+    """A page that is open, with everything that went wrong or asked for something in it."""
+
+    def __init__(self, browser, url, **context):
+        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
+        self.page = self.context.new_page()
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.troubles.append(message.text))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(url)
+        self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+
+    def trace(self, role):
+        x, y = self.page.evaluate(TRACE, role)
+        return x, y
+
+    def wait(self, condition, argument=None):
+        """Until it holds. Asked from outside: the page's policy forbids what wait_for_function does inside."""
+        until = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(condition, argument):
+            assert time.monotonic() < until, condition
+            self.page.wait_for_timeout(50)
+
+    def stand(self, start_ns, end_ns):
+        """Go to a time by its link, and wait until its own cells are drawn."""
+        self.page.evaluate("([from, to]) => { location.hash = `lane=${view.lane.id}&from=${from}&to=${to}`; }",
+                           [iso(start_ns), iso(end_ns)])
+        self.wait("([a, b]) => view.still && view.range && Math.abs(view.range[0] - a) < 1000 && "
+                  "view.still.start <= a && view.still.end >= b && view.timeline.lane.base === view.still.base && "
+                  "!view.timeline.drawing", [start_ns - day_of(start_ns), end_ns - day_of(start_ns)])
+
+
+def day_of(ns: int) -> int:
+    return ns // (86_400 * SECOND) * 86_400 * SECOND
+
+
+def iso(ns: int) -> str:
+    return f"{np.datetime64(ns // SECOND, 's')}.{ns % SECOND:09d}Z"
+
+
+@pytest.fixture
+def open_page(browser):
+    opened = []
+
+    def opener(url, **context):
+        opened.append(Reader(browser, url, **context))
+        return opened[-1]
+
+    yield opener
+    for reader in opened:
+        reader.context.close()
+
+
+def steps_between(trace, begin: float, end: float):
+    """The values of a step line anywhere in [begin, end) seconds."""
+    x, y = trace
+    return [v for a, b, v in zip(x, [*x[1:], x[-1]], y, strict=True) if v is not None and a < end and b > begin]
+
+
+def seconds(ns: int) -> float:
+    return (ns - day_of(ns)) / 1e9
+
+
+def test_what_is_drawn_is_what_is_stored(open_page, recorded):
+    reader = open_page(recorded.url)
+    begin = START + (SHORT - 20) * BIN
+    reader.stand(begin, begin + 40 * BIN)
+    x, y = reader.trace("largest")
+    wire = reportlib.wire()
+    drawn = {round((t - seconds(START)) * 1e9 / BIN): v for t, v in zip(x, y, strict=True) if v}
+    assert {SHORT, SHORT + 1} <= drawn.keys()
+    for number, value in drawn.items():
+        assert value == pytest.approx(wire[number] * 8e9 / BIN / 1e9 * 100, rel=1e-9)
+    assert "every bin of 100 µs by itself" in reader.page.locator(".step").text_content()
+
+
+def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page, recorded):
+    reader = open_page(recorded.url)
+    middle = START + (SHORT + 1) * BIN
+    for span in np.geomspace(20e9, 4e5, 8):
+        reader.stand(int(middle - span / 2), int(middle + span / 2))
+        found = steps_between(reader.trace("largest"), seconds(START + SHORT * BIN), seconds(START + (SHORT + 2) * BIN))
+        assert max(found) == pytest.approx(100.0), span
+        marks, _ = reader.trace("marks")
+        assert marks and min(t for t in marks if t is not None) <= seconds(START + (SHORT + 2) * BIN)
+    assert max(v for v in reader.trace("second")[1] if v is not None) < 10
+    assert reader.page.locator("#fullest").text_content() == "100 %"
+    assert float(reader.page.locator("#second").text_content().removesuffix(" %")) < 10
+
+
+def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.stand(START + 4 * SECOND, START + 6 * SECOND)
+    x, y = reader.trace("latency")
+    slow = max(range(len(y)), key=lambda i: y[i])
+    assert y[slow] == pytest.approx(10.02, abs=0.001)
+    assert x[slow] == pytest.approx(seconds(START + 5 * SECOND + 3), abs=1e-6)
+    assert max(v for v in reader.trace("queue")[1] if v is not None) == pytest.approx(3.0)
+
+
+def test_bursts_are_told_with_their_senders(open_page, recorded):
+    reader = open_page(recorded.url)
+    told = reader.page.locator(".ended button")
+    reader.wait("document.querySelectorAll('.ended button').length === 2")
+    assert "200 µs" in told.nth(0).text_content() and "30 ms" in told.nth(1).text_content()
+    told.nth(1).click()
+    assert reader.page.locator(".fanin .who").all_text_contents() == [f"10.0.0.{i}" for i in range(1, 5)]
+    reader.page.locator(".fanin button").click()
+    reader.wait("view.still !== null && view.timeline.lane.base === view.still.base && !view.timeline.drawing")
+    assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
+
+
+def view_range(reader):
+    return [ns / 1e9 for ns in reader.page.evaluate("view.current()")]
+
+
+def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
+    store, server = growing
+    reader = open_page(server.url)
+    begin = store.burst(2, ("10.1.0.1", "10.1.0.2"))
+    reader.wait("edge => view.tape.edge >= edge && !view.timeline.drawing", store.at - day_of(store.at))
+    reader.wait("document.querySelectorAll('.ended button').length === 1")
+    told = reader.page.locator(".ended button").text_content()
+    assert "200 µs" in told and "10.1.0.1" in told
+    found = steps_between(reader.trace("largest"), seconds(begin), seconds(begin + 2 * BIN))
+    assert max(found) == pytest.approx(100.0)
+    assert reader.page.locator("#state").text_content() == "Recording"
+    assert reader.page.locator("#stamps").text_content() == "software"
+    assert reader.troubles == []
+
+
+def test_a_page_that_came_first_begins_with_the_recording(browser, tmp_path):
+    server = Server(Store.create(tmp_path / "store").path)
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#trouble:not([hidden])", timeout=PATIENCE)
+        store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND)
+        store.burst()
+        page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+        assert page.locator("#trouble").is_hidden()
+        store.close()
+    finally:
+        context.close()
+        server.stop()
+
+
+def test_losses_are_in_sight_at_once(open_page, growing):
+    store, server = growing
+    reader = open_page(server.url)
+    assert "none" in reader.page.locator("#dropped").text_content()
+    store.append([84] * 5, quality=2 | 32)
+    reader.wait("document.querySelector('#dropped').classList.contains('bad')")
+    assert "500 µs" in reader.page.locator("#dropped").text_content()
+
+
+def test_it_survives_a_restart_of_the_server(open_page, growing):
+    store, server = growing
+    reader = open_page(server.url)
+    server.stop()
+    reader.wait("document.documentElement.dataset.connected === 'false'")
+    begin = store.burst()
+    again = Server(store.store.path, port=server.port)
+    try:
+        reader.wait("edge => view.tape.edge >= edge && document.documentElement.dataset.connected === 'true'",
+                    store.at - day_of(store.at))
+        reader.wait("([a, b]) => { const t = document.querySelector('.timeline').data.find(t => t.meta === 'largest'); "
+                    "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
+                    [seconds(begin), seconds(begin + 2 * BIN)])
+        assert all("WebSocket" in trouble for trouble in reader.troubles)  # the browser's own words for the gap
+    finally:
+        again.stop()
+
+
+def test_a_pause_loses_nothing(open_page, growing):
+    store, server = growing
+    reader = open_page(server.url)
+    reader.page.keyboard.press("Space")
+    reader.wait("view.range !== null")
+    before = view_range(reader)
+    begin = store.burst()
+    reader.wait("edge => view.tape.edge >= edge", store.at - day_of(store.at))
+    assert view_range(reader) == before and "from=" in reader.page.url
+    reader.page.keyboard.press("End")
+    reader.wait("view.range === null && !view.timeline.drawing && document.querySelector('.ended button')")
+    reader.stand(begin - 5 * BIN, begin + 7 * BIN)
+    x, y = reader.trace("largest")
+    drawn = {round(t * 1e9 / BIN): v for t, v in zip(x, y, strict=True) if v}
+    for at, value in drawn.items():
+        assert value == pytest.approx(store.wire[day_of(begin) + at * BIN] / FULL * 100, rel=1e-9)
+    assert len(drawn) >= 12
+
+
+def test_a_link_leads_to_its_moment(open_page, recorded):
+    begin, end = START + 5 * SECOND, START + 5 * SECOND + 40_000_000
+    lane = "r1%2Fcache-1%2Feth0%2Fin%2F100000%2F1000000000"
+    reader = open_page(f"{recorded.url}#lane={lane}&from={iso(begin)}&to={iso(end)}")
+    reader.wait("view.still !== null")
+    assert view_range(reader) == pytest.approx([seconds(begin), seconds(end)], abs=1e-9)
+    reader.page.keyboard.press("ArrowRight")
+    reader.wait("a => view.range[0] > a", begin - ZERO)
+    assert f"from={iso(begin + 20_000_000)}".replace(":", "%3A") in reader.page.url
+
+
+def test_the_keys_zoom_to_single_bins(open_page, recorded):
+    reader = open_page(recorded.url)
+    for _ in range(30):
+        reader.page.keyboard.press("+")
+    reader.wait("view.range !== null && view.range[1] - view.range[0] === 200000")
+    reader.page.keyboard.press("n")
+    reader.page.keyboard.press("p")
+    assert reader.troubles == []
+
+
+def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.wait("document.querySelector('.heat').data[0].z.length > 0")
+    hot = reader.page.evaluate("""() => { const { x, z } = document.querySelector('.heat').data[0], found = [];
+        z.forEach((row, i) => row.forEach((value, j) => value > 99 && found.push([x[j] - 0.5, i]))); return found; }""")
+    starts = [START + reportlib.LONG * BIN + ms * 10**7 for ms in range(3)] + [START + SHORT * BIN]
+    assert sorted(map(tuple, hot)) == sorted((seconds(at) // 1, at % SECOND // 10**7) for at in starts)
+    reader.page.select_option("#by", "interface")
+    reader.wait("document.querySelector('.heat').data[0].z.length === 1")
+    assert reader.page.evaluate("Math.max(...document.querySelector('.heat').data[0].z[0])") == pytest.approx(100)
+
+
+def test_nothing_leaves_and_nothing_complains(open_page, recorded):
+    reader = open_page(recorded.url)
+    for what in ("pause", "in", "out", "left", "right", "previous", "next", "pause"):
+        reader.page.click(f"[data-do={what}]")
+        reader.page.wait_for_timeout(100)
+    reader.page.select_option("#span", "60")
+    reader.page.click("#theme")
+    reader.page.wait_for_timeout(300)
+    assert reader.troubles == []
+    assert all(url.startswith((recorded.url, "data:")) for url in reader.requests), reader.requests
+
+
+@pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"},
+                                  {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}],
+                         ids=["light", "dark", "phone"])
+def test_axe_finds_nothing(open_page, recorded, look):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    reader = open_page(recorded.url, **look)
+    reader.wait("document.querySelectorAll('.ended button').length === 2")
+    found = axe.Axe().run(reader.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert reader.page.evaluate("document.documentElement.scrollWidth") == reader.page.viewport_size["width"]
+
+
+def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
+    """Its lane is no longer in memory: all of it comes from the store."""
+    filled(tmp_path / "store")
+    store = Growing(tmp_path / "store", START + 3600 * SECOND)
+    store.append([84] * 100)
+    server = Server(tmp_path / "store")
+    try:
+        reader = open_page(server.url)
+        assert "eth1" in reader.page.locator("#lane option:checked").text_content()
+        old = reader.page.locator("#lane option", has_text="eth0").get_attribute("value")
+        reader.page.select_option("#lane", old)
+        reader.wait("document.querySelector('.ended button') && view.lane.id.includes('eth0') && view.tape")
+        reader.stand(START + (SHORT - 20) * BIN, START + (SHORT + 20) * BIN)
+        assert max(steps_between(reader.trace("largest"), *view_range(reader))) == pytest.approx(100.0)
+        assert reader.troubles == []
+    finally:
+        server.stop()
+        store.close()
+
+
+def test_dark_is_chosen_and_kept(open_page, recorded):
+    reader = open_page(recorded.url)
+    paper = "getComputedStyle(document.body).backgroundColor"
+    line = "document.querySelector('.timeline').data.find(t => t.meta === 'second').line.color"
+    light = reader.page.evaluate(line)
+    reader.page.click("#theme")
+    reader.wait(f"{line} !== '{light}'")
+    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
+    reader.page.reload()
+    reader.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+    assert reader.page.evaluate(paper) == "rgb(20, 23, 26)"
+
+
+def test_hostile_names_are_text(open_page, tmp_path):
+    name = reportlib.HOSTILE
+    store = Growing(tmp_path / "store", time.time_ns() // SECOND * SECOND, host=name, rack=name)
+    server = Server(tmp_path / "store")
+    try:
+        store.burst(3, (name,))
+        reader = open_page(server.url)
+        reader.wait("document.querySelector('.ended button')")
+        assert name in reader.page.locator(".fanin").text_content()
+        assert reader.page.locator("img").count() == 0 and reader.troubles == []
+        assert RUN not in reader.page.locator("#lane").text_content()
+    finally:
+        server.stop()
+        store.close()

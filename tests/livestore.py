@@ -1,0 +1,84 @@
+"""A store that grows as a recording does, and the live view's server over it as its users start it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import reportlib
+from reportlib import BIN, FULL
+from storelib import rows
+
+from mburst.sql import Store
+
+RUN = "live-run"
+SECOND = 10**9
+
+
+class Growing:
+    """A recording of 1 Gb/s that goes on from `begin_ns`, a whole bin. `wire` has its bins by their start."""
+
+    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1") -> None:
+        self.store = Store.create(folder)
+        self.names = {"run": RUN, "host": host, "rack": rack, "interface": "eth1"}
+        self.at = begin_ns
+        self.wire: dict[int, int] = {}
+        self.writers = {table: self.store.writer(table, host=host, rack=rack) for table in ("runs", "bins", "sources")}
+        self.writers["runs"].append(rows("runs", {
+            **self.names, "bin_ns": BIN, "complete": False, "clock": "software, ns", "quality": 2, "packets": 1,
+            "start_ns": begin_ns, "end_ns": begin_ns + BIN, "written_ns": time.time_ns()}))
+
+    def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = ()) -> None:
+        """The next bins, 0 for one without a packet; who sent in this time, equally much each."""
+        bins = {self.at + i * BIN: sent for i, sent in enumerate(wire) if sent}
+        if bins:
+            self.writers["bins"].append(rows("bins", *(
+                {**self.names, "ts_ns": at, "wire_bytes": sent, "bytes": sent - 24, "quality": quality}
+                for at, sent in bins.items())))
+        if senders:
+            first = self.at // 10**6 * 10**6
+            self.writers["sources"].append(rows("sources", *(
+                {**self.names, "ts_ns": first, "source": name, "bytes": sum(wire) // len(senders), "packets": 9,
+                 "first_ns": self.at, "last_ns": self.at + len(wire) * BIN - 1} for name in senders)))
+        self.wire |= bins
+        self.at += len(wire) * BIN
+
+    def burst(self, bins: int = 2, senders: tuple[str, ...] = ("10.1.0.1",)) -> int:
+        """Quiet, a burst of full bins, and quiet again for longer than bursts are joined over; when it began."""
+        self.append([84] * 200)
+        begin = self.at
+        self.append([FULL] * bins, senders=senders)
+        self.append([84] * 200)
+        return begin
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()
+
+
+class Server:
+    """`mburst live` in a process of its own."""
+
+    def __init__(self, store: Path, *arguments: str, port: int = 0, prefix: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "mburst", "live", str(store), "--listen", f"127.0.0.1:{port}", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        said = self.process.stdout.readline().strip()
+        assert said, self.process.communicate()
+        self.url = said.rsplit(": ", 1)[1]
+        self.port = int(self.url.split("?")[0].strip("/").rsplit(":", 1)[1])
+
+    def stop(self) -> int:
+        self.process.terminate()
+        self.process.communicate(timeout=60)
+        return self.process.returncode
+
+
+def filled(folder: Path) -> Store:
+    """The store of the report's tests, in which nothing is recorded any more."""
+    store = Store.create(folder)
+    reportlib.fill(store)
+    return store

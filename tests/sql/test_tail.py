@@ -1,0 +1,98 @@
+"""Following a table: every row once, in the writers' order, however writing, sealing and looking fall together."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from storelib import rows
+
+from mburst.sql import Store
+from mburst.sql.tail import Tail
+from mburst.sql.writer import Writer
+
+STEPS = st.lists(st.sampled_from(["append", "other", "close", "poll"]), min_size=1, max_size=25)
+
+
+def told(tail: Tail) -> list[int]:
+    return [at for table in tail.poll() for at in table.column("ts_ns").to_pylist()]
+
+
+@settings(deadline=None, max_examples=40)
+@given(before=st.integers(0, 4), steps=STEPS)
+def test_every_row_is_told_once(before, steps):
+    with TemporaryDirectory() as folder:
+        store = Store.create(Path(folder, "store"))
+        writers = {}
+        written, now = 0, time.time_ns()  # sealed files of former days are no news
+
+        def append(name):
+            nonlocal written
+            writer = writers.setdefault(name, Writer(store.path, "bins", "cache-1", "r1", roll_rows=3))
+            writer.append(rows("bins", {"ts_ns": now + written}, {"ts_ns": now + written + 1, "run": f"run-{written}"}))
+            written += 2
+
+        for _ in range(before):
+            append("append")
+        known, tail = written, Tail(store.path, "bins", look_for_sealed_s=0)
+        found = []
+        for step in steps:
+            if step == "poll":
+                found += told(tail)
+            elif step == "close":
+                for writer in writers.values():
+                    writer.close()
+                writers.clear()
+            else:
+                append(step)
+        for writer in writers.values():
+            writer.close()
+        found += told(tail) + told(tail)
+        tail.close()
+        assert sorted(found) == list(range(now + known, now + written))
+        assert tail.damage == []
+
+
+def test_a_torn_batch_waits_for_its_rest(tmp_path):
+    store = Store.create(tmp_path / "store")
+    tail = Tail(store.path, "bins")
+    writer = store.writer("bins", "cache-1", "r1")
+    writer.append(rows("bins", {"ts_ns": 1}))
+    [log] = (store.path / "hot" / "bins").iterdir()
+    assert told(tail) == [1]
+    whole = log.stat().st_size
+    writer.append(rows("bins", {"ts_ns": 2}))
+    content = log.read_bytes()
+    with log.open("r+b") as file:
+        file.truncate(whole + (len(content) - whole) // 2)
+    assert told(tail) == []
+    with log.open("r+b") as file:
+        file.write(content)
+    assert told(tail) == [2]
+    writer.close()
+
+
+def test_damage_is_said_and_the_rest_goes_on(tmp_path):
+    store = Store.create(tmp_path / "store")
+    tail = Tail(store.path, "bins")
+    folder = store.path / "hot" / "bins"
+    folder.mkdir(parents=True)
+    (folder / "bad.arrows").write_bytes(b"no stream at all")
+    with store.writer("bins", "cache-1", "r1") as writer:
+        writer.append(rows("bins", {"ts_ns": 1}))
+        assert told(tail) == [1]
+    assert len(tail.damage) == 1 and "bad.arrows" in tail.damage[0] and "damaged" in tail.damage[0]
+
+
+@pytest.mark.parametrize("rack, wanted", [("r1", [1]), ("r2", [2]), (None, [1, 2])])
+def test_a_rack_by_itself(tmp_path, rack, wanted):
+    store = Store.create(tmp_path / "store")
+    tail = Tail(store.path, "bins", rack)
+    for at, name in ((1, "r1"), (2, "r2")):
+        writer = store.writer("bins", "cache-1", name)
+        writer.append(rows("bins", {"ts_ns": at, "rack": name}))
+    assert sorted(told(tail)) == wanted

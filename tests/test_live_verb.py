@@ -1,0 +1,195 @@
+"""`mburst live` from its call to its end: what it refuses, whom it lets in, and an interface that it records."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+import pytest
+from livestore import Server, filled
+
+from mburst.__main__ import main
+from mburst.errors import MburstError
+from mburst.live_service import where_of
+from mburst.sql import Store
+
+pytest.importorskip("uvicorn")
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("live") / "store").path
+
+
+def said(capsys, *words):
+    code = main(["live", *map(str, words)])
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and error.startswith("mburst: ")
+    return code, error
+
+
+def test_a_port_that_is_taken_is_one_line(store, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, error = said(capsys, store, "--listen", f"127.0.0.1:{port}")
+    assert code == 1 and f"127.0.0.1:{port}: cannot listen: Address already in use" in error and "--listen" in error
+
+
+def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
+    assert "no mburst store" in said(capsys, tmp_path)[1]
+    code, error = said(capsys, "no-such-interface")
+    assert code == 1 and "neither a store nor an interface" in error
+
+
+def test_options_that_do_not_belong_are_usage(store, tmp_path, capsys):
+    assert said(capsys, store, "--duration", "3s")[0] == 2
+    assert said(capsys, store, "--tls-cert", "x.pem")[0] == 2
+    assert said(capsys, store, "--listen", "127.0.0.1:99999")[0] == 2
+    assert said(capsys, store, "--token-file", tmp_path / "none")[0] == 1
+    (tmp_path / "short").write_text("short\n")
+    assert "at least 16" in said(capsys, store, "--token-file", tmp_path / "short")[1]
+    for name in ("cert", "key"):
+        (tmp_path / name).write_text("no PEM")
+    assert "PEM" in said(capsys, store, "--listen", "127.0.0.1:0", "--tls-cert", tmp_path / "cert",
+                         "--tls-key", tmp_path / "key")[1]
+
+
+def test_where_it_listens():
+    here = where_of("127.0.0.1:8470", None, None, None)
+    assert (here.host, here.port, here.token) == ("127.0.0.1", 8470, None)
+    six = where_of("[::1]:1", None, None, None)
+    assert (six.host, six.port, six.token, six.url(1)) == ("::1", 1, None, "http://[::1]:1/")
+    everywhere, again = (where_of("0.0.0.0:80", None, None, None) for _ in range(2))
+    assert everywhere.token and everywhere.token != again.token
+    assert everywhere.url(80).endswith(f":80/?token={everywhere.token}")
+    with pytest.raises(MburstError):
+        where_of("here:port", None, None, None)
+
+
+def test_without_the_extra_it_says_which(store, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, error = said(capsys, store, "--listen", "127.0.0.1:0")
+    assert code == 1 and "uvicorn" in error and "mburst[live]" in error
+
+
+def ask(port, path="/", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def upgrade(port, origin, **headers):
+    """The status of a WebSocket that a page of ORIGIN asks for."""
+    return ask(port, "/live", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Version="13",
+               Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==", Origin=origin, **headers)[0].status
+
+
+@pytest.fixture(scope="module")
+def plain(store):
+    server = Server(store)
+    yield server
+    server.stop()
+
+
+def test_it_answers_under_its_own_name_only(plain):
+    port = plain.port
+    answer, body = ask(port)
+    policy = answer.headers["Content-Security-Policy"]
+    assert answer.status == 200 and b"mburst live" in body
+    assert "default-src 'none'" in policy and f"ws://127.0.0.1:{port}" in policy
+    assert ask(port, Host="attacker.example")[0].status == 403
+    assert ask(port, "/lanes", Origin="http://attacker.example")[0].status == 403
+    assert upgrade(port, f"http://127.0.0.1:{port}") == 101
+    assert upgrade(port, "http://attacker.example") == 403
+
+
+def test_an_address_that_makes_no_sense_is_one_line(plain):
+    lane = urllib.parse.quote(json.loads(ask(plain.port, "/lanes")[1])[0]["id"], safe="")
+    for path, status in (("/moment", 400), ("/lane?lane=none", 404),
+                         (f"/moment?lane={lane}&from=9&to=3&buckets=1&origin=0", 400),
+                         (f"/moment?lane={lane}&from=a&to=3&buckets=1&origin=0", 400), ("/nothing", 404)):
+        answer, body = ask(plain.port, path)
+        assert answer.status == status and b"Traceback" not in body and body.count(b"\n") <= 1, path
+
+
+def test_the_token_lets_in_and_nothing_else_does(store, tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    server = Server(store, "--token-file", str(tmp_path / "token"))
+    try:
+        assert server.url.endswith(f"?token={TOKEN}")
+        for path in ("/", "/lanes", "/plotly.js", "/?token=wrong"):
+            assert ask(server.port, path)[0].status == 403
+        assert upgrade(server.port, f"http://127.0.0.1:{server.port}") == 403
+        answer, _ = ask(server.port, f"/?token={TOKEN}")
+        cookie = answer.headers["Set-Cookie"]
+        assert answer.status == 303 and answer.headers["Location"] == "/"
+        assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+        known = cookie.split(";")[0]
+        assert ask(server.port, "/lanes", Cookie=known)[0].status == 200
+        assert upgrade(server.port, f"http://127.0.0.1:{server.port}", Cookie=known) == 101
+        assert upgrade(server.port, "http://attacker.example", Cookie=known) == 403
+    finally:
+        server.stop()
+
+
+def test_https_with_a_certificate(store, tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("makes its certificate with openssl, which is not installed")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+                   check=True, capture_output=True)
+    server = Server(store, "--tls-cert", str(certificate), "--tls-key", str(key))
+    try:
+        assert server.url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        with urllib.request.urlopen(f"{server.url}lanes", context=trusting, timeout=60) as answer:
+            assert len(json.load(answer)) == 1
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_it_ends_when_told(store, number, code):
+    server = Server(store)
+    assert ask(server.port, "/lanes")[0].status == 200
+    server.process.send_signal(number)
+    _, error = server.process.communicate(timeout=60)
+    assert (server.process.returncode, error) == (code, "Ctrl-C ends it.\n")
+
+
+def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
+    folder = tmp_path / "store"
+    server = Server(lab.b, "-o", str(folder), "--link", "1G", "--host", "far", "--rack", "r7",
+                    prefix=("ip", "netns", "exec", lab.far))
+    try:
+        with lab.inside(lab.far):
+            lanes, until = [], time.monotonic() + 60
+            while not any(lane["direction"] == "in" for lane in lanes) and time.monotonic() < until:
+                lab.tell(lab.near, f"{sender} {lab.a} 20 1000 500")
+                with urllib.request.urlopen(f"{server.url}lanes", timeout=60) as answer:
+                    lanes = json.load(answer)
+        [lane] = [lane for lane in lanes if lane["direction"] == "in"]
+        assert (lane["host"], lane["rack"], lane["interface"], lane["link"]) == ("far", "r7", lab.b, 10**9)
+        assert lane["recording"]
+    finally:
+        os.kill(server.process.pid, signal.SIGTERM)
+        out, error = server.process.communicate(timeout=60)
+    assert server.process.returncode == 0, error
+    assert f"recorded into {folder}" in out
+    counted = Store.open(folder).connect().execute("SELECT sum(packets) FROM runs WHERE complete").fetchall()
+    assert counted[0][0] >= 10
