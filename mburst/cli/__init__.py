@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
-VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live", "report",
-         "schedule", "run", "metrics", "investigate", "what_if", "compare", "demo"]
+VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live",
+         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "demo"]
 
 
 def build_parser() -> argparse.ArgumentParser:
