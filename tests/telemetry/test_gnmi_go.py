@@ -107,7 +107,8 @@ def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, buil
         collect(tmp_path, text, until)
     assert query(tmp_path, "SELECT max_bytes, dropped_packets FROM queues ORDER BY ts_ns")[-1] in [(7000, 7), (None, 7)]
     assert query(tmp_path, "SELECT max(max_bytes), sum(dropped_packets) FROM queues") == [(7000, 7)]
-    links = query(tmp_path, "SELECT host, interface, present FROM links ORDER BY ts_ns")
+    # The target tells each leaf by itself: on a slow machine a neighbour has its name for a while before its port.
+    links = query(tmp_path, "SELECT host, interface, present FROM links WHERE interface <> '' ORDER BY ts_ns")
     assert links == [("cache-1", "eth0", True), ("cache-1", "eth0", False)]
     assert query(tmp_path, "SELECT value, deleted FROM leaves WHERE path <> '/end' ORDER BY receive_ns") == [
         ("x", False),
