@@ -24,11 +24,10 @@ TRAINS = {"trains of 16": 16, "no trains": 1}  # mean packets of a flow behind e
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took: seconds by the clock, and of CPU (user and system), and the most memory that it held."""
+    """What one run took: seconds by the clock, and of CPU (user and system)."""
 
     wall_s: float
     cpu_s: float
-    peak_bytes: int
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def run(command: list[str | Path]) -> Cost:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
 
 
 def rounds(contestants: dict[str, Callable[[], float]], n: int) -> dict[str, list[float]]:
