@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
@@ -36,6 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     require()
     address = parse_address(arguments.listen)
+    if not Path(arguments.store).exists():
+        print(f"mburst: {arguments.store}: there was no store: it is made, and empty until something is recorded there",
+              file=sys.stderr)
     store = Store.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
     answering = server(Meter(store, definition.definition_of(arguments), since), address)

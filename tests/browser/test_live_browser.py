@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import reportlib
+from browserlib import TRACE
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
 from mburst.sql import Store
 
-CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+pytest.importorskip("uvicorn")
+
 ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
-TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => t.meta === role); return [t.x, t.y]; }"
 PATIENCE = 60_000  # ms: the machine may be busy
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    pytest.importorskip("uvicorn")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
+from browserlib import CHROMIUM, FLAGS
 from racklib import fill, report
 
 from mburst.dashboards import rack as page
 from mburst.sql import Store
-
-CHROMIUM = Path(os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"))
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +22,6 @@ def folder(tmp_path_factory):
     page.write(report(store), root / "out")
     page.write_index(root / "out")
     return root / "out"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no browser at {CHROMIUM}: apt install chromium, or set MBURST_CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("width", [1280, 390])
