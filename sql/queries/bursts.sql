@@ -179,6 +179,7 @@ FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
 ORDER BY burst;
 
+CREATE OR REPLACE TEMP VIEW listed AS
 SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
        sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,
        quality_names(quality) AS quality, run, epoch, bin_ns, link_bps
@@ -186,3 +187,5 @@ FROM bursts LEFT JOIN (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
 ORDER BY burst;
+
+FROM listed;
