@@ -3,6 +3,7 @@
  * PF_RING, by its own library.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,9 @@
 
 struct pfring_source {
 	struct pfring_api api;
+	char *target;
 	void *ring;
-	bool file;                /* the device is a capture file */
+	int file;                 /* descriptor of the capture file that the device is, or -1 */
 	bool directions;          /* the device tells received from sent */
 	bool counts_drops;
 	struct mb_interface interface;
@@ -54,17 +56,31 @@ static uint32_t open_flags(const struct mb_source_options *options)
 	       (options->stamps == MB_STAMPS_SW ? 0 : PFRING_HW_TIMESTAMP);
 }
 
+/* The path in TARGET, or NULL where it names no file. */
+static const char *path_in(const char *target)
+{
+	const size_t length = strlen(FILE_PREFIX);
+
+	return strncmp(target, FILE_PREFIX, length) ? NULL : target + length;
+}
+
 static int open_ring(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
-	errno = 0;
-	state->ring = state->api.open(options->target, state->interface.snaplen, open_flags(options));
+	/* libpfring looks for the names of its modules anywhere in a device's: a path with "nt" in it would
+	 * be a card of Napatech's, and so no path is in it. */
+	char file[sizeof(FILE_PREFIX "/proc/self/fd/") + 3 * sizeof(int)];
+
+	snprintf(file, sizeof(file), FILE_PREFIX "/proc/self/fd/%d", state->file);
+	state->ring = state->api.open(state->file < 0 ? options->target : file, state->interface.snaplen,
+				      open_flags(options));
 	if (state->ring)
 		return 0;
-	if (errno == EPERM || errno == EACCES)
-		return mb_device_forbidden(options->target, error);
-	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it%s%s (the kernel module pf_ring must be loaded, "
-		       "except for " FILE_PREFIX "FILE)", options->target, errno ? ": " : "",
-		       errno ? strerror(errno) : "");
+	if (state->file >= 0)
+		return mb_fail(error, EINVAL, "%s: PF_RING cannot read it: it knows what libpcap knows", options->target);
+	if (path_in(options->target))
+		return mb_fail(error, ENODEV, "%s: neither a file that can be read nor an interface", options->target);
+	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the kernel module pf_ring must be loaded, the "
+		       "interface be up and the user root)", options->target); /* it does not say which */
 }
 
 /* What was asked for must be had. */
@@ -75,7 +91,7 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 	int status = state->api.set_direction(state->ring, directions[options->direction]);
 
 	state->directions = !status;
-	if (status && options->direction && !state->file) /* of a file's frames the engine finds out */
+	if (status && options->direction && state->file < 0) /* of a file's frames the engine finds out */
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot tell directions on it (%d)", options->target,
 			       status);
 	if (!options->filter || !*options->filter)
@@ -129,8 +145,8 @@ static int set_up(struct pfring_source *state, const struct mb_source_options *o
 static uint32_t linktype_of(const char *target)
 {
 	char reason[PCAP_ERRBUF_SIZE];
-	pcap_t *file = strncmp(target, FILE_PREFIX, strlen(FILE_PREFIX)) ? NULL :
-		       pcap_open_offline(target + strlen(FILE_PREFIX), reason);
+	const char *path = path_in(target);
+	pcap_t *file = path ? pcap_open_offline(path, reason) : NULL;
 	int dlt = DLT_EN10MB;
 
 	if (file) {
@@ -149,11 +165,11 @@ static void describe_interface(struct pfring_source *state, const struct mb_sour
 	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
 	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
 	interface->linktype = linktype_of(options->target);
-	state->file = !strncmp(options->target, FILE_PREFIX, strlen(FILE_PREFIX)) &&
-		      !access(options->target + strlen(FILE_PREFIX), R_OK);
-	if (!state->file && !mb_device_read(&found, device ? device + 1 : options->target, NULL))
+	if (state->file >= 0)
+		return;
+	if (!mb_device_read(&found, device ? device + 1 : options->target, NULL))
 		interface->link_bps = found.link_bps;
-	if (!state->file && !mb_clock_synchronized())
+	if (!mb_clock_synchronized())
 		interface->quality |= MB_QUALITY_UNSYNCED;
 }
 
@@ -164,7 +180,7 @@ static void start_counting_drops(struct pfring_source *state)
 	state->counts_drops = !state->api.stats(state->ring, &stats);
 	state->dropped_before = stats.drop;
 	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
-	if (!state->counts_drops && !state->file && !*state->notice)
+	if (!state->counts_drops && state->file < 0 && !*state->notice)
 		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
 			 "lost is not known", state->interface.name);
 }
@@ -178,6 +194,7 @@ static int open_capture(struct pfring_source *state, const struct mb_source_opti
 			       options->target);
 	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
 		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
+	state->file = path_in(options->target) ? open(path_in(options->target), O_RDONLY | O_CLOEXEC) : -1;
 	describe_interface(state, options);
 	status = mb_pfring_load(&state->api, error);
 	if (!status)
@@ -199,6 +216,9 @@ static void pfring_source_close(struct mb_source *source)
 		state->api.close(state->ring);
 	mb_pfring_unload(&state->api);
 	mb_slots_deinit(&state->slots);
+	if (state->file >= 0)
+		close(state->file);
+	free(state->target);
 	free(state);
 	source->state = NULL;
 }
@@ -206,14 +226,16 @@ static void pfring_source_close(struct mb_source *source)
 static int pfring_source_open(struct mb_source *source, const struct mb_source_options *options,
 			      struct mb_error *error)
 {
-	struct pfring_source *state = calloc(1, sizeof(*state));
+	struct pfring_source *state = malloc(sizeof(*state));
 	int status;
 
 	if (!state)
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	*state = (struct pfring_source){ .file = -1, .target = strdup(options->target) };
 	source->state = state;
-	status = open_capture(state, options, error);
-	source->live = !state->file;
+	status = state->target ? open_capture(state, options, error) :
+				 mb_fail_errno(error, ENOMEM, "%s", options->target);
+	source->live = state->file < 0;
 	if (status)
 		pfring_source_close(source);
 	return status;
@@ -229,7 +251,7 @@ static void stamp(const struct pfring_source *state, const union pfring_header *
 	if (stamp_ns && stamp_ns / 1000 != ts_us)
 		frame->quality = MB_QUALITY_HW;
 	else
-		frame->quality = (uint8_t)((state->file ? 0 : MB_QUALITY_SW) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
+		frame->quality = (uint8_t)((state->file < 0 ? MB_QUALITY_SW : 0) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
 }
 
 static void keep_frame(struct pfring_source *state, const union pfring_header *header, const uint8_t *data,
@@ -285,7 +307,8 @@ static int end(const struct pfring_source *state, struct mb_error *error)
 {
 	if (state->ended == PFRING_END)
 		return MB_SOURCE_END;
-	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)", state->interface.name, state->ended);
+	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)%s", state->target, state->ended,
+		       state->file < 0 ? "" : ": the file is cut or damaged here");
 }
 
 /* What had arrived when the source was told to stop, or what comes in REST_NS. False at the end. */
@@ -296,7 +319,7 @@ static bool read_rest(struct pfring_source *state, struct mb_batch *batch)
 	if (!state->rest_ns)
 		state->rest_ns = now + REST_NS;
 	batch->count = 0;
-	if (!state->file && now < state->rest_ns)
+	if (state->file < 0 && now < state->rest_ns)
 		fill(state, batch);
 	return batch->count;
 }

@@ -75,7 +75,7 @@ def store(tmp_path):
 
 def test_a_file_by_pfring_is_the_file(tmp_path, store):
     """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
-    library = livelab.compile_c(tmp_path / "libfake.so", [livelab.C / "fake_pfring.c"], "-shared", "-fPIC", "-O1")
+    library = livelab.build_pfring(tmp_path / "libfake.so")
     file = tmp_path / "made.pcap"
     with file.open("wb") as out:
         out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
