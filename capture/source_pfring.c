@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "device.h"
-#include "losses.h"
+#include "intake.h"
 #include "pfring_library.h"
 #include "slots.h"
 #include "source.h"
@@ -26,18 +26,16 @@
 #define FILE_PREFIX "pcap:"
 
 struct pfring_source {
+	struct mb_intake intake; /* first: its functions are among the ops */
 	struct pfring_api api;
 	char *target;
 	void *ring;
 	int file;                 /* descriptor of the capture file that the device is, or -1 */
 	bool directions;          /* the device tells received from sent */
 	bool counts_drops;
-	struct mb_interface interface;
 	struct mb_slots slots;
-	struct mb_losses losses;
 	int64_t asked_ns;
 	uint64_t dropped_before;
-	uint64_t frames, bytes;
 	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
 	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after being told to stop */
 	char notice[MB_ERROR_LENGTH];
@@ -71,12 +69,13 @@ static int open_ring(struct pfring_source *state, const struct mb_source_options
 	char file[sizeof(FILE_PREFIX "/proc/self/fd/") + 3 * sizeof(int)];
 
 	snprintf(file, sizeof(file), FILE_PREFIX "/proc/self/fd/%d", state->file);
-	state->ring = state->api.open(state->file < 0 ? options->target : file, state->interface.snaplen,
+	state->ring = state->api.open(state->file < 0 ? options->target : file, state->intake.interface.snaplen,
 				      open_flags(options));
 	if (state->ring)
 		return 0;
 	if (state->file >= 0)
-		return mb_fail(error, EINVAL, "%s: PF_RING cannot read it: it knows what libpcap knows", options->target);
+		return mb_fail(error, EINVAL, "%s: PF_RING cannot read it: it knows what libpcap knows",
+			       options->target);
 	if (path_in(options->target))
 		return mb_fail(error, ENODEV, "%s: neither a file that can be read nor an interface", options->target);
 	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the kernel module pf_ring must be loaded, the "
@@ -158,12 +157,10 @@ static uint32_t linktype_of(const char *target)
 
 static void describe_interface(struct pfring_source *state, const struct mb_source_options *options)
 {
-	struct mb_interface *interface = &state->interface;
+	struct mb_interface *interface = &state->intake.interface;
 	const char *device = strrchr(options->target, ':');
 	struct mb_device found;
 
-	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
-	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
 	interface->linktype = linktype_of(options->target);
 	if (state->file >= 0)
 		return;
@@ -182,18 +179,18 @@ static void start_counting_drops(struct pfring_source *state)
 	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
 	if (!state->counts_drops && state->file < 0 && !*state->notice)
 		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
-			 "lost is not known", state->interface.name);
+			 "lost is not known", state->intake.interface.name);
 }
 
 static int open_capture(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
-	int status;
+	int status = mb_intake_init(&state->intake, options, error);
 
+	if (status)
+		return status;
 	if (options->threads > 1)
 		return mb_fail(error, EINVAL, "%s: pfring has one thread, and --cluster for several processes",
 			       options->target);
-	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
-		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
 	state->file = path_in(options->target) ? open(path_in(options->target), O_RDONLY | O_CLOEXEC) : -1;
 	describe_interface(state, options);
 	status = mb_pfring_load(&state->api, error);
@@ -201,7 +198,7 @@ static int open_capture(struct pfring_source *state, const struct mb_source_opti
 		status = open_ring(state, options, error);
 	if (!status)
 		status = set_up(state, options, error);
-	if (!status && !mb_slots_init(&state->slots, state->interface.snaplen, SLOTS_BYTES))
+	if (!status && !mb_slots_init(&state->slots, state->intake.interface.snaplen, SLOTS_BYTES))
 		status = mb_fail_errno(error, ENOMEM, "%s", options->target);
 	if (!status)
 		start_counting_drops(state);
@@ -261,8 +258,8 @@ static void keep_frame(struct pfring_source *state, const union pfring_header *h
 	struct mb_frame *frame = &batch->frames[index];
 
 	*frame = (struct mb_frame){ .data = data, .caplen = header->field.caplen, .len = header->field.len };
-	if (frame->caplen > state->interface.snaplen) /* without copying, the library does not cut frames */
-		frame->caplen = state->interface.snaplen;
+	if (frame->caplen > state->intake.interface.snaplen) /* without copying, the library does not cut frames */
+		frame->caplen = state->intake.interface.snaplen;
 	if (state->directions)
 		frame->direction = header->field.rx_direction ? MB_DIRECTION_IN : MB_DIRECTION_OUT;
 	stamp(state, header, frame);
@@ -300,7 +297,7 @@ static void ask_for_drops(struct pfring_source *state)
 		return;
 	loss.packets = stats.drop - state->dropped_before;
 	state->dropped_before = stats.drop;
-	mb_losses_add(&state->losses, &loss);
+	mb_losses_add(&state->intake.losses, &loss);
 }
 
 static int end(const struct pfring_source *state, struct mb_error *error)
@@ -355,33 +352,7 @@ static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, 
 	}
 	if (!batch->count && state->ended)
 		return end(state, error);
-	state->frames += batch->count;
-	for (uint32_t i = 0; i < batch->count; i++)
-		state->bytes += batch->frames[i].len;
-	return (int)batch->count;
-}
-
-static const struct mb_interface *pfring_interfaces(const struct mb_source *source, size_t *count)
-{
-	const struct pfring_source *state = source->state;
-
-	*count = 1;
-	return &state->interface;
-}
-
-static void pfring_source_stats(const struct mb_source *source, struct mb_source_stats *stats)
-{
-	const struct pfring_source *state = source->state;
-
-	*stats = (struct mb_source_stats){ .frames = state->frames, .bytes = state->bytes };
-	mb_losses_stats(&state->losses, stats);
-}
-
-static bool pfring_loss(struct mb_source *source, struct mb_loss *loss)
-{
-	struct pfring_source *state = source->state;
-
-	return mb_losses_take(&state->losses, loss);
+	return mb_intake_count(&state->intake, batch);
 }
 
 static int pfring_check(const char *target, struct mb_error *error)
@@ -415,9 +386,9 @@ const struct mb_source_ops mb_source_pfring = {
 	.accepts = pfring_accepts,
 	.open = pfring_source_open,
 	.read = pfring_source_read,
-	.interfaces = pfring_interfaces,
-	.stats = pfring_source_stats,
-	.loss = pfring_loss,
+	.interfaces = mb_intake_interfaces,
+	.stats = mb_intake_stats,
+	.loss = mb_intake_loss,
 	.check = pfring_check,
 	.notice = pfring_notice,
 	.close = pfring_source_close,
