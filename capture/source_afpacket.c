@@ -319,8 +319,8 @@ static const char *afpacket_notice(const struct mb_source *source)
 			 state->device.rx_ring_max);
 	length = strlen(state->told);
 	if (now.carrier_lost > state->counts.carrier_lost)
-		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture, "
-			 "%u times", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture "
+			 "(%u ×)", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
 	return *state->told ? state->told : NULL;
 }
 

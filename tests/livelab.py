@@ -196,18 +196,6 @@ def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_c(tmp_path_factory.mktemp("live") / "flood", [C / "flood.c"], "-O2")
 
 
-@pytest.fixture(scope="session")
-def can_build() -> None:
-    """Skips, with the reason, where this machine can build no rack in a box."""
-    from mburst.netlab import Rack, RackUnavailable
-
-    try:
-        with Rack(8):
-            pass
-    except RackUnavailable as reason:
-        pytest.skip(f"no rack in a box: {reason} ({reason.hint})")
-
-
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     """A lab of the test's own; skips where there can be none."""

@@ -199,6 +199,7 @@ def test_the_interface_vanishes(lab, sender, store):
     recording.end()
     assert recording.code == 1
     assert recording.error.startswith("mburst: ") and "has vanished" in recording.error
+    assert "(the 700 packets before that are recorded)" in recording.error
     assert recording.error.count("\n") == 1
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
     assert (packets, complete) == (700, True) and "has vanished" in notes
