@@ -219,7 +219,7 @@ def test_a_filter_too_long_for_the_kernel(lab, live_driver):
 
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
-    """Flows of many ports land in both rings, and come out in the order of their stamps."""
+    """Frames land in all rings, and come out in the order of their stamps."""
     def send(_process):
         with lab.inside(lab.near):
             sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(32)]
