@@ -215,7 +215,8 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     flag.touch()
     recording.end()
     assert recording.code == 1
-    assert recording.error == f"mburst: {lab.b}: the capture broke off: No buffer space available\n"
+    assert recording.error == (f"mburst: {lab.b}: the capture broke off: No buffer space available "
+                               "(the 700 packets before that are recorded)\n")
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
     assert (packets, complete) == (700, True) and "No buffer space available" in notes
 
