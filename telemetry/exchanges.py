@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 KINDS = ("app", "sw", "hw")  # by number; the worse of a row's two ends counts
 APP, SOFTWARE, HARDWARE = range(3)
 _WHOLE = 1 << 32
+_ROOM = 256  # probes that columns grow by
 
 
 @dataclass
@@ -48,9 +49,9 @@ class Exchanges:
         self.clock_error = array("q")
         self.tx_kind = array("b")
         self.rx_kind = array("b")
-        self._columns = (self.app_send, self.sent, self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv,
-                         self.clock_error, self.tx_kind, self.rx_kind)
-        self._appends = [column.append for column in self._columns[2:]]
+        self._later = (self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv, self.clock_error, self.tx_kind,
+                       self.rx_kind)  # these have room for more probes than there are yet
+        self._columns = (self.app_send, self.sent, *self._later)
         self._highest = -1
 
     @property
@@ -60,12 +61,14 @@ class Exchanges:
 
     def add(self, due_ns: int, now_ns: int) -> int:
         """A probe that was due then and is sent now (Unix ns); its number."""
+        place = len(self.sent)
+        if place == len(self.tx):
+            for column in self._later:
+                column.frombytes(bytes(_ROOM * column.itemsize))
         self.app_send.append(due_ns)
         self.sent.append(now_ns)
-        for append in self._appends:
-            append(0)
         self.counts.sent += 1
-        return self.first + len(self.sent) - 1
+        return self.first + place
 
     def place(self, number: int) -> int | None:
         """Where in the columns a probe is, by its number or the lower 32 bits of it; None where it is not there."""

@@ -179,20 +179,22 @@ class UdpPath(DatagramPath):
         return int(self._sock.getsockname()[1])
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
+        exchanges = self.exchanges
         answer = stamp.parse_reply(data[:size], now_ns)
         if answer is None:
-            self.exchanges.counts.stray += 1
+            exchanges.counts.stray += 1
             return
-        place = self.exchanges.place(answer.sender_sequence)
+        place = exchanges.place(answer.sender_sequence)
         if place is None:
             self.unplaced(answer.sender_sequence)
-        elif stamp.to_ntp(self.exchanges.sent[place]) != answer.sender_stamp:
-            self.exchanges.counts.stray += 1
+        elif stamp.to_ntp(exchanges.sent[place]) != answer.sender_stamp:
+            exchanges.counts.stray += 1
             return
         else:
-            theirs, ours = stamp.error_ns(answer.error), self.clock_error_ns
+            ours = self.clock_error_ns
+            theirs = None if ours is None else stamp.error_ns(answer.error)
             apart = 0 if theirs is None or ours is None else theirs + ours
-            self.exchanges.answer(place, rx_ns, hardware, now_ns, (answer.rx_ns, answer.tx_ns, apart))
+            exchanges.answer(place, rx_ns, hardware, now_ns, (answer.rx_ns, answer.tx_ns, apart))
         self._count_remote(answer)
 
     def _count_remote(self, answer: stamp.Reply) -> None:
