@@ -23,7 +23,7 @@
 #define TOGETHER_NS 20000 /* two clocks read within this were read at one moment, */
 #define TRIES 3           /* and how often to try for that */
 
-static const uint8_t zeros[MOST_BYTES];
+static uint8_t zeros[MOST_BYTES];
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -61,10 +61,13 @@ static bool trouble(struct mb_exchange *x, uint32_t index, int code)
 static void keep_stamp(struct mb_note *made, const struct cmsghdr *message)
 {
 	struct scm_timestamping stamps;
+	const struct timespec *best = &stamps.ts[0];
 
 	memcpy(&stamps, CMSG_DATA(message), sizeof(stamps));
 	made->hardware = stamps.ts[2].tv_sec != 0;
-	made->stamp_ns = stamps.ts[made->hardware ? 2 : 0].tv_sec * NS_PER_S + stamps.ts[made->hardware ? 2 : 0].tv_nsec;
+	if (made->hardware)
+		best = &stamps.ts[2];
+	made->stamp_ns = best->tv_sec * NS_PER_S + best->tv_nsec;
 }
 
 static bool is_stamp(const struct cmsghdr *message)
@@ -102,7 +105,8 @@ static int learn(struct mb_exchange *x, uint32_t index)
 /* Put the next number and a time into the head. */
 static void fill(struct mb_path *path, int64_t now_ns)
 {
-	uint64_t number = htobe64(path->next), time = htobe64(path->flags & MB_NTP ? to_ntp(now_ns) : (uint64_t)now_ns);
+	uint64_t number = htobe64(path->next);
+	uint64_t time = htobe64(path->flags & MB_NTP ? to_ntp(now_ns) : (uint64_t)now_ns);
 
 	memcpy(path->head + path->number_at, (uint8_t *)&number + 8 - path->number_bytes, path->number_bytes);
 	if (path->short_at)
@@ -113,7 +117,7 @@ static void fill(struct mb_path *path, int64_t now_ns)
 static ssize_t transmit(const struct mb_path *path)
 {
 	size_t head = path->size < MB_HEAD_BYTES ? path->size : MB_HEAD_BYTES;
-	struct iovec parts[] = { { (void *)path->head, head }, { (void *)zeros, path->size - head } };
+	struct iovec parts[] = { { (void *)path->head, head }, { zeros, path->size - head } };
 	struct msghdr header = { .msg_iov = parts, .msg_iovlen = path->size > head ? 2 : 1 };
 
 	return sendmsg(path->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -207,6 +211,18 @@ static bool receive(struct mb_exchange *x, uint32_t index)
 	return false;
 }
 
+/* What the error queue has, or an error that is not in it. True where a note is to be looked after. */
+static bool take_error(struct mb_exchange *x, uint32_t index)
+{
+	int code = 0, learnt = learn(x, index);
+	socklen_t size = sizeof(code);
+
+	if (learnt)
+		return learnt == 2;
+	/* to ask for it clears it */
+	return !getsockopt(x->paths[index].fd, SOL_SOCKET, SO_ERROR, &code, &size) && code && trouble(x, index, code);
+}
+
 /* True where a note is to be looked after. */
 static bool handle(struct mb_exchange *x, const struct epoll_event *event)
 {
@@ -220,16 +236,8 @@ static bool handle(struct mb_exchange *x, const struct epoll_event *event)
 		note(x, index, MB_READY)->value = event->events;
 		return true;
 	}
-	if (event->events & EPOLLERR) {
-		int code = 0, learnt = learn(x, index);
-
-		/* an error that is not in the queue; to ask for it clears it */
-		if (!learnt && !getsockopt(x->paths[index].fd, SOL_SOCKET, SO_ERROR, &code, &(socklen_t){ sizeof(code) }) &&
-		    code && trouble(x, index, code))
-			return true;
-		if (learnt == 2)
-			return true;
-	}
+	if (event->events & EPOLLERR && take_error(x, index))
+		return true;
 	return event->events & (EPOLLIN | EPOLLHUP) && receive(x, index);
 }
 

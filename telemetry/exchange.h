@@ -27,7 +27,7 @@ struct mb_path {
 	int32_t fd;
 	uint32_t flags;
 	uint64_t next;        /* number of the next probe */
-	uint32_t size;        /* bytes of a probe; those beyond its head are zero */
+	uint32_t size;        /* bytes of a probe, up to 65,536; those beyond its head are zero */
 	uint32_t have;        /* of the message that is coming in, of a stream */
 	uint8_t number_at;    /* where in the head the number is, big endian, */
 	uint8_t number_bytes; /* and how many of its lower bytes */

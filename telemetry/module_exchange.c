@@ -32,8 +32,8 @@ static PyObject *exchange(PyObject *module, PyObject *arguments)
 	int code;
 
 	(void)module;
-	if (!PyArg_ParseTuple(arguments, "iiw*y*y*w*L:exchange", &x.epoll, &x.timer, &held.paths, &held.owners, &held.due,
-			      &held.notes, &until_ns))
+	if (!PyArg_ParseTuple(arguments, "iiw*y*y*w*L:exchange", &x.epoll, &x.timer, &held.paths,
+			      &held.owners, &held.due, &held.notes, &until_ns))
 		return NULL;
 	x.paths = held.paths.buf;
 	x.path_count = (size_t)held.paths.len / sizeof(*x.paths);
@@ -77,10 +77,20 @@ static int module_exec(PyObject *module)
 		const char *name;
 		long value;
 	} numbers[] = {
-		{ "TAKES", MB_TAKES },   { "SENDS", MB_SENDS },     { "STREAM", MB_STREAM },   { "NTP", MB_NTP },
-		{ "SENT", MB_SENT },     { "DUE", MB_DUE },         { "PARTLY", MB_PARTLY },   { "FAILED", MB_FAILED },
-		{ "LEFT", MB_LEFT },     { "ANSWER", MB_ANSWER },   { "TROUBLE", MB_TROUBLE }, { "READY", MB_READY },
-		{ "HEAD_BYTES", MB_HEAD_BYTES }, { "PATH_BYTES", sizeof(struct mb_path) },
+		{ "TAKES", MB_TAKES },
+		{ "SENDS", MB_SENDS },
+		{ "STREAM", MB_STREAM },
+		{ "NTP", MB_NTP },
+		{ "SENT", MB_SENT },
+		{ "DUE", MB_DUE },
+		{ "PARTLY", MB_PARTLY },
+		{ "FAILED", MB_FAILED },
+		{ "LEFT", MB_LEFT },
+		{ "ANSWER", MB_ANSWER },
+		{ "TROUBLE", MB_TROUBLE },
+		{ "READY", MB_READY },
+		{ "HEAD_BYTES", MB_HEAD_BYTES },
+		{ "PATH_BYTES", sizeof(struct mb_path) },
 		{ "NOTE_BYTES", sizeof(struct mb_note) },
 	};
 
