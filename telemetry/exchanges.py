@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ class Counts:
     overflowed: int = 0  # answers that this host dropped because the prober did not keep up
     restarts: int = 0  # of the reflector, or of its connection
     lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not tell
+
+
+def total(counts: Sequence[Counts]) -> Counts:
+    """Of several paths together."""
+    sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(Counts)}
+    told = any(count.lost_back is not None for count in counts)
+    return Counts(**sums | {"lost_back": sums["lost_back"] if told else None})
 
 
 class Exchanges:

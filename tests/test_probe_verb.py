@@ -65,7 +65,8 @@ def test_a_probe_is_a_row_and_a_line_of_the_table(reflector, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count(f" → {reflector.where} (udp): 100 probes") == 2 and "stamps by the kernel" in out
     assert [line.split("  ")[0] for line in out.splitlines() if line[:4] in ("roun", "this", "that", "appl")] == [
-        "application", "round trip", "this host", "that host"] * 2
+        "application", "round trip", "this host", "that host"] * 3
+    assert f" → {reflector.where} (udp, 2 paths): 200 probes" in out
     rows = Store.open(store).connect().execute(
         "SELECT src, dst, protocol, count(*), count(DISTINCT batch), bool_or(lost) FROM probes GROUP BY ALL").fetchall()
     assert len(rows) == 2 and all(row[0].startswith("api:") and row[1:] == (reflector.where, "udp", 100, 1, False)
