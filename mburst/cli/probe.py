@@ -261,10 +261,11 @@ def heading(met: Met, count: Counts) -> str:
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
     parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
-    parts += [f"{value:,} {word}" for value, word in (
-        (count.overflowed, "answers dropped here for want of time"), (count.late, "answered too late"),
-        (count.duplicates, "answered twice"), (count.reordered, "out of order"),
-        (count.stray, "strange answers"), (count.restarts, "restarts of the other end")) if value]
+    parts += [f"{value:,} {one if value == 1 else many}" for value, one, many in (
+        (count.overflowed, "answer dropped here for want of time", "answers dropped here for want of time"),
+        (count.late, *["answered too late"] * 2), (count.duplicates, *["answered twice"] * 2),
+        (count.reordered, *["out of order"] * 2), (count.stray, "strange answer", "strange answers"),
+        (count.restarts, "restart of the other end", "restarts of the other end")) if value]
     stamps = stamped_by(met)
     return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
 

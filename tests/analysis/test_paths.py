@@ -196,7 +196,8 @@ def test_paths_of_a_target_are_told_together(tmp_path):
     parts = [part for part in found if (part.src[:4], part.dst) == ("api:", "cache")]
     assert (met.src, met.dst, met.paths, met.sent, met.lost, met.stamps) == ("api", "cache", 2, 1900, 1, "sw")
     assert (met.start_ns, met.end_ns) == (min(p.start_ns for p in parts), max(p.end_ns for p in parts))
-    assert (np.diff(met.tx) >= 0).all() and met.tx[met.lost_at[0]] == parts[1].tx[3] + (parts[1].start_ns - met.start_ns)
+    assert (np.diff(met.tx) >= 0).all()
+    assert met.tx[met.lost_at[0]] == parts[1].tx[3] + (parts[1].start_ns - met.start_ns)
     for name in MEASURES:
         both = np.sort(np.concatenate([part.values[name] for part in parts]))
         assert np.array_equal(np.sort(met.values[name]), both, equal_nan=True)
