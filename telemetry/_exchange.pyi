@@ -28,3 +28,7 @@ def exchange(epoll: int, timer: int, paths: bytearray, owners: Buffer, due: Buff
 
 def timer() -> int:
     """A timerfd for `exchange`, to be watched edge-triggered by its epoll. Raises OSError."""
+
+def next_departure(fd: int, /) -> tuple[int, int, str] | tuple[int] | None:
+    """The next of a non-blocking socket's error queue: the kernel's count of datagrams or bytes, Unix ns of departure
+    and its stamp's kind (hw, sw or empty), or an errno that the network reported; None where it is empty."""

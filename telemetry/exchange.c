@@ -75,31 +75,37 @@ static bool is_stamp(const struct cmsghdr *message)
 	return message->cmsg_level == SOL_SOCKET && message->cmsg_type == SO_TIMESTAMPING;
 }
 
-/* The next of the error queue: a departure or what the network said of a probe. 0 where there was
- * none, 1 where one was noted, 2 where it is to be looked after. */
-static int learn(struct mb_exchange *x, uint32_t index)
+int mb_next_departure(int fd, struct mb_note *note)
 {
 	char control[512] __attribute__((aligned(8)));
 	struct msghdr header = { .msg_control = control, .msg_controllen = sizeof(control) };
 	struct sock_extended_err error = { 0 };
-	struct mb_note *made;
 
-	if (recvmsg(x->paths[index].fd, &header, MSG_ERRQUEUE) < 0)
+	if (recvmsg(fd, &header, MSG_ERRQUEUE) < 0)
 		return 0;
-	made = note(x, index, MB_LEFT);
 	for (struct cmsghdr *each = CMSG_FIRSTHDR(&header); each; each = CMSG_NXTHDR(&header, each)) {
 		if (is_stamp(each))
-			keep_stamp(made, each);
+			keep_stamp(note, each);
 		else if ((each->cmsg_level == SOL_IP && each->cmsg_type == IP_RECVERR) ||
 			 (each->cmsg_level == SOL_IPV6 && each->cmsg_type == IPV6_RECVERR))
 			memcpy(&error, CMSG_DATA(each), sizeof(error));
 	}
-	made->number = error.ee_data;
-	if (error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING)
-		return 1;
-	made->what = MB_TROUBLE;
-	made->value = error.ee_errno;
-	return x->paths[index].flags & MB_STREAM ? 2 : 1;
+	note->number = error.ee_data;
+	note->value = error.ee_errno;
+	note->what = error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING ? MB_LEFT : MB_TROUBLE;
+	return 1;
+}
+
+/* Note what is next in the error queue. 0 where it is empty, 2 where a note is to be looked after, else 1. */
+static int learn(struct mb_exchange *x, uint32_t index)
+{
+	struct mb_note *made = note(x, index, MB_LEFT);
+
+	if (!mb_next_departure(x->paths[index].fd, made)) {
+		x->count--;
+		return 0;
+	}
+	return made->what == MB_TROUBLE && x->paths[index].flags & MB_STREAM ? 2 : 1;
 }
 
 /* Put the next number and a time into the head. */

@@ -82,6 +82,10 @@ struct mb_exchange {
 	size_t count; /* of notes */
 };
 
+/* The next of a socket's error queue into NOTE: MB_LEFT, or MB_TROUBLE with what the network said of
+ * something that was sent. 0 where the queue is empty: NOTE is as it was. */
+int mb_next_departure(int fd, struct mb_note *note);
+
 /* Exchange until `until_ns` of CLOCK_MONOTONIC. Returns 0 earlier when the notes are nearly full,
  * a signal came, or a note needs an answer: MB_DUE, MB_PARTLY, MB_FAILED, MB_READY, and MB_TROUBLE
  * of a stream. `done` and `count` are counted on from what they are. -errno where epoll or the

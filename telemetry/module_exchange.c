@@ -65,9 +65,26 @@ static PyObject *timer(PyObject *module, PyObject *unused)
 	return fd < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromLong(fd);
 }
 
+static PyObject *next_departure(PyObject *module, PyObject *argument)
+{
+	struct mb_note note = { 0 };
+	long fd = PyLong_AsLong(argument);
+
+	(void)module;
+	if (PyErr_Occurred())
+		return NULL;
+	if (!mb_next_departure((int)fd, &note))
+		Py_RETURN_NONE;
+	if (note.what == MB_TROUBLE)
+		return Py_BuildValue("(I)", note.value);
+	return Py_BuildValue("KLs", (unsigned long long)note.number, (long long)note.stamp_ns,
+			     !note.stamp_ns ? "" : note.hardware ? "hw" : "sw");
+}
+
 static PyMethodDef methods[] = {
 	{ "exchange", exchange, METH_VARARGS, NULL },
 	{ "timer", timer, METH_NOARGS, NULL },
+	{ "next_departure", next_departure, METH_O, NULL },
 	{ NULL, NULL, 0, NULL },
 };
 
