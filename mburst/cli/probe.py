@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
-from ..units import format_duration, format_share, parse_duration
+from ..units import format_count, format_duration, format_share, parse_duration
 
 if TYPE_CHECKING:
     from ..analysis.paths import Distribution, Met
@@ -259,7 +259,7 @@ def heading(met: Met, count: Counts) -> str:
     from ..dashboards.path_words import name_of, stamped_by
 
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
-    parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
+    parts = [f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
     parts += [f"{value:,} {one if value == 1 else many}" for value, one, many in (
         (count.overflowed, "answer dropped here for want of time", "answers dropped here for want of time"),
