@@ -1,7 +1,8 @@
 """Probes over TCP: messages of one size on a kept connection to whoever echoes them.
 
 What the connection's bytes went through counts, retransmissions and waits for the window included. Both stamps are of a
-message's last byte. A probe that is due while there is no connection is lost; so are those under way when it breaks.
+message's last byte, or of the segment that took it along with later ones. A probe that is due while there is no
+connection is lost; so are those under way when it breaks.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ class TcpPath(Path):
             return
         self._connected = True
         self._stream_from = self.exchanges.next  # the probe whose message begins this connection's bytes
+        self._left_to = self._stream_from  # the first whose departure is not known
         if self._was_connected:
             self.exchanges.counts.restarts += 1
         self._was_connected = True
@@ -162,5 +164,10 @@ class TcpPath(Path):
             self.exchanges.answer(place, rx_ns, hardware, now_ns)
 
     def left(self, count: int, ns: int, hardware: int) -> None:
-        if ns and self._connected:  # the count is that of a message's last byte in the stream
-            self.exchanges.departed(self._stream_from + count // self._size, ns, hardware)
+        if not ns or not self._connected:
+            return
+        number = self._stream_from + count // self._size  # the count is that of a segment's last byte in the stream
+        for other in range(self._left_to, number):  # in the same segment, which the kernel stamps once
+            self.exchanges.departed(other, ns, hardware)
+        self.exchanges.departed(number, ns, hardware)
+        self._left_to = max(self._left_to, number + 1)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,8 @@ from livelab import Lab
 from mburst.errors import MburstError
 from mburst.telemetry import delays, stamp
 from mburst.telemetry.exchanges import Counts
+from mburst.telemetry.pacer import Pacer
+from mburst.telemetry.path_tcp import TcpPath
 from mburst.telemetry.probe import Plan, Prober, kind_of
 from mburst.telemetry.reflect import Reflector
 from mburst.telemetry.tables import PROBES
@@ -250,6 +253,26 @@ def test_a_restarted_reflector_is_survived():
     with answering(answer) as port:
         _, counts, _ = probed(port)
     assert (counts.answered, counts.restarts, counts.lost) == (100, 1, 0)
+
+
+def test_messages_that_leave_in_one_segment_have_its_stamp():
+    """TCP puts together what it may not send yet, and the kernel stamps a segment once, at its last byte."""
+    with socket.create_server((LOCAL, 0)) as listener:
+        target = resolve(f"{LOCAL}:{listener.getsockname()[1]}", 1, socket.SOCK_STREAM, socket.AF_UNSPEC)
+        pacer = Pacer()
+        path = TcpPath(target, pacer, print, size=64, source=("", 0), dscp=0, hardware=False)
+        try:
+            while path.opening:
+                pacer.run(array("q"), time.monotonic_ns() + MS)
+            for number in range(5):
+                path.sent(number, number)
+            path.left(63, 100, 0)
+            path.left(4 * 64 - 1, 200, 0)
+            path.left(4 * 64 - 1, 190, 1)
+            assert list(path.exchanges.tx[:5]) == [100, 200, 200, 190, 0]
+        finally:
+            path.close()
+            pacer.close()
 
 
 def test_a_connection_that_breaks_is_made_again():
