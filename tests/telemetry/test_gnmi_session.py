@@ -119,6 +119,54 @@ def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch):
     assert said[0] == "a: q: nothing came for three sample intervals"
 
 
+def test_the_request_stays_open_while_it_is_answered(tmp_path):
+    """Some targets take the end of the requests as the end of the subscription."""
+    ended: list[int] = []
+
+    def until(collector: Any) -> bool:
+        if heard(collector, "a") < 20:
+            return False
+        ended.append(target.requests_ended)
+        return True
+
+    with Target(forever) as target:
+        said = collect(tmp_path, config(a=plain(target.port)), until)
+    assert ended == [0] and not said
+
+
+class Garbage:
+    """No message of gNMI."""
+
+    def SerializeToString(self) -> bytes:
+        return b"\xff" * 20
+
+
+def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield depths(0, 1)[0]
+        yield Garbage()
+        async for made in forever(request, context):
+            yield made
+
+    with Target(script) as target:
+        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 5)
+    told = query(tmp_path, "SELECT amount, detail FROM collection WHERE event = 'not-understood'")
+    assert told == [(1, "a message that is no SubscribeResponse")] and not said
+
+
+def test_many_targets_are_read_at_once(tmp_path):
+    """More than a pool of threads has threads; each has its rows."""
+    names = [f"t{number}" for number in range(40)]
+    with Target(forever) as target:
+        collect(
+            tmp_path,
+            config(**{name: plain(target.port) for name in names}),
+            lambda collector: all(heard(collector, name) >= 3 for name in names),
+        )
+    found = query(tmp_path, "SELECT count(DISTINCT device), count(*) FROM queues WHERE max_bytes IS NOT NULL")
+    assert found[0][0] == 40 and found[0][1] >= 120
+
+
 def refuse(code: str, words: str) -> Any:
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         import grpc
