@@ -69,6 +69,10 @@ class Source:
         )
         assert self._process.stdout and self._process.stdout.readline().startswith("ready")
 
+    def wait_sent(self) -> None:
+        """Until all is on its way; meanwhile nothing else runs on the server's core."""
+        assert self._process.stdout and self._process.stdout.readline().startswith("sent")
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -90,6 +94,7 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
             process = subprocess.Popen(
                 [*pinned(1), MBURST, "collect", config, "-o", folder / "store"], stdout=subprocess.PIPE, text=True
             )
+            source.wait_sent()
             wait_for_sync(folder / "store")
             process.send_signal(2)
             _, _, usage = os.wait4(process.pid, 0)

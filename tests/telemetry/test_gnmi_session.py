@@ -167,6 +167,56 @@ def test_many_targets_are_read_at_once(tmp_path):
     assert found[0][0] == 40 and found[0][1] >= 120
 
 
+def test_pauses_grow_and_are_jittered(monkeypatch):
+    """To `retry`, each by chance up to a half shorter, so that collectors do not come back in step."""
+    from mburst.telemetry.gnmi import session as module
+    from mburst.telemetry.gnmi.config import Target as Configured
+
+    jittered = module._jittered
+    shown = {jittered(4.0) for _ in range(50)}
+    assert len(shown) > 10 and all(2.0 <= pause <= 4.0 for pause in shown)
+    pauses: list[float] = []
+
+    class Enough(Exception):
+        pass
+
+    def note(pause_s: float) -> float:
+        pauses.append(pause_s)
+        if len(pauses) == 6:
+            raise Enough
+        return 0.0
+
+    async def lost(self: Any) -> Any:
+        return module.Ended("lost")
+
+    monkeypatch.setattr(module, "_jittered", note)
+    monkeypatch.setattr(module.Session, "_connection", lost)
+    wanted = Configured("a", "127.0.0.1:1", (), insecure=True, retry_s=5.0)
+    with pytest.raises(Enough):
+        asyncio.run(module.Session(wanted, None, (), print).run())
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", None), (", grpc-keepalive: {time: 30s}", 30_000)])
+def test_keepalive_is_off_unless_it_is_asked_for(tmp_path, monkeypatch, text, expected):
+    """Servers in Go end a connection that pings more often than every five minutes, unless told otherwise."""
+    import grpc
+
+    opened: list[dict[str, Any]] = []
+    plainly = grpc.insecure_channel
+
+    def noted(address: str, options: Any = None, **more: Any) -> Any:
+        opened.append(dict(options))
+        return plainly(address, options=options, **more)
+
+    monkeypatch.setattr(grpc, "insecure_channel", noted)
+    with Target(forever) as target:
+        wanted = plain(target.port)[:-1] + text + "}"
+        collect(tmp_path, config(a=wanted), lambda collector: heard(collector, "a") >= 1)
+    assert opened[0].get("grpc.keepalive_time_ms") == expected
+    assert opened[0]["grpc.max_receive_message_length"] == 512 << 20
+
+
 def refuse(code: str, words: str) -> Any:
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         import grpc
