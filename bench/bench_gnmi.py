@@ -25,6 +25,7 @@ from pathlib import Path
 from side_by_side import machine, spread
 
 HERE = Path(__file__).parent
+CORES = os.sched_getaffinity(0)
 MBURST = Path(sys.executable).parent / "mburst"
 CONFIG = """
 targets: {{switch: {{address: "unix:{socket}", insecure: true}}}}
@@ -68,6 +69,10 @@ class Source:
         )
         assert self._process.stdout and self._process.stdout.readline().startswith("ready")
 
+    def wait_sent(self) -> None:
+        """Until all is on its way; meanwhile nothing else runs on the server's core."""
+        assert self._process.stdout and self._process.stdout.readline().startswith("sent")
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -75,8 +80,7 @@ class Source:
 
 def pinned(core: int) -> list[str]:
     """The command that keeps another on one core, where there are several."""
-    cores = sorted(os.sched_getaffinity(0))
-    return ["taskset", "-c", str(cores[core % len(cores)])]
+    return ["taskset", "-c", str(sorted(CORES)[core % len(CORES)])]
 
 
 def collected(updates: int, a_message: int) -> tuple[float, float, float]:
@@ -90,6 +94,7 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
             process = subprocess.Popen(
                 [*pinned(1), MBURST, "collect", config, "-o", folder / "store"], stdout=subprocess.PIPE, text=True
             )
+            source.wait_sent()
             wait_for_sync(folder / "store")
             process.send_signal(2)
             _, _, usage = os.wait4(process.pid, 0)
@@ -112,7 +117,7 @@ def wait_for_sync(store: Path) -> None:
     from mburst.sql import Store
 
     while True:
-        time.sleep(0.5)
+        time.sleep(0.1)
         if (store / "mburst.json").exists() and (store / "hot" / "collection").exists():
             found = (
                 Store.open(store).connect().execute("SELECT count(*) FROM collection WHERE event = 'sync'").fetchone()
@@ -156,6 +161,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    os.sched_setaffinity(0, {sorted(CORES)[0]})  # the collector's core is its own
     print(f"gnmi: {machine()}; median (least) of {arguments.rounds} rounds")
     for a_message in (10, 1):
         updates = arguments.updates if a_message > 1 else arguments.updates // 4

@@ -2,9 +2,9 @@
 """A gNMI server that sends notifications which it made beforehand, as fast as they are taken: for bench_gnmi.py.
 
 64 ports of 8 queues, ten leaves of each queue's state. After the last one the stream stays open. Says "ready PATH" when
-it listens. It speaks just enough HTTP/2 (RFC 9113) for one client of grpcio, which asks for the capabilities on its
-first stream and subscribes on its second: a server on top of a gRPC library would cost more than the collector that is
-measured.
+it listens, and "sent" when a client has all. It speaks just enough HTTP/2 (RFC 9113) for one client of grpcio, which
+asks for the capabilities on its first stream and subscribes on its second: a server on top of a gRPC library would cost
+more than the collector that is measured.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ def serve(path: str, stream: bytes) -> None:
                     while not connection.subscribed:
                         connection.take()
                     connection.stream(stream)
+                    print("sent", flush=True)
                     while True:
                         connection.take()
                 except (EOFError, OSError):

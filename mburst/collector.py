@@ -1,6 +1,7 @@
-"""Collects from many switches into a store: sessions in one event loop, and a thread that writes.
+"""Collects from many switches into a store: sessions in one event loop, a thread that reads for each of their
+subscriptions, and one that writes.
 
-The loop never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
+Reading never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
 by device, and told in `collection`, while the streams go on being read.
 """
 
@@ -202,8 +203,9 @@ class Collector:
                 self._flush()
             if now - clock >= CLOCK_S:
                 clock = now
-                for session in self.sessions:
-                    session.device.estimate_clock(time.time_ns())
+                with self.rows.lock:
+                    for session in self.sessions:
+                        session.device.estimate_clock(time.time_ns())
             if now - told >= TOLD_S:
                 told = now
                 self._tell()
@@ -212,15 +214,16 @@ class Collector:
     def _flush(self, everything: bool = False) -> None:
         """Hand on the rows that are whole; with `everything`, also those that might have got more values."""
         self._flushed = time.monotonic()
-        for session in self.sessions:
-            for stream in session.streams.values():
-                stream.flush() if everything else stream.settle()
-            if everything:
-                session.device.estimate_clock(time.time_ns())
-        self._hand_on()
-        for session in self.sessions:
-            session.device.told(time.time_ns())
-        self._hand_on()  # with what was dropped just now
+        with self.rows.lock:
+            for session in self.sessions:
+                for stream in session.streams.values():
+                    stream.flush() if everything else stream.settle()
+                if everything:
+                    session.device.estimate_clock(time.time_ns())
+            self._hand_on()
+            for session in self.sessions:
+                session.device.told(time.time_ns())
+            self._hand_on()  # with what was dropped just now
 
     def _hand_on(self) -> None:
         lost: Counter[str] = Counter()

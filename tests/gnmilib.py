@@ -122,6 +122,7 @@ class Target:
         self.encodings, self.models = encodings, models or []
         self.requests: list[Any] = []
         self.metadata: list[dict[str, Any]] = []
+        self.requests_ended = 0  # clients that said that no other request follows
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -178,8 +179,17 @@ class Target:
         self.metadata.append(dict(context.invocation_metadata()))
         request = await anext(aiter(requests))
         self.requests.append(request)
-        async for made in self.script(request, context):
-            yield made
+        listening = asyncio.create_task(self._listen(requests))
+        try:
+            async for made in self.script(request, context):
+                yield made
+        finally:
+            listening.cancel()
+
+    async def _listen(self, requests: Any) -> None:
+        async for _ in requests:
+            pass
+        self.requests_ended += 1
 
 
 def updated(made: Any) -> Any:

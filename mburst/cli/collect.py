@@ -63,7 +63,7 @@ def require() -> None:
 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-    needed = ("grpc", "google.protobuf", "yaml", "uvloop")
+    needed = ("grpc", "google.protobuf", "yaml")
     lacking = [name for name in needed if not _found(importlib.util.find_spec, name)]
     if lacking:
         raise MburstError(f"gNMI needs the extra `gnmi`: there is no {lacking[0]}", "pip install 'mburst[gnmi]'")
@@ -99,10 +99,7 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         await collector.run(seconds)
         return collector
 
-    import uvloop  # takes a quarter less of the processor than asyncio's own loop, message by message
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        collector = runner.run(work())
+    collector = asyncio.run(work())
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         agent = Agent(tree, door)
         address = await agent.start()
         watermarks.start()
-        queues = f"{len(watermarks.ports)} with a queue" if watermarks.ports else "none with a queue"
+        queues = f"{len({port for port, _ in watermarks.queues}) or 'none'} with a queue"
         print(
             f"serving {len(ports)} ports, {queues}, on {address}" + ("" if door.certificate else " without TLS"),
             flush=True,

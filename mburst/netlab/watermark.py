@@ -18,7 +18,7 @@ from .namespaces import enter
 
 COLUMNS = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "dropped_packets", "semantics"]
 
-_RTM_NEWQDISC, _RTM_GETQDISC, _NLMSG_ERROR = 36, 38, 2
+_RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _NLMSG_ERROR = 36, 38, 40, 42, 2
 _NLM_F_REQUEST, _NLM_F_ECHO = 1, 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
 _TC_H_ROOT = 0xFFFFFFFF
 _TCA_KIND, _TCA_STATS2 = 1, 7
@@ -51,13 +51,17 @@ class Statistics(NamedTuple):
 
 
 class QueueReader:
-    """The root queue of an interface of the namespace that the process is in."""
+    """All that waits at an interface of the namespace that the process is in (its root queue), or in one class of its
+    queueing discipline. CLASS_ID: major << 16 | minor, 0 for the root queue."""
 
-    def __init__(self, interface: str) -> None:
+    def __init__(self, interface: str, class_id: int = 0) -> None:
         self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-        message = _TCMSG.pack(0, socket.if_nametoindex(interface), 0, _TC_H_ROOT, 0)
+        request, self._answer, parent = (
+            (_RTM_GETTCLASS, _RTM_NEWTCLASS, 0) if class_id else (_RTM_GETQDISC, _RTM_NEWQDISC, _TC_H_ROOT)
+        )
+        message = _TCMSG.pack(0, socket.if_nametoindex(interface), class_id, parent, 0)
         size = _HEADER.size + len(message)
-        self._question = _HEADER.pack(size, _RTM_GETQDISC, _NLM_F_REQUEST | _NLM_F_ECHO, 0, 0) + message
+        self._question = _HEADER.pack(size, request, _NLM_F_REQUEST | _NLM_F_ECHO, 0, 0) + message
 
     def read(self) -> tuple[int, int]:
         """(bytes in the queue now, packets dropped since it was made)."""
@@ -84,9 +88,9 @@ class QueueReader:
         reply = self._sock.recv(8192)
         size, kind, *_ = _HEADER.unpack_from(reply)
         if kind == _NLMSG_ERROR:
-            raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "RTM_GETQDISC")
-        if kind != _RTM_NEWQDISC:
-            raise OSError(0, f"RTM_GETQDISC answered with message type {kind}")
+            raise OSError(-struct.unpack_from("=i", reply, _HEADER.size)[0], "rtnetlink")
+        if kind != self._answer:
+            raise OSError(0, f"rtnetlink answered with message type {kind}")
         return reply[_HEADER.size + _TCMSG.size:size]
 
 

@@ -1,4 +1,5 @@
-"""Interfaces and the neighbours behind them, by rtnetlink (rtnetlink(7), linux/if_link.h, linux/neighbour.h)."""
+"""Interfaces, the classes of their queues and the neighbours behind them, by rtnetlink (rtnetlink(7), linux/if_link.h,
+linux/pkt_sched.h, linux/neighbour.h)."""
 
 from __future__ import annotations
 
@@ -8,14 +9,18 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_RTM_GETLINK, _RTM_GETNEIGH, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 2, 3
+_RTM_GETLINK, _RTM_GETNEIGH, _RTM_GETTCLASS, _NLMSG_ERROR, _NLMSG_DONE = 18, 30, 42, 2, 3
 _REQUEST_DUMP = 1 | 0x300
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
 _NDMSG = struct.Struct("=BxxxiHBB")  # struct ndmsg
+_TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, parent, info
 _ATTRIBUTE = struct.Struct("=HH")
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_STATS64 = 1, 3, 10, 23
 _NDA_LLADDR = 2
+_TCA_KIND = 1
+# Disciplines whose classes are queues that somebody set up. Others (fq_codel, sfq, cake) list their flows as classes.
+_CLASSFUL = (b"drr", b"ets", b"hfsc", b"htb", b"mq", b"mqprio", b"multiq", b"prio", b"qfq", b"taprio")
 _NUD_PERMANENT = 0x80  # an address of the bridge itself
 _STATS64 = struct.Struct(
     "=8Q"
@@ -99,6 +104,19 @@ def neighbours() -> list[Neighbour]:
         if family == socket.AF_BRIDGE and not state & _NUD_PERMANENT and len(mac) == 6 and not mac[0] & 1:
             found[index, mac] = Neighbour(index, mac.hex(":"))
     return [found[key] for key in sorted(found)]
+
+
+def queue_classes(interface: str) -> list[int]:
+    """The classes (major << 16 | minor) in which packets for an interface wait: those that have no classes below."""
+    below: dict[int, int] = {}  # class → handle of the discipline in it
+    above = set()
+    for body in _dump(_RTM_GETTCLASS, _TCMSG.pack(socket.AF_UNSPEC, socket.if_nametoindex(interface), 0, 0, 0)):
+        _, _, handle, parent, info = _TCMSG.unpack_from(body)
+        if _attributes(body[_TCMSG.size :]).get(_TCA_KIND, b"").rstrip(b"\0") in _CLASSFUL:
+            below[handle] = info
+            above.add(parent)
+    majors = {handle >> 16 for handle in below}
+    return sorted(handle for handle, info in below.items() if handle not in above and info >> 16 not in majors)
 
 
 def link_speed(interface: str) -> int | None:

@@ -12,8 +12,8 @@ from typing import Any
 from ..telemetry.gnmi import messages
 from ..telemetry.gnmi.path import PathName, Steps, as_message, as_text, steps_of
 from ..units import NS_PER_S, format_duration
-from .tree import Leaf, Tree, Value, is_known
-from .watermarks import Watch
+from .tree import DEPTH, Leaf, Tree, Value, is_known
+from .watermarks import Queue, Watch
 
 SHORTEST_NS = 10_000_000
 TARGET_DEFINED_NS = NS_PER_S
@@ -171,15 +171,12 @@ class Stream:
             await self._notify(leaves, changed_only=True)
             here = {leaf.steps for leaf in leaves}
             every = {steps for steps in self.told if _under(steps, wanted) and steps not in here}
-            gone = [steps for steps in every if takes(Leaf(steps, lambda: None, self._depth_port(steps)))]
+            gone = [steps for steps in every if takes(Leaf(steps, lambda: None, _depth_of(steps)))]
             for steps in gone:
                 del self.told[steps]
             if gone:
                 await self._send(time.time_ns(), [], tuple(_path(steps) for steps in gone))
             await asyncio.sleep(LOOK_S)
-
-    def _depth_port(self, steps: Steps) -> str:
-        return steps[2][1][0][1] if steps[-1][0] == "max-queue-len" else ""
 
     async def _heartbeat(self, wanted: Wanted) -> None:
         watch = self.watch()
@@ -190,20 +187,25 @@ class Stream:
     async def _depths(self, wanted: Wanted) -> None:
         """Every reading of a queue's depth that differs from the one before, with the time of the reading; before it
         the last that did not, so that the client knows how long that one held."""
-        paths = {leaf.port: leaf.steps for leaf in self.tree.leaves(wanted.steps, self.watch()) if leaf.is_depth}
+        paths = {leaf.queue: leaf.steps for leaf in self.tree.leaves(wanted.steps, self.watch()) if leaf.queue}
         if not paths:
             return
         changes = Changes(set(paths), asyncio.get_running_loop())
         self.tree.watermarks.listen(changes.add)
         try:
             while True:
-                for port, ts_ns, depth, duplicates in await changes.take():
+                for queue, ts_ns, depth, duplicates in await changes.take():
                     update = messages.Update(
-                        path=_path(paths[port]), val=typed(depth, self.encoding), duplicates=duplicates
+                        path=_path(paths[queue]), val=typed(depth, self.encoding), duplicates=duplicates
                     )
                     await self._send(ts_ns, [update])
         finally:
             self.tree.watermarks.unlisten(changes.add)
+
+
+def _depth_of(steps: Steps) -> Queue | None:
+    """The queue whose depth a path is."""
+    return (steps[2][1][0][1], steps[5][1][0][1]) if steps[-1][0] == DEPTH else None
 
 
 def _under(steps: Steps, wanted: Wanted) -> bool:
@@ -216,43 +218,43 @@ class Changes:
     """Depths on their way from the reading thread to the event loop, at most BACKLOG of them: beyond, the readings of a
     queue become one with the largest depth, which says how many were left out."""
 
-    def __init__(self, ports: set[str], loop: asyncio.AbstractEventLoop) -> None:
-        self._ports, self._loop = ports, loop
+    def __init__(self, queues: set[Queue], loop: asyncio.AbstractEventLoop) -> None:
+        self._queues, self._loop = queues, loop
         self._ready = asyncio.Event()
-        self._waiting: list[tuple[str, int, int, int]] = []
-        self._last: dict[str, tuple[int, int]] = {}  # port → (time, depth) of the newest reading
-        self._said: dict[str, int] = {}  # port → time of the newest reading that was queued
+        self._waiting: list[tuple[Queue, int, int, int]] = []
+        self._last: dict[Queue, tuple[int, int]] = {}  # queue → (time, depth) of the newest reading
+        self._said: dict[Queue, int] = {}  # queue → time of the newest reading that was queued
 
-    def add(self, port: str, now_ns: int, depth: int) -> None:
+    def add(self, queue: Queue, now_ns: int, depth: int) -> None:
         """A reading, in the reading thread."""
-        if port not in self._ports:
+        if queue not in self._queues:
             return
-        before = self._last.get(port)
-        self._last[port] = (now_ns, depth)
+        before = self._last.get(queue)
+        self._last[queue] = (now_ns, depth)
         if before is not None and before[1] == depth:
             return
-        found = [(port, now_ns, depth, 0)]
-        if before is not None and self._said.get(port) != before[0]:
-            found.insert(0, (port, *before, 0))
-        self._said[port] = now_ns
+        found = [(queue, now_ns, depth, 0)]
+        if before is not None and self._said.get(queue) != before[0]:
+            found.insert(0, (queue, *before, 0))
+        self._said[queue] = now_ns
         self._loop.call_soon_threadsafe(self._queue, found)
 
-    def _queue(self, found: list[tuple[str, int, int, int]]) -> None:
+    def _queue(self, found: list[tuple[Queue, int, int, int]]) -> None:
         if len(self._waiting) + len(found) > BACKLOG:
-            merged: dict[str, tuple[str, int, int, int]] = {}
-            for port, ts_ns, depth, duplicates in self._waiting:
-                had = merged.get(port)
-                merged[port] = (
-                    (port, ts_ns, max(depth, had[2]), had[3] + 1 + duplicates)
+            merged: dict[Queue, tuple[Queue, int, int, int]] = {}
+            for queue, ts_ns, depth, duplicates in self._waiting:
+                had = merged.get(queue)
+                merged[queue] = (
+                    (queue, ts_ns, max(depth, had[2]), had[3] + 1 + duplicates)
                     if had
-                    else (port, ts_ns, depth, duplicates)
+                    else (queue, ts_ns, depth, duplicates)
                 )
             self._waiting = list(merged.values())
         self._waiting += found
         self._ready.set()
 
-    async def take(self) -> list[tuple[str, int, int, int]]:
-        """(port, time, depth, how many were left out) of what waits."""
+    async def take(self) -> list[tuple[Queue, int, int, int]]:
+        """(queue, time, depth, how many were left out) of what waits."""
         await self._ready.wait()
         self._ready.clear()
         waiting, self._waiting = self._waiting, []

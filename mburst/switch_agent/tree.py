@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import MburstError
 from ..telemetry.gnmi.path import Step, Steps, covers
 from . import netlink
-from .watermarks import Watch, Watermarks
+from .watermarks import Queue, Watch, Watermarks
 
 Value = int | str
 DEPTH = "max-queue-len"
@@ -42,7 +42,7 @@ class Leaf:
 
     steps: Steps
     read: Callable[[], Value | None]
-    port: str = ""  # of a queue's depth, which comes from a watch
+    queue: Queue | None = None  # whose depth it is, which comes from a watch
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Leaf:
 
     @property
     def is_depth(self) -> bool:
-        return bool(self.port)
+        return self.queue is not None
 
     @property
     def is_steady(self) -> bool:
@@ -119,8 +119,11 @@ class Tree:
     def _all(self, watch: Watch) -> Iterator[Leaf]:
         for port in self.ports:
             yield from self._counters(port)
-            if port in self.watermarks.ports:
-                yield from self._queue(port, watch)
+        for port in dict.fromkeys(port for port, _ in self.watermarks.queues):
+            reference = (*QUEUE[:2], ("interface", (("interface-id", port),)), ("interface-ref", ()), ("state", ()))
+            yield Leaf((*reference, ("interface", ())), partial(str, port))
+        for queue in self.watermarks.queues:
+            yield from self._queue(queue, watch)
         yield from self._neighbours()
         yield Leaf((*SYSTEM, ("hostname", ())), socket.gethostname)
         yield Leaf((*SYSTEM, ("boot-time", ())), lambda: self.boot_ns)
@@ -143,29 +146,29 @@ class Tree:
             return None
         return f"SPEED_{speed // 10**9}GB" if speed % 10**9 == 0 else f"SPEED_{speed // 10**6}MB"
 
-    def _queue(self, port: str, watch: Watch) -> Iterator[Leaf]:
+    def _queue(self, queue: Queue, watch: Watch) -> Iterator[Leaf]:
+        port, name = queue
         top: Step = ("interface", (("interface-id", port),))
-        base = (*QUEUE[:2], top, *QUEUE[3:5], ("queue", (("name", "0"),)), ("state", ()))
-        yield Leaf((*QUEUE[:2], top, ("interface-ref", ()), ("state", ()), ("interface", ())), lambda: port)
-        yield Leaf((*base, ("name", ())), lambda: "0")
+        base = (*QUEUE[:2], top, *QUEUE[3:5], ("queue", (("name", name),)), ("state", ()))
+        yield Leaf((*base, ("name", ())), lambda: name)
         depths: list[int] = []
 
         def largest() -> int:
-            depths[:] = watch.take(port)
+            depths[:] = watch.take(queue)
             return depths[0]
 
-        yield Leaf((*base, (DEPTH, ())), largest, port)
-        yield Leaf((*base, ("avg-queue-len", ())), lambda: depths[1] if depths else watch.take(port)[1])
-        for name, field in (("transmit-octets", "sent_bytes"), ("transmit-pkts", "sent_packets"),
+        yield Leaf((*base, (DEPTH, ())), largest, queue)
+        yield Leaf((*base, ("avg-queue-len", ())), lambda: depths[1] if depths else watch.take(queue)[1])
+        for leaf, field in (("transmit-octets", "sent_bytes"), ("transmit-pkts", "sent_packets"),
                             ("dropped-pkts", "dropped_packets")):  # fmt: skip
 
             def read(field: str = field) -> int | None:
                 try:
-                    return getattr(self.watermarks.statistics(port), field)  # type: ignore[no-any-return]
+                    return getattr(self.watermarks.statistics(queue), field)  # type: ignore[no-any-return]
                 except (OSError, KeyError):
                     return None
 
-            yield Leaf((*base, (name, ())), read)
+            yield Leaf((*base, (leaf, ())), read)
 
     def _neighbours(self) -> Iterator[Leaf]:
         indexes = {found.index: found.name for found in netlink.interfaces() if found.name in self.ports}

@@ -1,5 +1,8 @@
 """How deep the ports' queues were: read every millisecond, so that a burst of some milliseconds is seen.
 
+The queue "0" is all that waits at a port. Where that is in several classes (of htb, prio, mq), each of them is a queue
+too, by the name that tc gives it: "1:10".
+
 Each subscription has a watch of its own, so that one that takes its maxima does not empty another's.
 """
 
@@ -14,9 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..netlab.watermark import QueueReader, Statistics
+from .netlink import queue_classes
 
 PERIOD_S = 0.001
 SWITCH_S = 0.0005  # Python's other threads give way to the readings so often
+
+Queue = tuple[str, str]  # a port, and the name of one of its queues
 
 
 @dataclass
@@ -37,51 +43,60 @@ class Window:
 class Watch:
     """The windows of one subscription."""
 
-    def __init__(self, ports: list[str], newest: dict[str, int]) -> None:
-        self._windows = {port: Window() for port in ports}
+    def __init__(self, queues: list[Queue], newest: dict[Queue, int]) -> None:
+        self._windows = {queue: Window() for queue in queues}
         self._newest = newest
         self._lock = threading.Lock()
 
-    def add(self, port: str, depth: int) -> None:
+    def add(self, queue: Queue, depth: int) -> None:
         with self._lock:
-            self._windows[port].add(depth)
+            self._windows[queue].add(depth)
 
-    def take(self, port: str) -> tuple[int, int]:
+    def take(self, queue: Queue) -> tuple[int, int]:
         """(largest, mean) depth in bytes since the last call; of the newest reading where there was none since."""
         with self._lock:
-            window, self._windows[port] = self._windows[port], Window()
-        newest = self._newest.get(port, 0)
+            window, self._windows[queue] = self._windows[queue], Window()
+        newest = self._newest.get(queue, 0)
         return (window.largest, window.total // window.readings) if window.readings else (newest, newest)
 
 
-def has_queue(reader: QueueReader) -> bool:
-    """Whether packets can wait there."""
+def _readers(ports: list[str]) -> dict[Queue, QueueReader]:
+    """Readers of all queues of PORTS in which packets can wait and which can be read."""
+    found = {}
+    for port in ports:
+        classes = queue_classes(port)
+        names = {"0": 0} | {f"{one >> 16:x}:{one & 0xFFFF:x}": one for one in classes if len(classes) > 1}
+        for name, class_id in names.items():
+            reader = QueueReader(port, class_id)
+            if _has_queue(reader):
+                found[port, name] = reader
+            else:
+                reader.close()
+    return found
+
+
+def _has_queue(reader: QueueReader) -> bool:
     try:
+        reader.read()
         return reader.kind() != "noqueue"
     except (OSError, KeyError):
         return False
 
 
-Listener = Callable[[str, int, int], None]
+Listener = Callable[[Queue, int, int], None]
 
 
 class Watermarks:
-    """Reads the root queues of PORTS in a thread of its own. Ports without a queue are left out."""
+    """Reads the queues of PORTS in a thread of its own. Ports without a queue are left out."""
 
     def __init__(self, ports: list[str]) -> None:
-        self._readers = {}
-        for port in ports:
-            reader = QueueReader(port)
-            if has_queue(reader):
-                self._readers[port] = reader
-            else:
-                reader.close()
-        self.ports = list(self._readers)
-        self.newest: dict[str, int] = {}
+        self._readers = _readers(ports)
+        self.queues = list(self._readers)
+        self.newest: dict[Queue, int] = {}
         self._watches: list[Watch] = []
         self._listeners: list[Listener] = []
         self._stop = threading.Event()
-        self._statistics = {port: QueueReader(port) for port in self.ports}  # a socket of its own for the other thread
+        self._statistics = _readers(ports)  # with sockets of their own, for the other thread
         self._thread = threading.Thread(target=self._run, name="mburst-watermarks", daemon=True)
 
     def start(self) -> None:
@@ -97,7 +112,7 @@ class Watermarks:
 
     def watch(self) -> Watch:
         """A watch that begins now."""
-        made = Watch(self.ports, self.newest)
+        made = Watch(self.queues, self.newest)
         self._watches.append(made)
         return made
 
@@ -105,15 +120,15 @@ class Watermarks:
         self._watches.remove(watch)
 
     def listen(self, listener: Listener) -> None:
-        """Have LISTENER(port, time, depth) called for each reading, in the reading thread."""
+        """Have LISTENER(queue, time, depth) called for each reading, in the reading thread."""
         self._listeners.append(listener)
 
     def unlisten(self, listener: Listener) -> None:
         self._listeners.remove(listener)
 
-    def statistics(self, port: str) -> Statistics:
+    def statistics(self, queue: Queue) -> Statistics:
         """What the kernel counts of a queue. Raises OSError or KeyError where it has gone."""
-        return self._statistics[port].statistics()
+        return self._statistics[queue].statistics()
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # only root may
@@ -122,17 +137,17 @@ class Watermarks:
         while not self._stop.is_set():
             due = max(due + PERIOD_S, time.monotonic() - PERIOD_S)  # after a stall, do not catch up
             time.sleep(max(0.0, due - time.monotonic()))
-            for port, reader in list(self._readers.items()):
+            for queue, reader in list(self._readers.items()):
                 try:
                     depth, _ = reader.read()
                 except (OSError, KeyError):  # the port or its queue has gone
-                    del self._readers[port]
+                    del self._readers[queue]
                     continue
-                self._note(port, time.time_ns(), depth)
+                self._note(queue, time.time_ns(), depth)
 
-    def _note(self, port: str, now_ns: int, depth: int) -> None:
-        self.newest[port] = depth
+    def _note(self, queue: Queue, now_ns: int, depth: int) -> None:
+        self.newest[queue] = depth
         for watch in tuple(self._watches):
-            watch.add(port, depth)
+            watch.add(queue, depth)
         for listener in tuple(self._listeners):
-            listener(port, now_ns, depth)
+            listener(queue, now_ns, depth)

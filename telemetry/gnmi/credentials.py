@@ -6,7 +6,6 @@ it: the first certificate that a target shows is kept in a file, and from then o
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
@@ -16,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MburstError
+from .calls import in_thread
 from .config import Target
 
 MESSAGE_BYTES = 512 << 20
+AHEAD_BYTES = 1 << 20  # of a stream that a target may send before it is read: it need not wait while rows are made
 
 
 def pins_folder() -> Path:
@@ -54,22 +55,25 @@ def _read(path: str, what: str, target: Target) -> bytes:
 async def channel_to(target: Target) -> tuple[Any, str]:
     """A gRPC channel to the target, and what there is to say about it ('' or a sentence). Raises MburstError."""
     import grpc
+    from grpc.experimental import ChannelOptions
 
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel begins anew, also after one that could not connect
         ("grpc.enable_http_proxy", 0),
+        (ChannelOptions.SingleThreadedUnaryStream, 1),  # calls.py says why
     ]
     if target.keepalive_s:
         options.append(("grpc.keepalive_time_ms", int(target.keepalive_s * 1000)))
     compression = grpc.Compression.Gzip if target.gzip else None
     if target.insecure:
-        return grpc.aio.insecure_channel(target.address, options=options, compression=compression), ""
+        return grpc.insecure_channel(target.address, options=options, compression=compression), ""
     key = _read(target.tls_key, "tls-key", target) if target.tls_key else None
     certificate = _read(target.tls_cert, "tls-cert", target) if target.tls_cert else None
     note, root = "", None
     if target.skip_verify:
-        pinned, name, note = await asyncio.to_thread(_pinned, target)
+        pinned, name, note = await in_thread(lambda: _pinned(target))
         root = pinned
         options.append(("grpc.ssl_target_name_override", name))
     else:
@@ -77,7 +81,7 @@ async def channel_to(target: Target) -> tuple[Any, str]:
         if target.tls_server_name:
             options.append(("grpc.ssl_target_name_override", target.tls_server_name))
     credentials = grpc.ssl_channel_credentials(root, key, certificate)
-    return grpc.aio.secure_channel(target.address, credentials, options=options, compression=compression), note
+    return grpc.secure_channel(target.address, credentials, options=options, compression=compression), note
 
 
 def _pinned(target: Target) -> tuple[bytes, str, str]:

@@ -6,6 +6,7 @@ and the text is looked up when a batch is made.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any
 
@@ -79,9 +80,11 @@ class Table:
 
 
 class Rows:
-    """All rows of a collection that are not yet handed on."""
+    """All rows of a collection that are not yet handed on. Each subscription is read by a thread of its own, so `lock`
+    is held while a stream takes something in, and while rows are taken out."""
 
     def __init__(self) -> None:
+        self.lock = threading.Lock()
         self.tables = {name: Table(name) for name in MEASURED}
         self._rare: dict[str, list[dict[str, Any]]] = {name: [] for name in RARE}
 

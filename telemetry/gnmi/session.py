@@ -1,7 +1,9 @@
 """A target's session: connect, ask what it can do, subscribe, and start again after every end.
 
-A session survives its target: each subscription's stream is read until it ends, whatever the reason, the reason is told
-once, and after a jittered pause it begins anew. What happened becomes rows of `collection`.
+Each subscription is read by a thread of its own (calls.py), which takes in what comes under the lock of the rows; all
+else is done in the event loop. A session survives its target: each subscription's stream is read until it ends,
+whatever the reason, the reason is told once, and after a jittered pause it begins anew. What happened becomes rows of
+`collection`.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from ...errors import MburstError
 from . import messages
+from .calls import in_thread, subscribe
 from .config import Subscription, Target
 from .credentials import channel_to, diagnose
 from .decode import Device, Stream
@@ -78,7 +83,7 @@ def request_for(subscription: Subscription, target: Target, encoding: str, mode:
 
 
 class Session:
-    """One target. `say` gets each line that a person should see; `now` is the clock of receipt."""
+    """One target. `say` gets each line that a person should see, from any thread; `now` is the clock of receipt."""
 
     def __init__(
         self,
@@ -115,16 +120,19 @@ class Session:
         call = channel.unary_unary(messages.CAPABILITIES, messages.CapabilityRequest.SerializeToString,
                                    messages.CapabilityResponse.FromString)  # fmt: skip
         ask = {"metadata": self.metadata(), "timeout": self.target.timeout_s}
-        try:
-            answer = await call(messages.CapabilityRequest(), **ask)
+
+        def asked() -> tuple[Any, int]:
+            call(messages.CapabilityRequest(), **ask)
             begin = time.monotonic_ns()  # of a second call, since the first one has the connection's beginning in it
-            await call(messages.CapabilityRequest(), **ask)
+            return call(messages.CapabilityRequest(), **ask), time.monotonic_ns() - begin
+
+        try:
+            answer, rtt_ns = await in_thread(asked)
         except grpc.RpcError as error:
             if error.code().name != "UNIMPLEMENTED":
                 raise
             self._detect([])
             return
-        rtt_ns = time.monotonic_ns() - begin
         self.device.rtt_ns = min(rtt_ns, self.device.rtt_ns or rtt_ns)
         self.encodings = tuple(
             messages.ENCODINGS[number] for number in answer.supported_encodings if number < len(messages.ENCODINGS)
@@ -172,11 +180,11 @@ class Session:
             return self._tell("", Ended(str(error).removeprefix(f"{self.target.name}: ")))
         if note:
             self.say(f"{self.target.name}: {note}")
-        async with channel:
+        with channel:
             try:
                 await self.capabilities(channel)
             except grpc.RpcError as error:
-                return self._tell("", await self._explained(error.code(), error.details()))
+                return self._tell("", await self._explained(error))
             self.device.event("", "connect", self.now())
             if self._said.pop("", None):
                 self.say(f"{self.target.name}: connected")
@@ -221,33 +229,44 @@ class Session:
         return self.encoding_for(subscription) not in self.refused_encodings
 
     async def _stream(self, channel: Any, subscription: Subscription, encoding: str) -> Ended:
+        stream = self.streams[subscription.name]
+        call = subscribe(channel, request_for(subscription, self.target, encoding), self.metadata())
+        reading = asyncio.create_task(in_thread(lambda: self._read(call, subscription, stream)))
+        silence = asyncio.create_task(self._silence(subscription))
+        try:
+            done, _ = await asyncio.wait([reading, silence], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            silence.cancel()
+            call.cancel()
+            await asyncio.wait([reading])
+            with self.device.rows.lock:
+                stream.flush()
+        if reading not in done:
+            return Ended("nothing came for three sample intervals")
+        error = reading.result()
+        return Ended(CLOSED) if error is None else await self._explained(error)
+
+    def _read(self, call: Any, subscription: Subscription, stream: Stream) -> Any:
+        """Take in what comes until it ends; the RpcError, or None when the target ended it."""
         import grpc
 
-        stream = self.streams[subscription.name]
-        begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
-                                           messages.ReadResponse.FromString)  # fmt: skip
-        call = begin_call(metadata=self.metadata())
-        watch = asyncio.create_task(self._watch(call, subscription))
+        parse, lock, now = messages.ReadResponse.FromString, self.device.rows.lock, self.now
         try:
-            await call.write(request_for(subscription, self.target, encoding))
-            async for response in call:
-                self._receive(response, subscription, stream)
-            return Ended(CLOSED)
+            for message in call:
+                now_ns = now()
+                try:
+                    response = parse(message)
+                except DecodeError:
+                    with lock:
+                        self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
+                    continue
+                with lock:
+                    self._receive(response, subscription, stream, now_ns)
         except grpc.RpcError as error:
-            return await self._explained(error.code(), error.details())
-        except asyncio.InvalidStateError:  # it ended while the request was written
-            return await self._explained(await call.code(), await call.details())
-        except asyncio.CancelledError:
-            if not watch.done():
-                raise
-            return Ended("nothing came for three sample intervals")
-        finally:
-            watch.cancel()
-            call.cancel()
-            stream.flush()
+            return error
+        return None
 
-    def _receive(self, response: Any, subscription: Subscription, stream: Stream) -> None:
-        now_ns = self.now()
+    def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> None:
         if subscription.name not in self.up:
             self._begin(subscription, stream, now_ns)
         self._lost_ns[subscription.name] = now_ns
@@ -275,28 +294,25 @@ class Session:
             self.up.discard(subscription.name)
             self.device.event(subscription.name, "disconnect", self.now(), detail=ended.reason)
 
-    async def _watch(self, call: Any, subscription: Subscription) -> None:
-        """End a stream that is silent for three sample intervals, or three heartbeats where nothing is sampled."""
+    async def _silence(self, subscription: Subscription) -> None:
+        """Wait until nothing came for three sample intervals, or three heartbeats where nothing is sampled."""
         beat = max((item.heartbeat_ns for item in subscription.items), default=0)
         sampled = any(item.stream_mode == "SAMPLE" and item.sample_ns for item in subscription.items)
         interval_ns = subscription.interval_ns if sampled else beat
         if not interval_ns:
-            return await asyncio.Event().wait()  # type: ignore[return-value]
+            await asyncio.Event().wait()
         limit_ns = max(int(LEAST_WATCH_S * 1e9), 3 * interval_ns)
         begun = time.time_ns()
-        while True:
+        while time.time_ns() - max(begun, self._lost_ns.get(subscription.name, 0)) <= limit_ns:
             await asyncio.sleep(limit_ns / 4e9)
-            if time.time_ns() - max(begun, self._lost_ns.get(subscription.name, 0)) > limit_ns:
-                call.cancel()
-                return None
 
     # --- words ------------------------------------------------------------------------------------------------------
 
-    async def _explained(self, status: Any, detail: str | None) -> Ended:
-        """What the status of a call means."""
-        code, detail = status.name, _short(detail or "")
+    async def _explained(self, error: Any) -> Ended:
+        """What an RpcError means."""
+        code, detail = error.code().name, _short(error.details() or "")
         if code == "UNAVAILABLE":
-            found = await asyncio.to_thread(diagnose, self.target)
+            found = await in_thread(lambda: diagnose(self.target))
             return Ended(f"{self.target.address}: {found or detail or 'connection lost'}", code=code)
         words = _WORDS.get(code, "")
         reason = f"{words}: {detail}" if words and detail else words or detail or code.lower().replace("_", " ")
@@ -333,11 +349,11 @@ async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
     channel, note = await channel_to(session.target)
     if note:
         session.say(f"{session.target.name}: {note}")
-    async with channel:
+    with channel:
         try:
             await session.capabilities(channel)
         except grpc.RpcError as error:
-            return [(await session._explained(error.code(), error.details())).reason]
+            return [(await session._explained(error)).reason]
         ends = [await _once(session, channel, wanted, take) for wanted in session.target.subscriptions]
     return [line for line in ends if line]
 
@@ -345,22 +361,24 @@ async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
 async def _once(session: Session, channel: Any, subscription: Subscription, take: Callable[[Any], None]) -> str:
     import grpc
 
-    begin_call = channel.stream_stream(messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString,
-                                       messages.ReadResponse.FromString)  # fmt: skip
-    call = begin_call(metadata=session.metadata(), timeout=session.target.timeout_s)
-    try:
-        await call.write(request_for(subscription, session.target, session.encoding_for(subscription), "ONCE"))
-        async for response in call:
+    request = request_for(subscription, session.target, session.encoding_for(subscription), "ONCE")
+    call = subscribe(channel, request, session.metadata(), session.target.timeout_s)
+
+    def read() -> None:
+        for message in call:
+            response = messages.ReadResponse.FromString(message)
             kind = response.WhichOneof("response")
             if kind == "update":
                 take(response.update)
             elif kind == "sync_response":
                 break
-        return ""
+
+    try:
+        await in_thread(read)
+    except DecodeError:
+        return f"{subscription.name}: what came is no SubscribeResponse"
     except grpc.RpcError as error:
-        ended = await session._explained(error.code(), error.details())
-    except asyncio.InvalidStateError:
-        ended = await session._explained(await call.code(), await call.details())
+        return f"{subscription.name}: {(await session._explained(error)).reason}"
     finally:
         call.cancel()
-    return f"{subscription.name}: {ended.reason}"
+    return ""

@@ -119,6 +119,104 @@ def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch):
     assert said[0] == "a: q: nothing came for three sample intervals"
 
 
+def test_the_request_stays_open_while_it_is_answered(tmp_path):
+    """Some targets take the end of the requests as the end of the subscription."""
+    ended: list[int] = []
+
+    def until(collector: Any) -> bool:
+        if heard(collector, "a") < 20:
+            return False
+        ended.append(target.requests_ended)
+        return True
+
+    with Target(forever) as target:
+        said = collect(tmp_path, config(a=plain(target.port)), until)
+    assert ended == [0] and not said
+
+
+class Garbage:
+    """No message of gNMI."""
+
+    def SerializeToString(self) -> bytes:
+        return b"\xff" * 20
+
+
+def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield depths(0, 1)[0]
+        yield Garbage()
+        async for made in forever(request, context):
+            yield made
+
+    with Target(script) as target:
+        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 5)
+    told = query(tmp_path, "SELECT amount, detail FROM collection WHERE event = 'not-understood'")
+    assert told == [(1, "a message that is no SubscribeResponse")] and not said
+
+
+def test_many_targets_are_read_at_once(tmp_path):
+    """More than a pool of threads has threads; each has its rows."""
+    names = [f"t{number}" for number in range(40)]
+    with Target(forever) as target:
+        collect(
+            tmp_path,
+            config(**{name: plain(target.port) for name in names}),
+            lambda collector: all(heard(collector, name) >= 3 for name in names),
+        )
+    found = query(tmp_path, "SELECT count(DISTINCT device), count(*) FROM queues WHERE max_bytes IS NOT NULL")
+    assert found[0][0] == 40 and found[0][1] >= 120
+
+
+def test_pauses_grow_and_are_jittered(monkeypatch):
+    """To `retry`, each by chance up to a half shorter, so that collectors do not come back in step."""
+    from mburst.telemetry.gnmi import session as module
+    from mburst.telemetry.gnmi.config import Target as Configured
+
+    jittered = module._jittered
+    shown = {jittered(4.0) for _ in range(50)}
+    assert len(shown) > 10 and all(2.0 <= pause <= 4.0 for pause in shown)
+    pauses: list[float] = []
+
+    class Enough(Exception):
+        pass
+
+    def note(pause_s: float) -> float:
+        pauses.append(pause_s)
+        if len(pauses) == 6:
+            raise Enough
+        return 0.0
+
+    async def lost(self: Any) -> Any:
+        return module.Ended("lost")
+
+    monkeypatch.setattr(module, "_jittered", note)
+    monkeypatch.setattr(module.Session, "_connection", lost)
+    wanted = Configured("a", "127.0.0.1:1", (), insecure=True, retry_s=5.0)
+    with pytest.raises(Enough):
+        asyncio.run(module.Session(wanted, None, (), print).run())
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", None), (", grpc-keepalive: {time: 30s}", 30_000)])
+def test_keepalive_is_off_unless_it_is_asked_for(tmp_path, monkeypatch, text, expected):
+    """Servers in Go end a connection that pings more often than every five minutes, unless told otherwise."""
+    import grpc
+
+    opened: list[dict[str, Any]] = []
+    plainly = grpc.insecure_channel
+
+    def noted(address: str, options: Any = None, **more: Any) -> Any:
+        opened.append(dict(options))
+        return plainly(address, options=options, **more)
+
+    monkeypatch.setattr(grpc, "insecure_channel", noted)
+    with Target(forever) as target:
+        wanted = plain(target.port)[:-1] + text + "}"
+        collect(tmp_path, config(a=wanted), lambda collector: heard(collector, "a") >= 1)
+    assert opened[0].get("grpc.keepalive_time_ms") == expected
+    assert opened[0]["grpc.max_receive_message_length"] == 512 << 20
+
+
 def refuse(code: str, words: str) -> Any:
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         import grpc

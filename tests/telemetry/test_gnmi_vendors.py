@@ -167,6 +167,22 @@ def test_every_table_is_whole(vendor):
         assert all(not meaning.column or meaning.column in COLUMNS[rule.table] for meaning in rule.leaves.values())
 
 
+def test_junipers_drops_are_those_of_the_tail_and_of_every_colour():
+    """qmon.proto: QueueMonitorStats, of both directions."""
+    base = "/junos/system/linecard/qmon-sw/queue_monitor_element_info[if_name=xe-0/0/1]/queue_monitor_stats_{}"
+    base += "/queue_monitor_stats_info[queue_id=8][queue_number=3]/"
+    fed = Fed("juniper")
+    for second in range(2):
+        for number, direction in enumerate(("egress", "ingress"), 1):
+            leaves = {f"red_drop_packets_color_{colour}": 10**colour * second * number for colour in range(4)}
+            leaves |= {"tail_drop_packets": 50_000 * second, "octets": 900 * second, "peak_buffer_occupancy_bytes": 7}
+            here = base.format(direction)
+            fed.feed(notification(T0 + second * S, {here + leaf: given for leaf, given in leaves.items()}))
+    found = [row for row in fed.take()["queues"] if row["transmit_bytes"] is not None]
+    assert sorted((row["port"], row["queue"], row["max_bytes"], row["dropped_packets"]) for row in found) == [
+        ("xe-0/0/1", "3", 7, 51_111), ("xe-0/0/1", "in:3", 7, 52_222)]  # fmt: skip
+
+
 def test_a_sensor_brings_what_comes_under_other_paths():
     found = list(Tables(built_in(), "juniper").meanings(parse("/junos/system/linecard/qmon-sw/").steps))
     assert any(isinstance(rule, Rule) and rule.pattern.text.startswith("/cos") for rule in found)
