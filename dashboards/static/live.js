@@ -3,7 +3,6 @@
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const one = (selector) => document.querySelector(selector);
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
-const DETAIL = 2; // cells a pixel, asked for
 const RETRY_MS = [250, 500, 1000, 2000];
 
 class LiveView {
@@ -114,7 +113,8 @@ class LiveView {
   }
 
   wish() {
-    this.socket.send(JSON.stringify({ lane: this.lane.id, span: String(this.span), origin: `${this.originS}000000000` }));
+    this.steps = this.timeline.steps();
+    this.socket.send(JSON.stringify({ lane: this.lane.id, span: String(this.span), steps: this.steps, origin: `${this.originS}000000000` }));
   }
 
   take(message) {
@@ -164,7 +164,7 @@ class LiveView {
   async build(parts) {
     this.parts = parts;
     this.palette = isDark() ? this.lane.dark : this.lane.light;
-    this.timeline.figure = this.lane.figures[parts];
+    this.timeline.empty = this.lane.figures[parts];
     await this.timeline.draw(this.lane.light, this.palette);
     await this.heat.draw(this.lane.heat, this.lane, this.lane.light, this.palette);
     $("[data-needs=latency]").forEach((entry) => { entry.hidden = parts < 2; });
@@ -200,7 +200,7 @@ class LiveView {
   async fetchStill() {
     const [a, b] = this.range, span = b - a, laneId = this.lane.id;
     const from = absolute(this.originS, a - span / 2), to = absolute(this.originS, b + span / 2);
-    const buckets = Math.ceil(2 * DETAIL * this.timeline.width());
+    const buckets = 2 * this.timeline.steps();
     try {
       const answer = await this.ask(`moment?lane=${encodeURIComponent(laneId)}&from=${from}&to=${to}&buckets=${buckets}&origin=${this.originS}000000000`);
       const still = unpackMessage(await answer.arrayBuffer());
@@ -340,9 +340,15 @@ class LiveView {
     }
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.goTo(readLink(location.hash)));
-    addEventListener("resize", () => { this.request(); if (this.range) this.stand(...this.range); });
+    addEventListener("resize", () => this.resized());
     setInterval(() => { if (this.socket?.readyState === WebSocket.OPEN) this.loadLanes().catch(() => {}); }, 5000);
     one("#span").value = String(this.span / 1e9);
+  }
+
+  resized() {
+    this.request();
+    if (this.range) this.stand(...this.range);
+    if (this.steps !== this.timeline?.steps() && this.socket?.readyState === WebSocket.OPEN) this.wish();
   }
 
   goTo(link) {
