@@ -262,7 +262,7 @@ def main() -> None:
     with growing() as store, serving(str(store)) as (_, url):
         time.sleep(11)
         show("a store", watched(url, seconds, 1400), seconds)
-        show("a store, a wide screen", watched(url, seconds, 3840), seconds)
+        show("a store, a wide screen", watched(url, seconds, 2200), seconds)
     if os.geteuid() == 0:
         with packets(), serving("lo", "--link", "1G") as (_, url):
             time.sleep(2)

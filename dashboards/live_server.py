@@ -175,7 +175,8 @@ class _Answers:
         return JSONResponse(found, headers=_HEADERS)
 
     async def live(self, socket: WebSocket) -> None:
-        """A browser sends wishes ({lane, span, steps, origin} in JSON, times in ns as text), and gets live_view's messages."""
+        """A browser sends wishes ({lane, span, steps, origin} in JSON, nanoseconds as text); live_view makes what it
+        gets."""
         await socket.accept()
         wishes: asyncio.Queue[Wish] = asyncio.Queue()
         waker = asyncio.Event()
