@@ -140,7 +140,7 @@ class LiveView {
 
   scene() {
     const from = this.range && this.still && this.still.start <= this.range[0] && this.still.end >= this.range[1] ? this.still : this.tape ?? this.still;
-    return from && { ...this.lane, start: -Infinity, end: Infinity, detail: null, detailCells: [], marks: null,
+    return from && { ...this.lane, edge: this.tape?.edge ?? Infinity, start: -Infinity, end: Infinity, detail: null, detailCells: [], marks: null,
       coverage: from.coverage, losing: from.losing, base: from.base, seconds: from.seconds,
       latency: from.latency, queues: from.queues, bursts: from.bursts };
   }
@@ -149,6 +149,7 @@ class LiveView {
     const scene = this.scene();
     if (!scene) return;
     const range = this.range ?? [this.tape.edge - this.span, this.tape.edge];
+    if (this.steps !== this.timeline.steps() && this.socket?.readyState === WebSocket.OPEN) this.wish();
     this.timeline.put(scene, range);
     const parts = 2 * (scene.latency.length > 0 || this.parts >= 2) + (scene.queues.length > 0 || this.parts % 2 === 1);
     if (parts !== this.parts) await this.build(parts);
@@ -280,6 +281,7 @@ class LiveView {
   tellStatus(status) {
     const edge = clock(this.originS, this.tape.edge, 1);
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
+    one("#state").dataset.recording = status.recording;
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
     const told = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
     if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);
@@ -340,15 +342,9 @@ class LiveView {
     }
     addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.goTo(readLink(location.hash)));
-    addEventListener("resize", () => this.resized());
+    addEventListener("resize", () => { this.request(); if (this.range) this.stand(...this.range); });
     setInterval(() => { if (this.socket?.readyState === WebSocket.OPEN) this.loadLanes().catch(() => {}); }, 5000);
     one("#span").value = String(this.span / 1e9);
-  }
-
-  resized() {
-    this.request();
-    if (this.range) this.stand(...this.range);
-    if (this.steps !== this.timeline?.steps() && this.socket?.readyState === WebSocket.OPEN) this.wish();
   }
 
   goTo(link) {

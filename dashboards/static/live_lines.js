@@ -2,6 +2,7 @@
 // Styles are those of the figure's own traces, which stay empty; upward axes, zoom box and resizing are Plotly's.
 
 const DASHES = { dot: [1.5, 3], solid: [] };
+const BESIDE = 100; // pixels beyond the page where lines end: those of a second reach far beyond a zoom to single bins
 const CROSS = 3.5; // pixels from the middle of a lost probe's cross to its ends
 
 // A line with a point for each other pixel or more is drawn as a hairline, which takes a tenth of the time.
@@ -25,9 +26,9 @@ class Lines {
   paint(figure, layout, found, [a, b], ticks, width) {
     const panels = new Map(figure.data.map((trace) => trace.yaxis ?? "y").map((name) => [name, panelOf(layout, name, width)]));
     const { left, width: across } = panels.get("y"), across1s = across * 1e9 / (b - a);
-    const pixel = (seconds) => left + (seconds - a / 1e9) * across1s;
+    const pixel = (seconds) => Math.min(width + BESIDE, Math.max(-BESIDE, left + (seconds - a / 1e9) * across1s));
     this.begin(width, layout.height);
-    this.drawTime(layout, [...panels.values()], ticks, pixel);
+    this.drawTime(layout, [...panels.values()], ticks, pixel, width);
     for (const trace of figure.data) {
       const points = found[trace.meta];
       if (points?.x.length) this.within(panels.get(trace.yaxis ?? "y"), (panel) => this.drawTrace(trace, points, pixel, panel));
@@ -57,7 +58,7 @@ class Lines {
     pen.restore();
   }
 
-  drawTime(layout, panels, ticks, pixel) {
+  drawTime(layout, panels, ticks, pixel, width) {
     const { pen } = this, { gridcolor, ticklen, tickfont } = layout.xaxis, bottom = layout.height - layout.margin.b;
     Object.assign(pen, { strokeStyle: gridcolor, lineWidth: 1, fillStyle: tickfont.color,
       font: `${tickfont.size}px ${layout.font.family}`, textAlign: "center", textBaseline: "top" });
@@ -70,7 +71,10 @@ class Lines {
       }
       pen.moveTo(x, bottom);
       pen.lineTo(x, bottom + ticklen);
-      ticks.text[i].split("<br>").forEach((text, line) => pen.fillText(text, x, bottom + ticklen + 3 + line * 1.3 * tickfont.size));
+      ticks.text[i].split("<br>").forEach((text, line) => {
+        const half = pen.measureText(text).width / 2, middle = Math.max(half, Math.min(x, width - half));
+        pen.fillText(text, middle, bottom + ticklen + 3 + line * 1.3 * tickfont.size);
+      });
     });
     pen.stroke();
   }

@@ -69,7 +69,7 @@ class LiveTimeline extends Timeline {
 
   // A second is told when it is over: what has begun since is not known to be silent.
   coverageOfSeconds() {
-    return spansBefore(this.lane.coverage, Math.floor((this.lane.coverage.end.at(-1) ?? 0) / 1e9) * 1e9);
+    return spansBefore(this.lane.coverage, Math.floor(this.lane.edge / 1e9) * 1e9);
   }
 
   // Steps that a figure is drawn in: about one for each pixel of the screen; in bundles, so that browsers of about the
@@ -91,8 +91,9 @@ class LiveTimeline extends Timeline {
   }
 
   traces(steps) {
-    const found = super.traces(steps), { x, y } = found.second, last = y.length - 1;
-    if (last > 1 && x[last - 1] === x[last]) y[last - 1] = y[last - 2]; // where the known ends, nothing falls to zero
+    const found = super.traces(steps), { x, y } = found.second, end = y.length - 1;
+    // Where the known ends, nothing falls to zero.
+    if (end > 2 && x[end - 2] === x[end]) y[end - 2] = y[end - 1] = y[end - 3];
     return found;
   }
 
@@ -134,7 +135,10 @@ class LiveTimeline extends Timeline {
     if (!this.queue) this.windows = null;
     this.found = this.traces(this.steps());
     const tops = this.tops();
-    if (Object.keys(tops).length) await Plotly.relayout(this.place, tops);
+    if (Object.keys(tops).length) {
+      await Plotly.relayout(this.place, tops);
+      this.found = this.traces(this.steps()); // what reaches up to the top does so again
+    }
     this.lines.paint(this.figure, this.place.layout, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1
@@ -170,6 +174,6 @@ const spansOf = (bursts) => {
 const emptyCells = (width, bin) => ({ width, bin, first: 0, start: 0, cells: [], largest: [], total: [] });
 
 const emptyScene = (lane) => ({
-  ...lane, start: 0, end: 1e9, coverage: { start: [], end: [] }, losing: { start: [], end: [] }, marks: { start: [], end: [] },
+  ...lane, edge: 0, start: 0, end: 1e9, coverage: { start: [], end: [] }, losing: { start: [], end: [] }, marks: { start: [], end: [] },
   base: emptyCells(lane.bin, lane.bin), detail: null, detailCells: [], seconds: emptyCells(1e9, 1e9), latency: [], queues: [], bursts: [],
 });
