@@ -23,7 +23,8 @@ class Lines {
   }
 
   // Draw `found` ({x, y} by role, x in seconds) over [a, b) nanoseconds; `ticks` are those of the time axis.
-  paint(figure, layout, found, [a, b], ticks, width) {
+  paint(figure, found, [a, b], ticks, width) {
+    const { layout } = figure;
     const panels = new Map(figure.data.map((trace) => trace.yaxis ?? "y").map((name) => [name, panelOf(layout, name, width)]));
     const { left, width: across } = panels.get("y"), across1s = across * 1e9 / (b - a);
     const pixel = (seconds) => Math.min(width + BESIDE, Math.max(-BESIDE, left + (seconds - a / 1e9) * across1s));
@@ -33,7 +34,7 @@ class Lines {
       const points = found[trace.meta];
       if (points?.x.length) this.within(panels.get(trace.yaxis ?? "y"), (panel) => this.drawTrace(trace, points, pixel, panel));
     }
-    this.drawReferences(figure.layout.shapes, panels.get("y"));
+    this.drawReferences(layout.shapes, panels.get("y"));
   }
 
   begin(width, height) {

@@ -43,6 +43,7 @@ class LiveTimeline extends Timeline {
     if (matchMedia("(pointer: coarse)").matches) this.figure.layout.dragmode = false;
     this.top = this.figure.layout.yaxis.range[1];
     this.latencyRange = this.queueTop = null;
+    // A layout of its own, which loses its height when the page is resized; they share their axes.
     await Plotly.newPlot(this.place, this.figure.data, { ...this.figure.layout, shapes: [] }, CONFIG);
     this.place.on("plotly_relayout", (change) => this.moved(change));
     this.place.on("plotly_doubleclick", () => this.onFollow());
@@ -139,7 +140,7 @@ class LiveTimeline extends Timeline {
       await Plotly.relayout(this.place, tops);
       this.found = this.traces(this.steps()); // what reaches up to the top does so again
     }
-    this.lines.paint(this.figure, this.place.layout, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
+    this.lines.paint(this.figure, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`

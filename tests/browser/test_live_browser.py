@@ -16,7 +16,7 @@ pytest.importorskip("uvicorn")
 
 ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
 # Whether the canvas shows the largest bins (blue) at a share of line rate.
-INK = """share => { const { lines, place } = view.timeline, panel = panelOf(place.layout, 'y', place.clientWidth);
+INK = """share => { const { lines, place } = view.timeline, panel = panelOf(view.timeline.figure.layout, 'y', place.clientWidth);
     const { data } = lines.pen.getImageData(panel.left, panel.pixel(share), panel.width, 1);
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
@@ -135,6 +135,18 @@ def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page,
     assert max(v for v in reader.trace("second")[1] if v is not None) < 10
     assert reader.page.locator("#fullest").text_content() == "100 %"
     assert float(reader.page.locator("#second").text_content().removesuffix(" %")) < 10
+
+
+def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
+    reader = open_page(recorded.url)
+    begin = START + SHORT * BIN
+    reader.stand(begin - 10 * BIN, begin + 10 * BIN)
+    for size in ({"width": 700, "height": 900}, {"width": 1700, "height": 700}):
+        reader.page.set_viewport_size(size)
+        reader.wait("view.steps === view.timeline.steps() && "
+                    "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing")
+        assert reader.page.evaluate(INK, 75), size
+        assert reader.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
 
 
 def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
