@@ -88,7 +88,6 @@ def heatmap() -> dict[str, Any]:
              "hoverinfo": "none", "showscale": False, "xgap": 0, "ygap": 0}
     layout = {"height": HEAT, "margin": {"l": 64, "r": 10, "t": 4, "b": 34}, "dragmode": False, "hovermode": "closest",
               "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "outside", "ticklen": 5,
-                        "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}, "tickangle": 0,
-                        "ticklabeloverflow": "allow"},
+                        "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}, "tickangle": 0},
               "yaxis": y_axis((0, 1), "", showgrid=False), **common()}
     return {"data": [trace], "layout": layout}

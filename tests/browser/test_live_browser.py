@@ -16,7 +16,8 @@ pytest.importorskip("uvicorn")
 
 ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
 # Whether the canvas shows the largest bins (blue) at a share of line rate.
-INK = """share => { const { lines, place } = view.timeline, panel = panelOf(view.timeline.figure.layout, 'y', place.clientWidth);
+INK = """share => {
+    const { lines, place, figure } = view.timeline, panel = panelOf(figure.layout, 'y', place.clientWidth);
     const { data } = lines.pen.getImageData(panel.left, panel.pixel(share), panel.width, 1);
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
