@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ENGINE := $(wildcard capture/*.c capture/*.h)
+ENGINE := $(wildcard capture/*.[ch] telemetry/*.[ch])
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
@@ -43,7 +43,7 @@ bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so
+	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:

@@ -1,4 +1,4 @@
-"""Builds the C engine and maps the rooms at the top of the tree into the package `mburst`."""
+"""Builds what is in C, and maps the rooms at the top of the tree into the package `mburst`."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
-ENGINE = sorted(str(path) for path in Path("capture").glob("*.c"))
+ENGINE = "mburst.capture._engine"
 
 # Decompressors that are compiled in where their headers are: (macro, library, header, apt package).
 DECOMPRESSORS = [
@@ -22,6 +22,11 @@ class BuildEngine(build_ext):
     """Compiles the engine with the libraries that this machine has, and says which it lacks."""
 
     def build_extension(self, ext: Extension) -> None:
+        if ext.name == ENGINE:
+            self.complete(ext)
+        super().build_extension(ext)
+
+    def complete(self, ext: Extension) -> None:
         if not self.has("pcap", "pcap/pcap.h"):
             raise SystemExit("mburst needs libpcap's headers: apt install libpcap-dev")
         for macro, library, header, package in DECOMPRESSORS:
@@ -30,7 +35,6 @@ class BuildEngine(build_ext):
                 ext.libraries.append(library)
             else:
                 print(f"note: building without {library}: apt install {package}")
-        super().build_extension(ext)
 
     def has(self, library: str, header: str) -> bool:
         with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +48,18 @@ class BuildEngine(build_ext):
             return True
 
 
+def extension(name: str, room: str, libraries: list[str]) -> Extension:
+    return Extension(
+        name,
+        sorted(str(path) for path in Path(room).glob("*.c")),
+        depends=[str(path) for path in Path(room).glob("*.h")],
+        define_macros=[("Py_LIMITED_API", "0x030B0000"), ("_GNU_SOURCE", None)],
+        extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"],
+        libraries=libraries,
+        py_limited_api=True,
+    )
+
+
 setup(
     packages=[
         "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab",
@@ -53,21 +69,12 @@ setup(
     package_data={
         "mburst.agent": ["mburst.toml"],
         "mburst.capture": ["*.pyi", "py.typed"],
+        "mburst.telemetry": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
         "mburst.sql": ["*.sql", "schema/*.sql", "queries/*.sql"],
         "mburst.dashboards": ["static/*", "templates/*"],
     },
-    ext_modules=[
-        Extension(
-            "mburst.capture._engine",
-            ENGINE,
-            depends=[str(path) for path in Path("capture").glob("*.h")],
-            define_macros=[("Py_LIMITED_API", "0x030B0000"), ("_GNU_SOURCE", None)],
-            extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"],
-            libraries=["pcap"],
-            py_limited_api=True,
-        )
-    ],
+    ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension("mburst.telemetry._exchange", "telemetry", [])],
     cmdclass={"build_ext": BuildEngine},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -9,6 +9,7 @@ directions (tail.clock_offset), which splits the empty path evenly. How wrong ei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ class Met:
     tx: Floats  # ns since start_ns
     lost_at: NDArray[np.int64]  # places in `tx` of the lost probes
     measured: dict[str, Distribution]
+    paths: int = 1  # that these are together
 
 
 def distribution(values: Floats) -> Distribution:
@@ -133,6 +135,33 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: st
     values = measures(probes, offset if clocks else None)
     return Met(src, dst, protocol, stamps or "", sent, all_lost, every, start_ns, end_ns, clocks, values, probes.tx,
                np.flatnonzero(lost), {name: distribution(value) for name, value in values.items()})
+
+
+def together(found: Sequence[Met]) -> list[Met]:
+    """What the probes of a target met over all of its paths, for each target that has several: those of one source
+    but for its port."""
+    targets: dict[tuple[str, str, str], list[Met]] = {}
+    for met in found:
+        host, _, port = met.src.rpartition(":")
+        if host and port.isdecimal():
+            targets.setdefault((host, met.dst, met.protocol), []).append(met)
+    return [_merged(host, paths) for (host, _, _), paths in targets.items() if len(paths) > 1]
+
+
+def _merged(src: str, paths: list[Met]) -> Met:
+    start_ns = min(path.start_ns for path in paths)
+    tx = np.concatenate([path.tx + (path.start_ns - start_ns) for path in paths])
+    order = np.argsort(tx, kind="stable")
+    lost = np.concatenate([np.isin(np.arange(len(path.tx)), path.lost_at) for path in paths])
+    values = {name: np.concatenate([path.values[name] for path in paths])[order] for name in MEASURES}
+    kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
+    known = [path.clocks for path in paths if path.clocks]
+    return Met(
+        src, paths[0].dst, paths[0].protocol, ", ".join(kinds), sum(path.sent for path in paths),
+        sum(path.lost for path in paths), max(path.every for path in paths), start_ns,
+        max(path.end_ns for path in paths), max(known, key=lambda clocks: clocks.uncertainty_ns, default=None), values,
+        tx[order], np.flatnonzero(lost[order]), {name: distribution(value) for name, value in values.items()},
+        len(paths))
 
 
 def measures(probes: Probes, offset: Floats | None) -> dict[str, Floats]:

@@ -31,7 +31,8 @@ OF_BURSTS = (
     "burst", "run", "epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns", "end_ns", "bytes",
     "fan_in", "onset_spread_ns", "pattern",
 )  # fmt: skip
-STEPS = ("warm", "possible", "stretches", "totals", "senders")  # tables of bursts.sql that nobody reads afterwards
+# Tables of bursts.sql that nobody reads afterwards.
+STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 

@@ -7,6 +7,7 @@ import datetime
 import os
 import platform
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -20,14 +21,16 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PACKETS = 10_000_000
 TRAINS = {"trains of 16": 16, "no trains": 1}  # mean packets of a flow behind each other
+WATCH_MS = 10
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took: seconds by the clock, and of CPU (user and system)."""
+    """What one run took: seconds by the clock, and of CPU (user and system); and the most memory it held."""
 
     wall_s: float
     cpu_s: float
+    peak_bytes: int
 
 
 @contextmanager
@@ -46,12 +49,27 @@ def run(command: list[str | Path]) -> Cost:
     """Run COMMAND without its output; raises CalledProcessError when it fails."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak_bytes = _watch(process.pid)
     _, status, usage = os.wait4(process.pid, 0)
     wall_s = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime)
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, peak_bytes)
+
+
+def _watch(pid: int) -> int:
+    """Wait for a child to end; the most bytes that were resident in it, looked at every WATCH_MS. (Not ru_maxrss, which
+    a process takes along from the one it was forked from.)"""
+    peak = 0
+    ended = select.poll()
+    with os.fdopen(os.pidfd_open(pid)) as handle:
+        ended.register(handle)
+        while not ended.poll(WATCH_MS):
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+            said = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
+            peak = max(peak, int(said[1]) * 1024 if said else 0)
+    return peak
 
 
 def rounds(contestants: dict[str, Callable[[], float]], n: int) -> dict[str, list[float]]:

@@ -84,11 +84,13 @@ static int found_group(int fd, struct fanout_args *group, enum mb_direction dire
 	return status;
 }
 
+/* Where the interface has no queue for each ring, they take turns: the reader merges by time whatever is in
+ * which, and to hash flows that the interface has not hashed costs 0.2 µs a frame. */
 int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device,
 		   enum mb_direction direction, struct mb_error *error)
 {
 	struct fanout_args group = {
-		.type_flags = (device->rx_queues >= count ? PACKET_FANOUT_CPU : PACKET_FANOUT_HASH) |
+		.type_flags = (device->rx_queues >= count ? PACKET_FANOUT_CPU : PACKET_FANOUT_LB) |
 			      PACKET_FANOUT_FLAG_ROLLOVER,
 	};
 	int status = found_group(rings[0].fd, &group, direction);

@@ -37,10 +37,3 @@ bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss)
 	losses->count--;
 	return true;
 }
-
-void mb_losses_stats(const struct mb_losses *losses, struct mb_source_stats *stats)
-{
-	stats->dropped = losses->dropped;
-	stats->drop_first_ns = losses->first_ns;
-	stats->drop_last_ns = losses->last_ns;
-}

@@ -31,7 +31,5 @@ static inline struct mb_loss mb_loss_between(int64_t before, int64_t now, uint64
 void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss);
 /* As mb_source_ops.loss. */
 bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss);
-/* Fill the fields of STATS that tell of losses. */
-void mb_losses_stats(const struct mb_losses *losses, struct mb_source_stats *stats);
 
 #endif

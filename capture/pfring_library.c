@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,23 @@ void mb_pfring_unload(struct pfring_api *api)
 	api->library = NULL;
 }
 
+/* The vendor's library calls libpcap but does not name it as one that it needs (`ldd -r` shows that):
+ * it counts on the program's. A module of Python's has its libraries to itself until they are opened
+ * once more, for all. */
+static void share_libpcap(void)
+{
+	const char *(*function)(void) = pcap_lib_version;
+	void *address, *library = NULL;
+	Dl_info found;
+
+	memcpy(&address, &function, sizeof(address));
+	if (dladdr(address, &found))
+		library = dlopen(found.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
+	if (library)
+		dlclose(library); /* stays: this program needs it */
+}
+
+/* Lazily: what its modules for cards want is not there without the card. */
 static void *open_library(char *tried, size_t length)
 {
 	const char *named = getenv("MBURST_PFRING_LIB");
@@ -21,8 +39,9 @@ static void *open_library(char *tried, size_t length)
 				      named && *named ? NULL : "libpfring.so" };
 	void *library = NULL;
 
+	share_libpcap();
 	for (size_t i = 0; !library && i < 2 && names[i]; i++) {
-		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+		library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
 		if (!library)
 			snprintf(tried, length, "%s", dlerror());
 	}

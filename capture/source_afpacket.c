@@ -15,20 +15,18 @@
 #include "cleanup.h"
 #include "device.h"
 #include "fanout.h"
-#include "losses.h"
+#include "intake.h"
 #include "ring.h"
 #include "source.h"
 #include "timestamp.h"
 
 struct afpacket {
+	struct mb_intake intake; /* first: its functions are among the ops */
 	struct mb_device device;
-	struct mb_interface interface;
 	struct mb_stamping stamping;
 	struct mb_ring rings[MB_LIVE_THREADS_MAX];
 	uint32_t ring_count;
 	struct mb_fanout *fanout; /* NULL with a single ring */
-	struct mb_losses losses;
-	uint64_t frames, bytes;
 	bool shut, settled;       /* no more frames come in; and none of them is kept back */
 	struct mb_device_counts counts; /* at the start */
 	int failed;               /* negative errno that every further read() returns */
@@ -98,7 +96,7 @@ static int make_rings(struct afpacket *state, const struct mb_source_options *op
 		return mb_fail(error, EINVAL, "%u threads: at most %d", count, MB_LIVE_THREADS_MAX);
 	for (uint32_t i = 0; !status && i < count; i++) {
 		status = mb_ring_init(&state->rings[i], &state->device, &state->stamping, bytes,
-				      state->interface.snaplen, error);
+				      state->intake.interface.snaplen, error);
 		if (!status)
 			state->ring_count++;
 	}
@@ -108,13 +106,13 @@ static int make_rings(struct afpacket *state, const struct mb_source_options *op
 static int build_filter(struct afpacket *state, const struct mb_source_options *options, enum mb_direction direction,
 			struct mb_cbpf *program, struct mb_error *error)
 {
-	int status = mb_cbpf_compile(program, state->device.name, (int)state->interface.linktype, options->filter,
-				     error);
+	const struct mb_interface *interface = &state->intake.interface;
+	int status = mb_cbpf_compile(program, interface->name, (int)interface->linktype, options->filter, error);
 
 	if (!status)
 		status = mb_cbpf_restrict(program, direction, error);
 	if (!status)
-		mb_cbpf_truncate(program, state->interface.snaplen);
+		mb_cbpf_truncate(program, interface->snaplen);
 	return status;
 }
 
@@ -151,8 +149,8 @@ static int arm(struct afpacket *state, const struct mb_source_options *options, 
 	if (!status)
 		status = attach_filter(state, &program, error);
 	if (!status)
-		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count, state->interface.snaplen,
-					 error);
+		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count,
+					 state->intake.interface.snaplen, error);
 	return status;
 }
 
@@ -167,16 +165,6 @@ static int start_stamping(struct afpacket *state, const struct mb_source_options
 			       "those that leave: use --direction in", state->stamping.notice);
 	add_notice(state, state->stamping.notice);
 	return 0;
-}
-
-static void describe_interface(struct afpacket *state, const struct mb_source_options *options)
-{
-	struct mb_interface *interface = &state->interface;
-
-	snprintf(interface->name, sizeof(interface->name), "%s", state->device.name);
-	interface->linktype = (uint32_t)mb_device_linktype(state->device.arphrd);
-	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
-	interface->link_bps = state->device.link_bps;
 }
 
 static void afpacket_close(struct mb_source *source)
@@ -197,16 +185,18 @@ static int open_capture(struct afpacket *state, const struct mb_source_options *
 
 	if (status)
 		return status;
-	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
-		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
-	describe_interface(state, options);
+	status = mb_intake_init(&state->intake, options, error);
+	if (status)
+		return status;
+	state->intake.interface.linktype = (uint32_t)mb_device_linktype(state->device.arphrd);
+	state->intake.interface.link_bps = state->device.link_bps;
 	status = start_stamping(state, options, error);
 	if (!status)
 		status = make_rings(state, options, error);
 	if (!status)
 		status = arm(state, options, error);
 	if (!state->stamping.synchronized)
-		state->interface.quality |= MB_QUALITY_UNSYNCED;
+		state->intake.interface.quality |= MB_QUALITY_UNSYNCED;
 	mb_device_count(state->device.index, &state->counts);
 	return status;
 }
@@ -241,7 +231,7 @@ static uint32_t take(struct afpacket *state, struct mb_batch *batch)
 
 	batch->count = mb_ring_read(&state->rings[0], batch->frames, MB_BATCH_FRAMES, &loss);
 	if (loss.packets)
-		mb_losses_add(&state->losses, &loss);
+		mb_losses_add(&state->intake.losses, &loss);
 	return batch->count;
 }
 
@@ -293,39 +283,13 @@ static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int t
 	}
 	if (source->stop)
 		shut(state);
-	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->losses)
+	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->intake.losses)
 			      : read_single(state, batch, timeout_ms);
 	if (count == MB_SOURCE_END)
 		return count;
 	if (count < 0)
 		return fail(state, -count, error);
-	state->frames += (uint32_t)count;
-	for (int i = 0; i < count; i++)
-		state->bytes += batch->frames[i].len;
-	return count;
-}
-
-static const struct mb_interface *afpacket_interfaces(const struct mb_source *source, size_t *count)
-{
-	const struct afpacket *state = source->state;
-
-	*count = 1;
-	return &state->interface;
-}
-
-static void afpacket_stats(const struct mb_source *source, struct mb_source_stats *stats)
-{
-	const struct afpacket *state = source->state;
-
-	*stats = (struct mb_source_stats){ .frames = state->frames, .bytes = state->bytes };
-	mb_losses_stats(&state->losses, stats);
-}
-
-static bool afpacket_loss(struct mb_source *source, struct mb_loss *loss)
-{
-	struct afpacket *state = source->state;
-
-	return mb_losses_take(&state->losses, loss);
+	return mb_intake_count(&state->intake, batch);
 }
 
 static int afpacket_check(const char *target, struct mb_error *error)
@@ -355,8 +319,8 @@ static const char *afpacket_notice(const struct mb_source *source)
 			 state->device.rx_ring_max);
 	length = strlen(state->told);
 	if (now.carrier_lost > state->counts.carrier_lost)
-		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture, "
-			 "%u times", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture "
+			 "(%u ×)", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
 	return *state->told ? state->told : NULL;
 }
 
@@ -366,9 +330,9 @@ const struct mb_source_ops mb_source_afpacket = {
 	.accepts = afpacket_accepts,
 	.open = afpacket_open,
 	.read = afpacket_read,
-	.interfaces = afpacket_interfaces,
-	.stats = afpacket_stats,
-	.loss = afpacket_loss,
+	.interfaces = mb_intake_interfaces,
+	.stats = mb_intake_stats,
+	.loss = mb_intake_loss,
 	.check = afpacket_check,
 	.notice = afpacket_notice,
 	.close = afpacket_close,

@@ -13,7 +13,7 @@
 #include "cbpf.h"
 #include "cleanup.h"
 #include "device.h"
-#include "losses.h"
+#include "intake.h"
 #include "ring.h"
 #include "slots.h"
 #include "source.h"
@@ -29,17 +29,15 @@
 #define SLOTS_BYTES (1u << 20)
 
 struct pcap_source {
+	struct mb_intake intake; /* first: its functions are among the ops */
 	pcap_t *handle;
 	bool packet_socket;           /* its descriptor is one of packet(7) */
-	struct mb_interface interface;
 	struct mb_stamping stamping;
 	uint32_t ns_per_tick;         /* of tv_usec */
 	uint8_t frame_quality, direction;
 	struct mb_slots slots;
-	struct mb_losses losses;
 	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
 	uint64_t dropped_before;
-	uint64_t frames, bytes;
 	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
 	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after being told to stop */
 	bool settled;                 /* by then nothing is kept back */
@@ -96,7 +94,7 @@ static int configure(struct pcap_source *state, const struct mb_source_options *
 
 	if (bytes > INT32_MAX)
 		return mb_fail(error, EINVAL, "%s: libpcap's buffer is less than 2 GiB", options->target);
-	pcap_set_snaplen(state->handle, (int)state->interface.snaplen);
+	pcap_set_snaplen(state->handle, (int)state->intake.interface.snaplen);
 	pcap_set_promisc(state->handle, !options->own_traffic);
 	pcap_set_timeout(state->handle, READ_TIMEOUT_MS);
 	pcap_set_buffer_size(state->handle, (int)bytes);
@@ -173,7 +171,7 @@ static int adopt_socket(struct pcap_source *state, struct mb_error *error)
 
 static void describe_interface(struct pcap_source *state, const char *target)
 {
-	struct mb_interface *interface = &state->interface;
+	struct mb_interface *interface = &state->intake.interface;
 	struct mb_device device;
 
 	interface->linktype = linktype_of(pcap_datalink(state->handle));
@@ -203,14 +201,12 @@ static uint64_t dropped_since(struct pcap_source *state)
 static int open_capture(struct pcap_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
 	char reason[PCAP_ERRBUF_SIZE] = "";
-	int status;
+	int status = mb_intake_init(&state->intake, options, error);
 
+	if (status)
+		return status;
 	if (options->threads > 1)
 		return mb_fail(error, EINVAL, "%s: libpcap has one thread: --threads is for afpacket", options->target);
-	state->interface.snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
-	if (state->interface.snaplen > MB_LIVE_SNAPLEN_MAX)
-		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
-	snprintf(state->interface.name, sizeof(state->interface.name), "%s", options->target);
 	state->handle = pcap_create(options->target, reason);
 	if (!state->handle)
 		return mb_fail(error, ENODEV, "%s: %s", options->target, reason);
@@ -229,7 +225,7 @@ static int open_capture(struct pcap_source *state, const struct mb_source_option
 	describe_interface(state, options->target);
 	dropped_since(state);
 	state->asked_ns = mb_clock_ns(state->stamping.clock);
-	return mb_slots_init(&state->slots, state->interface.snaplen, SLOTS_BYTES) ? 0 :
+	return mb_slots_init(&state->slots, state->intake.interface.snaplen, SLOTS_BYTES) ? 0 :
 	       mb_fail_errno(error, ENOMEM, "%s", options->target);
 }
 
@@ -290,7 +286,7 @@ static void ask_for_drops(struct pcap_source *state)
 	state->asked_ns = now;
 	loss.packets = dropped_since(state);
 	if (loss.packets)
-		mb_losses_add(&state->losses, &loss);
+		mb_losses_add(&state->intake.losses, &loss);
 }
 
 static int dispatch(struct pcap_source *state, struct mb_batch *batch)
@@ -316,7 +312,7 @@ static void wait_for_frames(struct pcap_source *state, int timeout_ms)
 
 static int fail(struct pcap_source *state, struct mb_error *error)
 {
-	const char *name = state->interface.name;
+	const char *name = state->intake.interface.name;
 	struct mb_device device;
 
 	if (strcmp(name, "any") && (mb_device_read(&device, name, NULL) || !device.up))
@@ -334,10 +330,10 @@ static bool is_up(struct pcap_source *state)
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct mb_device device;
 
-	if (!state->packet_socket || !strcmp(state->interface.name, "any") || now - state->looked_ns < LOOK_NS)
+	if (!state->packet_socket || !strcmp(state->intake.interface.name, "any") || now - state->looked_ns < LOOK_NS)
 		return true;
 	state->looked_ns = now;
-	return !mb_device_read(&device, state->interface.name, NULL) && device.up;
+	return !mb_device_read(&device, state->intake.interface.name, NULL) && device.up;
 }
 
 /* Wait until the kernel hands over what it kept back, and read that. */
@@ -372,7 +368,7 @@ static int read_to_end(struct pcap_source *state, struct mb_batch *batch)
 	if (!state->rest_ns) {
 		state->rest_ns = now + REST_NS;
 		if (state->packet_socket &&
-		    !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(state->handle), state->interface.name, NULL))
+		    !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(state->handle), state->intake.interface.name, NULL))
 			state->rest_ns = INT64_MAX;
 	}
 	count = now < state->rest_ns ? dispatch(state, batch) : 0;
@@ -400,33 +396,7 @@ static int pcap_source_read(struct mb_source *source, struct mb_batch *batch, in
 		return count;
 	if (count <= 0 && state->broken)
 		return fail(state, error);
-	state->frames += (uint32_t)count;
-	for (int i = 0; i < count; i++)
-		state->bytes += batch->frames[i].len;
-	return count;
-}
-
-static const struct mb_interface *pcap_source_interfaces(const struct mb_source *source, size_t *count)
-{
-	const struct pcap_source *state = source->state;
-
-	*count = 1;
-	return &state->interface;
-}
-
-static void pcap_source_stats(const struct mb_source *source, struct mb_source_stats *stats)
-{
-	const struct pcap_source *state = source->state;
-
-	*stats = (struct mb_source_stats){ .frames = state->frames, .bytes = state->bytes };
-	mb_losses_stats(&state->losses, stats);
-}
-
-static bool pcap_source_loss(struct mb_source *source, struct mb_loss *loss)
-{
-	struct pcap_source *state = source->state;
-
-	return mb_losses_take(&state->losses, loss);
+	return mb_intake_count(&state->intake, batch);
 }
 
 static int pcap_source_check(const char *target, struct mb_error *error)
@@ -454,9 +424,9 @@ const struct mb_source_ops mb_source_pcap = {
 	.accepts = pcap_source_accepts,
 	.open = pcap_source_open,
 	.read = pcap_source_read,
-	.interfaces = pcap_source_interfaces,
-	.stats = pcap_source_stats,
-	.loss = pcap_source_loss,
+	.interfaces = mb_intake_interfaces,
+	.stats = mb_intake_stats,
+	.loss = mb_intake_loss,
 	.check = pcap_source_check,
 	.notice = pcap_source_notice,
 	.close = pcap_source_close,

@@ -3,6 +3,7 @@
  * PF_RING, by its own library.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "device.h"
-#include "losses.h"
+#include "intake.h"
 #include "pfring_library.h"
 #include "slots.h"
 #include "source.h"
@@ -25,17 +26,16 @@
 #define FILE_PREFIX "pcap:"
 
 struct pfring_source {
+	struct mb_intake intake; /* first: its functions are among the ops */
 	struct pfring_api api;
+	char *target;
 	void *ring;
-	bool file;                /* the device is a capture file */
+	int file;                 /* descriptor of the capture file that the device is, or -1 */
 	bool directions;          /* the device tells received from sent */
 	bool counts_drops;
-	struct mb_interface interface;
 	struct mb_slots slots;
-	struct mb_losses losses;
 	int64_t asked_ns;
 	uint64_t dropped_before;
-	uint64_t frames, bytes;
 	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
 	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after being told to stop */
 	char notice[MB_ERROR_LENGTH];
@@ -54,17 +54,32 @@ static uint32_t open_flags(const struct mb_source_options *options)
 	       (options->stamps == MB_STAMPS_SW ? 0 : PFRING_HW_TIMESTAMP);
 }
 
+/* The path in TARGET, or NULL where it names no file. */
+static const char *path_in(const char *target)
+{
+	const size_t length = strlen(FILE_PREFIX);
+
+	return strncmp(target, FILE_PREFIX, length) ? NULL : target + length;
+}
+
 static int open_ring(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
-	errno = 0;
-	state->ring = state->api.open(options->target, state->interface.snaplen, open_flags(options));
+	/* libpfring looks for the names of its modules anywhere in a device's: a path with "nt" in it would
+	 * be a card of Napatech's, and so no path is in it. */
+	char file[sizeof(FILE_PREFIX "/proc/self/fd/") + 3 * sizeof(int)];
+
+	snprintf(file, sizeof(file), FILE_PREFIX "/proc/self/fd/%d", state->file);
+	state->ring = state->api.open(state->file < 0 ? options->target : file, state->intake.interface.snaplen,
+				      open_flags(options));
 	if (state->ring)
 		return 0;
-	if (errno == EPERM || errno == EACCES)
-		return mb_device_forbidden(options->target, error);
-	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it%s%s (the kernel module pf_ring must be loaded, "
-		       "except for " FILE_PREFIX "FILE)", options->target, errno ? ": " : "",
-		       errno ? strerror(errno) : "");
+	if (state->file >= 0)
+		return mb_fail(error, EINVAL, "%s: PF_RING cannot read it: it knows what libpcap knows",
+			       options->target);
+	if (path_in(options->target))
+		return mb_fail(error, ENODEV, "%s: neither a file that can be read nor an interface", options->target);
+	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the kernel module pf_ring must be loaded, the "
+		       "interface be up and the user root)", options->target); /* it does not say which */
 }
 
 /* What was asked for must be had. */
@@ -75,7 +90,7 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 	int status = state->api.set_direction(state->ring, directions[options->direction]);
 
 	state->directions = !status;
-	if (status && options->direction && !state->file) /* of a file's frames the engine finds out */
+	if (status && options->direction && state->file < 0) /* of a file's frames the engine finds out */
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot tell directions on it (%d)", options->target,
 			       status);
 	if (!options->filter || !*options->filter)
@@ -129,8 +144,8 @@ static int set_up(struct pfring_source *state, const struct mb_source_options *o
 static uint32_t linktype_of(const char *target)
 {
 	char reason[PCAP_ERRBUF_SIZE];
-	pcap_t *file = strncmp(target, FILE_PREFIX, strlen(FILE_PREFIX)) ? NULL :
-		       pcap_open_offline(target + strlen(FILE_PREFIX), reason);
+	const char *path = path_in(target);
+	pcap_t *file = path ? pcap_open_offline(path, reason) : NULL;
 	int dlt = DLT_EN10MB;
 
 	if (file) {
@@ -142,18 +157,16 @@ static uint32_t linktype_of(const char *target)
 
 static void describe_interface(struct pfring_source *state, const struct mb_source_options *options)
 {
-	struct mb_interface *interface = &state->interface;
+	struct mb_interface *interface = &state->intake.interface;
 	const char *device = strrchr(options->target, ':');
 	struct mb_device found;
 
-	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
-	interface->snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN;
 	interface->linktype = linktype_of(options->target);
-	state->file = !strncmp(options->target, FILE_PREFIX, strlen(FILE_PREFIX)) &&
-		      !access(options->target + strlen(FILE_PREFIX), R_OK);
-	if (!state->file && !mb_device_read(&found, device ? device + 1 : options->target, NULL))
+	if (state->file >= 0)
+		return;
+	if (!mb_device_read(&found, device ? device + 1 : options->target, NULL))
 		interface->link_bps = found.link_bps;
-	if (!state->file && !mb_clock_synchronized())
+	if (!mb_clock_synchronized())
 		interface->quality |= MB_QUALITY_UNSYNCED;
 }
 
@@ -164,27 +177,28 @@ static void start_counting_drops(struct pfring_source *state)
 	state->counts_drops = !state->api.stats(state->ring, &stats);
 	state->dropped_before = stats.drop;
 	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
-	if (!state->counts_drops && !state->file && !*state->notice)
+	if (!state->counts_drops && state->file < 0 && !*state->notice)
 		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
-			 "lost is not known", state->interface.name);
+			 "lost is not known", state->intake.interface.name);
 }
 
 static int open_capture(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
-	int status;
+	int status = mb_intake_init(&state->intake, options, error);
 
+	if (status)
+		return status;
 	if (options->threads > 1)
 		return mb_fail(error, EINVAL, "%s: pfring has one thread, and --cluster for several processes",
 			       options->target);
-	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
-		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
+	state->file = path_in(options->target) ? open(path_in(options->target), O_RDONLY | O_CLOEXEC) : -1;
 	describe_interface(state, options);
 	status = mb_pfring_load(&state->api, error);
 	if (!status)
 		status = open_ring(state, options, error);
 	if (!status)
 		status = set_up(state, options, error);
-	if (!status && !mb_slots_init(&state->slots, state->interface.snaplen, SLOTS_BYTES))
+	if (!status && !mb_slots_init(&state->slots, state->intake.interface.snaplen, SLOTS_BYTES))
 		status = mb_fail_errno(error, ENOMEM, "%s", options->target);
 	if (!status)
 		start_counting_drops(state);
@@ -199,6 +213,9 @@ static void pfring_source_close(struct mb_source *source)
 		state->api.close(state->ring);
 	mb_pfring_unload(&state->api);
 	mb_slots_deinit(&state->slots);
+	if (state->file >= 0)
+		close(state->file);
+	free(state->target);
 	free(state);
 	source->state = NULL;
 }
@@ -206,14 +223,16 @@ static void pfring_source_close(struct mb_source *source)
 static int pfring_source_open(struct mb_source *source, const struct mb_source_options *options,
 			      struct mb_error *error)
 {
-	struct pfring_source *state = calloc(1, sizeof(*state));
+	struct pfring_source *state = malloc(sizeof(*state));
 	int status;
 
 	if (!state)
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	*state = (struct pfring_source){ .file = -1, .target = strdup(options->target) };
 	source->state = state;
-	status = open_capture(state, options, error);
-	source->live = !state->file;
+	status = state->target ? open_capture(state, options, error) :
+				 mb_fail_errno(error, ENOMEM, "%s", options->target);
+	source->live = state->file < 0;
 	if (status)
 		pfring_source_close(source);
 	return status;
@@ -229,7 +248,7 @@ static void stamp(const struct pfring_source *state, const union pfring_header *
 	if (stamp_ns && stamp_ns / 1000 != ts_us)
 		frame->quality = MB_QUALITY_HW;
 	else
-		frame->quality = (uint8_t)((state->file ? 0 : MB_QUALITY_SW) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
+		frame->quality = (uint8_t)((state->file < 0 ? MB_QUALITY_SW : 0) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
 }
 
 static void keep_frame(struct pfring_source *state, const union pfring_header *header, const uint8_t *data,
@@ -239,8 +258,8 @@ static void keep_frame(struct pfring_source *state, const union pfring_header *h
 	struct mb_frame *frame = &batch->frames[index];
 
 	*frame = (struct mb_frame){ .data = data, .caplen = header->field.caplen, .len = header->field.len };
-	if (frame->caplen > state->interface.snaplen) /* without copying, the library does not cut frames */
-		frame->caplen = state->interface.snaplen;
+	if (frame->caplen > state->intake.interface.snaplen) /* without copying, the library does not cut frames */
+		frame->caplen = state->intake.interface.snaplen;
 	if (state->directions)
 		frame->direction = header->field.rx_direction ? MB_DIRECTION_IN : MB_DIRECTION_OUT;
 	stamp(state, header, frame);
@@ -278,14 +297,15 @@ static void ask_for_drops(struct pfring_source *state)
 		return;
 	loss.packets = stats.drop - state->dropped_before;
 	state->dropped_before = stats.drop;
-	mb_losses_add(&state->losses, &loss);
+	mb_losses_add(&state->intake.losses, &loss);
 }
 
 static int end(const struct pfring_source *state, struct mb_error *error)
 {
 	if (state->ended == PFRING_END)
 		return MB_SOURCE_END;
-	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)", state->interface.name, state->ended);
+	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)%s", state->target, state->ended,
+		       state->file < 0 ? "" : ": the file is cut or damaged here");
 }
 
 /* What had arrived when the source was told to stop, or what comes in REST_NS. False at the end. */
@@ -296,7 +316,7 @@ static bool read_rest(struct pfring_source *state, struct mb_batch *batch)
 	if (!state->rest_ns)
 		state->rest_ns = now + REST_NS;
 	batch->count = 0;
-	if (!state->file && now < state->rest_ns)
+	if (state->file < 0 && now < state->rest_ns)
 		fill(state, batch);
 	return batch->count;
 }
@@ -332,33 +352,7 @@ static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, 
 	}
 	if (!batch->count && state->ended)
 		return end(state, error);
-	state->frames += batch->count;
-	for (uint32_t i = 0; i < batch->count; i++)
-		state->bytes += batch->frames[i].len;
-	return (int)batch->count;
-}
-
-static const struct mb_interface *pfring_interfaces(const struct mb_source *source, size_t *count)
-{
-	const struct pfring_source *state = source->state;
-
-	*count = 1;
-	return &state->interface;
-}
-
-static void pfring_source_stats(const struct mb_source *source, struct mb_source_stats *stats)
-{
-	const struct pfring_source *state = source->state;
-
-	*stats = (struct mb_source_stats){ .frames = state->frames, .bytes = state->bytes };
-	mb_losses_stats(&state->losses, stats);
-}
-
-static bool pfring_loss(struct mb_source *source, struct mb_loss *loss)
-{
-	struct pfring_source *state = source->state;
-
-	return mb_losses_take(&state->losses, loss);
+	return mb_intake_count(&state->intake, batch);
 }
 
 static int pfring_check(const char *target, struct mb_error *error)
@@ -392,9 +386,9 @@ const struct mb_source_ops mb_source_pfring = {
 	.accepts = pfring_accepts,
 	.open = pfring_source_open,
 	.read = pfring_source_read,
-	.interfaces = pfring_interfaces,
-	.stats = pfring_source_stats,
-	.loss = pfring_loss,
+	.interfaces = mb_intake_interfaces,
+	.stats = mb_intake_stats,
+	.loss = mb_intake_loss,
 	.check = pfring_check,
 	.notice = pfring_notice,
 	.close = pfring_source_close,

@@ -21,8 +21,11 @@ KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the applicat
 
 
 def name_of(met: Met) -> str:
-    """ "api → cache (udp)" """
-    return f"{met.src} → {met.dst}" + (f" ({met.protocol})" if met.protocol else "")
+    """ "api → cache (udp)", or "api → cache (udp, 8 paths)" """
+    more = [met.protocol] if met.protocol else []
+    if met.paths > 1:
+        more.append(f"{met.paths} paths")
+    return f"{met.src} → {met.dst}" + (f" ({', '.join(more)})" if more else "")
 
 
 def stamped_by(met: Met) -> str:

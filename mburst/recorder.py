@@ -287,12 +287,15 @@ class _Recorder:
     def _finish(self, failure: BaseException | None) -> list[Row]:
         self.lanes = self.capture.lanes
         notes = describe(self.capture, self.lanes)
+        packets = sum(lane["packets"] for lane in self.lanes)
         if isinstance(failure, MburstError):
             notes.append(f"the input ended early: {failure}")
+            if packets and not failure.hint:
+                failure.hint = f"the {packets:,} packets before that are recorded"
         elif failure:
             notes.append("the recording was interrupted")
         if self.watch:
-            notes += self.watch.notes(sum(lane["packets"] for lane in self.lanes))
+            notes += self.watch.notes(packets)
         rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
         if failure:
             raise failure

@@ -15,9 +15,9 @@ CREATE MACRO bin_start(ns, bin_ns) AS bin_number(ns, bin_ns) * bin_ns;
 CREATE MACRO part_within(amount, first_ns, last_ns, from_ns, to_ns) AS
     amount * greatest(0, least(last_ns + 1, to_ns) - greatest(first_ns, from_ns)) / (last_ns + 1 - first_ns);
 
--- Range joins on time go by slots of 2^bits nanoseconds: wide enough to hold 128 rows that are row_ns apart, and that
+-- Range joins on time go by slots of 2^bits nanoseconds: wide enough to hold 32 rows that are row_ns apart, and that
 -- ranges of span_ns in all touch about a million.
-CREATE MACRO slot_bits(row_ns, span_ns) AS CAST(ceil(log2(greatest(128 * row_ns, span_ns / 1e6))) AS INTEGER);
+CREATE MACRO slot_bits(row_ns, span_ns) AS CAST(ceil(log2(greatest(32 * row_ns, span_ns / 1e6))) AS INTEGER);
 
 -- The names of the bits that are set in a quality.
 CREATE MACRO quality_names(bits) AS

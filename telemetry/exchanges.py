@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 KINDS = ("app", "sw", "hw")  # by number; the worse of a row's two ends counts
-_KIND_NUMBER = {"": 0, "sw": 1, "hw": 2}
+APP, SOFTWARE, HARDWARE = range(3)
 _WHOLE = 1 << 32
+_ROOM = 256  # probes that columns grow by
 
 
 @dataclass
@@ -29,6 +31,13 @@ class Counts:
     overflowed: int = 0  # answers that this host dropped because the prober did not keep up
     restarts: int = 0  # of the reflector, or of its connection
     lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not tell
+
+
+def total(counts: Sequence[Counts]) -> Counts:
+    """Of several paths together."""
+    sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(Counts)}
+    told = any(count.lost_back is not None for count in counts)
+    return Counts(**sums | {"lost_back": sums["lost_back"] if told else None})
 
 
 class Exchanges:
@@ -48,8 +57,9 @@ class Exchanges:
         self.clock_error = array("q")
         self.tx_kind = array("b")
         self.rx_kind = array("b")
-        self._columns = (self.app_send, self.sent, self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv,
-                         self.clock_error, self.tx_kind, self.rx_kind)
+        self._later = (self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv, self.clock_error, self.tx_kind,
+                       self.rx_kind)  # these have room for more probes than there are yet
+        self._columns = (self.app_send, self.sent, *self._later)
         self._highest = -1
 
     @property
@@ -59,12 +69,14 @@ class Exchanges:
 
     def add(self, due_ns: int, now_ns: int) -> int:
         """A probe that was due then and is sent now (Unix ns); its number."""
+        place = len(self.sent)
+        if place == len(self.tx):
+            for column in self._later:
+                column.frombytes(bytes(_ROOM * column.itemsize))
         self.app_send.append(due_ns)
         self.sent.append(now_ns)
-        for column in self._columns[2:]:
-            column.append(0)
         self.counts.sent += 1
-        return self.first + len(self.sent) - 1
+        return self.first + place
 
     def place(self, number: int) -> int | None:
         """Where in the columns a probe is, by its number or the lower 32 bits of it; None where it is not there."""
@@ -75,14 +87,15 @@ class Exchanges:
         """Whether a number that has no place (any more) is one of the past, rather than none that was sent."""
         return 0 < (self.first - number) % _WHOLE <= min(self.first, _WHOLE // 2)
 
-    def departed(self, number: int, ns: int, kind: str) -> None:
+    def departed(self, number: int, ns: int, hardware: int) -> None:
         """A stamp of departure. Hardware's replaces the kernel's."""
-        place = self.place(number)
-        if place is not None and (not self.tx[place] or kind == "hw"):
+        place = number - self.first
+        if 0 <= place < len(self.sent) and (not self.tx[place] or hardware):
             self.tx[place] = ns
-            self.tx_kind[place] = _KIND_NUMBER[kind]
+            self.tx_kind[place] = HARDWARE if hardware else SOFTWARE
 
-    def answer(self, place: int, rx_ns: int, kind: str, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0)) -> None:
+    def answer(self, place: int, rx_ns: int, hardware: int, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0),
+               ) -> None:
         """An answer that came now; of the reflector when it received and when it answered, and by how much the clocks
         may differ."""
         if self.app_recv[place]:
@@ -94,13 +107,14 @@ class Exchanges:
         self.app_recv[place] = now_ns
         if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
             self.rx[place] = rx_ns
-            self.rx_kind[place] = _KIND_NUMBER[kind]
+            self.rx_kind[place] = HARDWARE if hardware else SOFTWARE
         self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
         self.counts.answered += 1
         number = self.first + place
         if number < self._highest:
             self.counts.reordered += 1
-        self._highest = max(self._highest, number)
+        else:
+            self._highest = number
 
     @property
     def waiting(self) -> int:

@@ -16,7 +16,7 @@ _SO_RCVBUFFORCE, _SO_MEMINFO = 33, 55
 _MEMINFO = struct.Struct("=9I")  # SK_MEMINFO_… of linux/sock_diag.h; the last is SK_MEMINFO_DROPS
 _BUFFER_BYTES = 4 << 20
 _LONGEST_S = 0.2  # so that a signal is seen
-_ROUNDS = 32  # handlers take one datagram a call; so many are taken before the caller's own work is due again
+_AT_ONCE = 64  # sockets that are handled before the caller's own work is due again
 
 Handler = Callable[[int], None]
 
@@ -42,17 +42,16 @@ class Loop:
 
     def wait(self, until_ns: int | None) -> None:
         """Handle what there is, or what comes first until a time of CLOCK_MONOTONIC; returns early now and then."""
-        left = _LONGEST_S if until_ns is None else min(_LONGEST_S, (until_ns - time.monotonic_ns()) / 1e9)
-        if left > 0 and not select.select([self._epoll], [], [], left)[0]:
-            return
-        for _ in range(_ROUNDS):
-            ready = self._epoll.poll(0)
-            if not ready:
+        longest = _LONGEST_S
+        if until_ns is not None:  # epoll counts in milliseconds
+            longest = 0
+            left = min(_LONGEST_S, (until_ns - time.monotonic_ns()) / 1e9)
+            if left > 0 and not select.select([self._epoll], [], [], left)[0]:
                 return
-            for descriptor, events in ready:
-                handler = self._handlers.get(descriptor)
-                if handler:
-                    handler(events)
+        for descriptor, events in self._epoll.poll(longest, _AT_ONCE):
+            handler = self._handlers.get(descriptor)
+            if handler:
+                handler(events)
 
     def close(self) -> None:
         self._epoll.close()

@@ -11,21 +11,18 @@ import os
 import secrets
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 from ..errors import MburstError
 from . import stamp, timestamping
 from .exchanges import Exchanges
-from .loop import ERROR, READ, Loop, deepen, dropped
+from .loop import deepen, dropped
+from .pacer import NTP, SENDS, TAKES, Pacer, Shape
 from .targets import Target
 
 _IPV6_TCLASS = 67
 _ANSWERS = 256  # numbers of the reflector whose departure may still be told
-_SIXTEEN_BITS = 1 << 16
-_TOGETHER_NS, _TRIES = 20_000, 3  # within which two readings of clocks are of one moment, and how often to try
 
-Control = list[tuple[int, int, bytes]]
 Tell = Callable[[str], None]  # takes a line for people
 
 TROUBLE = {
@@ -69,20 +66,17 @@ def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: t
 
 
 class Path:
-    """What paths of all protocols share."""
+    """What paths of all protocols share. The pacer calls them, see pacer.Paced."""
 
-    def __init__(self, target: Target, loop: Loop, tell: Tell, hardware: bool) -> None:
+    def __init__(self, target: Target, pacer: Pacer, tell: Tell, shape: Shape, hardware: bool) -> None:
         self.target = target
         self.exchanges = Exchanges()
-        self.loop = loop
+        self.pacer = pacer
+        self.index = pacer.add(self, shape)
         self.hardware = hardware
         self.clock_error_ns: int | None = None  # of this end's clock; None while it is not kept by NTP or PTP
         self._tell = tell
         self._told: set[int] = set()
-
-    def send(self, due_mono_ns: int) -> None:
-        """Send the probe that was due then (CLOCK_MONOTONIC)."""
-        raise NotImplementedError
 
     def close(self) -> None:
         raise NotImplementedError
@@ -95,14 +89,26 @@ class Path:
         """0 where the protocol has none."""
         return 0
 
-    def begin(self, due_mono_ns: int) -> tuple[int, int]:
-        """Note a probe that was due then; its number, and the time of sending in Unix ns."""
-        for _ in range(_TRIES):  # a pause between the two clocks would move the time when it was due
-            before = time.monotonic_ns()
-            now = time.time_ns()
-            if time.monotonic_ns() - before < _TOGETHER_NS:
-                break
-        return self.exchanges.add(now - (before - due_mono_ns), now), now
+    def sent(self, due_ns: int, now_ns: int) -> None:
+        self.exchanges.add(due_ns, now_ns)
+
+    def due(self, due_ns: int, now_ns: int) -> int:
+        raise NotImplementedError
+
+    def partly(self, due_ns: int, now_ns: int, size: int) -> None:
+        raise NotImplementedError
+
+    def failed(self, due_ns: int, now_ns: int, error: int) -> None:
+        raise NotImplementedError
+
+    def left(self, count: int, ns: int, hardware: int) -> None:
+        raise NotImplementedError
+
+    def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
+        raise NotImplementedError
+
+    def ready(self, events: int) -> None:
+        raise NotImplementedError
 
     def trouble(self, number: int) -> None:
         """Tell of an errno, once a path."""
@@ -114,11 +120,11 @@ class Path:
 class DatagramPath(Path):
     """A connected socket of datagrams. What a datagram holds is the subclass's."""
 
-    def __init__(self, target: Target, loop: Loop, tell: Tell, sock: socket.socket, size: int, hardware: bool) -> None:
-        super().__init__(target, loop, tell, hardware)
+    def __init__(self, target: Target, pacer: Pacer, tell: Tell, sock: socket.socket, shape: Shape, flags: int,
+                 hardware: bool) -> None:
+        super().__init__(target, pacer, tell, shape, hardware)
         self._sock = sock
-        self._buffer = bytearray(size + 256)
-        self._numbered_from = 0  # the probe that the kernel's count of datagrams begins with
+        self._counted_from = 0  # the probe that the kernel's count of datagrams begins with
         sock.setblocking(False)
         deepen(sock)
         try:
@@ -127,61 +133,24 @@ class DatagramPath(Path):
             sock.close()
             raise MburstError(f"{target.name}: {TROUBLE.get(error.errno or 0) or error.strerror}") from error
         timestamping.enable(sock, hardware=hardware)
-        loop.add(sock, self._ready)
+        pacer.watch(self.index, sock, TAKES | SENDS | flags)
 
     def close(self) -> None:
-        self.loop.remove(self._sock)
+        self.pacer.leave(self.index, self._sock)
         self._sock.close()
 
     def finish(self) -> None:
         self.exchanges.counts.overflowed = dropped(self._sock)
 
-    def pack(self, number: int, now_ns: int) -> bytearray:
-        """The datagram of a probe that is sent now."""
-        raise NotImplementedError
+    def failed(self, due_ns: int, now_ns: int, error: int) -> None:
+        number = self.exchanges.add(due_ns, now_ns)
+        self.trouble(error)
+        timestamping.enable(self._sock, hardware=self.hardware)
+        self._counted_from = number + 1
 
-    def take(self, data: memoryview, rx: tuple[int, str], now_ns: int) -> None:
-        """An answer that came now and was stamped `rx` (ns, kind)."""
-        raise NotImplementedError
-
-    def send(self, due_mono_ns: int) -> None:
-        number, now = self.begin(due_mono_ns)
-        packet = self.pack(number, now)
-        try:
-            try:
-                self._sock.send(packet)
-            except ConnectionRefusedError:  # it is about an earlier probe; told once, the next try is free of it
-                self.trouble(errno.ECONNREFUSED)
-                self._sock.send(packet)
-        except OSError as error:
-            self.trouble(error.errno or 0)
-            timestamping.enable(self._sock, hardware=self.hardware)
-            self._numbered_from = number + 1
-            return
-        self._learn()
-
-    def _ready(self, events: int) -> None:
-        if events & ERROR and not self._learn():  # an error that is not in the queue, which to ask for clears
-            self.trouble(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-        if events & READ:
-            try:
-                size, control, _, _ = self._sock.recvmsg_into([self._buffer], timestamping.CONTROL_BYTES)
-            except OSError as error:
-                if not isinstance(error, BlockingIOError):
-                    self.trouble(error.errno or 0)
-                return
-            self.take(memoryview(self._buffer)[:size], timestamping.arrival(control), time.time_ns())
-
-    def _learn(self) -> bool:
-        """Take the next of the error queue: a stamp of departure, or what the network says of an earlier probe. False
-        where it is empty. The loop calls again while there is more; to ask an empty queue costs more than all else of a
-        probe."""
-        told = timestamping.event(self._sock)
-        if isinstance(told, timestamping.Refused):
-            self.trouble(told.errno)
-        elif told is not None and told.ns:
-            self.exchanges.departed(self._numbered_from + told.number, told.ns, told.kind)
-        return told is not None
+    def left(self, count: int, ns: int, hardware: int) -> None:
+        if ns:
+            self.exchanges.departed(self._counted_from + count, ns, hardware)
 
     def unplaced(self, number: int) -> None:
         """Count an answer whose probe waits no more."""
@@ -195,37 +164,37 @@ class DatagramPath(Path):
 class UdpPath(DatagramPath):
     """STAMP, see stamp.py."""
 
-    def __init__(self, target: Target, loop: Loop, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
                  error: int, hardware: bool) -> None:
-        self._packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (reflector's number, ours)
         self._remote_next = 0
         self._remote_lost = 0
-        super().__init__(target, loop, tell, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), size, hardware)
+        packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
+        shape = Shape(size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
+        super().__init__(target, pacer, tell, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP,
+                         hardware)
 
     @property
     def source_port(self) -> int:
         return int(self._sock.getsockname()[1])
 
-    def pack(self, number: int, now_ns: int) -> bytearray:
-        stamp.stamp_request(self._packet, number, now_ns)
-        return self._packet
-
-    def take(self, data: memoryview, rx: tuple[int, str], now_ns: int) -> None:
-        answer = stamp.parse_reply(data, now_ns)
+    def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
+        exchanges = self.exchanges
+        answer = stamp.parse_reply(data[:size], now_ns)
         if answer is None:
-            self.exchanges.counts.stray += 1
+            exchanges.counts.stray += 1
             return
-        place = self.exchanges.place(answer.sender_sequence)
+        place = exchanges.place(answer.sender_sequence)
         if place is None:
             self.unplaced(answer.sender_sequence)
-        elif stamp.to_ntp(self.exchanges.sent[place]) != answer.sender_stamp:
-            self.exchanges.counts.stray += 1
+        elif stamp.to_ntp(exchanges.sent[place]) != answer.sender_stamp:
+            exchanges.counts.stray += 1
             return
         else:
-            theirs, ours = stamp.error_ns(answer.error), self.clock_error_ns
+            ours = self.clock_error_ns
+            theirs = None if ours is None else stamp.error_ns(answer.error)
             apart = 0 if theirs is None or ours is None else theirs + ours
-            self.exchanges.answer(place, *rx, now_ns, (answer.rx_ns, answer.tx_ns, apart))
+            exchanges.answer(place, rx_ns, hardware, now_ns, (answer.rx_ns, answer.tx_ns, apart))
         self._count_remote(answer)
 
     def _count_remote(self, answer: stamp.Reply) -> None:
@@ -259,26 +228,24 @@ class IcmpPath(DatagramPath):
     """
 
     _HEADER = struct.Struct("!BBHHH")  # type, code, checksum, identifier, sequence: RFC 792, RFC 4443
+    _SEQUENCE_AT = 6
     _DATA = struct.Struct("!QQ")
     LEAST_BYTES = _DATA.size
 
-    def __init__(self, target: Target, loop: Loop, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
                  hardware: bool) -> None:
         six = target.family == socket.AF_INET6
-        self._packet = bytearray(self._HEADER.size + size)
-        self._request, self._reply = (128, 129) if six else (8, 0)
+        request, self._reply = (128, 129) if six else (8, 0)
         protocol = socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP
         sock = open_socket(target, socket.SOCK_DGRAM, protocol, source, dscp)
-        super().__init__(target, loop, tell, sock, size, hardware)
+        begin = self._HEADER.size
+        shape = Shape(begin + size, self._HEADER.pack(request, 0, 0, 0, 0), number_at=begin, number_bytes=8,
+                      time_at=begin + 8, short_at=self._SEQUENCE_AT)
+        super().__init__(target, pacer, tell, sock, shape, 0, hardware)
 
-    def pack(self, number: int, now_ns: int) -> bytearray:
-        self._HEADER.pack_into(self._packet, 0, self._request, 0, 0, 0, number % _SIXTEEN_BITS)
-        self._DATA.pack_into(self._packet, self._HEADER.size, number, now_ns)
-        return self._packet
-
-    def take(self, data: memoryview, rx: tuple[int, str], now_ns: int) -> None:
+    def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         exchanges = self.exchanges
-        if len(data) < self._HEADER.size + self._DATA.size or data[0] != self._reply:
+        if size < self._HEADER.size + self._DATA.size or data[0] != self._reply:
             exchanges.counts.stray += 1
             return
         number, sent_ns = self._DATA.unpack_from(data, self._HEADER.size)
@@ -288,6 +255,4 @@ class IcmpPath(DatagramPath):
         elif exchanges.sent[place] != sent_ns:
             exchanges.counts.stray += 1
         else:
-            exchanges.answer(place, *rx, now_ns)
-
-
+            exchanges.answer(place, rx_ns, hardware, now_ns)

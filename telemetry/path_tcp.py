@@ -1,7 +1,8 @@
 """Probes over TCP: messages of one size on a kept connection to whoever echoes them.
 
 What the connection's bytes went through counts, retransmissions and waits for the window included. Both stamps are of a
-message's last byte. A probe that is due while there is no connection is lost; so are those under way when it breaks.
+message's last byte, or of the segment that took it along with later ones. A probe that is due while there is no
+connection is lost; so are those under way when it breaks.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import errno
 import socket
 import struct
 import time
+from collections import deque
 
 from . import timestamping
-from .loop import ERROR, HANGUP, READ, WRITE, Loop
+from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
 from .path import Path, Tell, open_socket
 from .targets import Target
 
@@ -22,11 +24,13 @@ LEAST_BYTES = _MESSAGE.size
 
 
 class TcpPath(Path):
-    """A connection that is made again when it breaks."""
+    """A connection that is made again when it breaks. While it takes all that is due, the pacer sends; what is due
+    before it is made, and while its window is full, comes to `due`."""
 
-    def __init__(self, target: Target, loop: Loop, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
                  hardware: bool) -> None:
-        super().__init__(target, loop, tell, hardware)
+        shape = Shape(size, b"", number_at=0, number_bytes=8, time_at=8)
+        super().__init__(target, pacer, tell, shape, hardware)
         self._size = size
         self._source = source
         self._dscp = dscp
@@ -53,10 +57,8 @@ class TcpPath(Path):
     def _begin(self) -> None:
         """Connect, without waiting for it."""
         self._next_try_ns = time.monotonic_ns() + _AGAIN_NS
-        self._out = bytearray()
-        self._in = bytearray()
-        self._waits_for_room = True
-        self._under_way: list[int] = []  # numbers whose echo has not come, in order
+        self._out = bytearray()  # what there was no room for
+        self._under_way: deque[int] = deque()  # numbers whose echo has not come, in order
         self._sock = open_socket(self.target, socket.SOCK_STREAM, 0, self._source, self._dscp)
         self._sock.setblocking(False)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -65,32 +67,48 @@ class TcpPath(Path):
             self._break(code)
             return
         self._port = int(self._sock.getsockname()[1])
-        self.loop.add(self._sock, self._ready, READ | WRITE)
+        self.pacer.watch(self.index, self._sock, 0, READ | WRITE)
 
     def _drop(self) -> None:
         if self._sock is not None:
-            self.loop.remove(self._sock)
+            self.pacer.leave(self.index, self._sock)
             self._sock.close()
         self._sock = None
         self._connected = False
 
     def _break(self, code: int) -> None:
         self._drop()
-        self.trouble(errno.ECONNRESET if code == errno.EPIPE else code)
+        super().trouble(errno.ECONNRESET if code == errno.EPIPE else code)
 
-    def send(self, due_mono_ns: int) -> None:
-        number, now = self.begin(due_mono_ns)
+    def sent(self, due_ns: int, now_ns: int) -> None:
+        self._under_way.append(self.exchanges.add(due_ns, now_ns))
+
+    def due(self, due_ns: int, now_ns: int) -> int:
         if self._sock is None and time.monotonic_ns() >= self._next_try_ns:
             self._begin()
-        if not self._connected:
-            return
-        self._under_way.append(number)
-        self._out += _MESSAGE.pack(number, now) + self._padding
-        self._write()
+        self._owe(due_ns, now_ns, 0)
+        return self.exchanges.next
+
+    def partly(self, due_ns: int, now_ns: int, size: int) -> None:
+        self._owe(due_ns, now_ns, size)
+
+    def failed(self, due_ns: int, now_ns: int, error: int) -> None:
+        self.exchanges.add(due_ns, now_ns)
+        self._break(error)
+
+    def trouble(self, error: int) -> None:
+        self._break(error)
+
+    def _owe(self, due_ns: int, now_ns: int, size: int) -> None:
+        """Note a probe and, where there is a connection, send what is not sent of it when there is room."""
+        number = self.exchanges.add(due_ns, now_ns)
+        if self._connected:
+            self._under_way.append(number)
+            self._out += (_MESSAGE.pack(number, now_ns) + self._padding)[size:]
+            self._write()
 
     def _write(self) -> None:
-        if self._sock is None:
-            return
+        assert self._sock is not None
         try:
             while self._out:
                 del self._out[:self._sock.send(self._out)]
@@ -99,25 +117,19 @@ class TcpPath(Path):
         except OSError as error:
             self._break(error.errno or 0)
             return
-        self._wait_for_room(bool(self._out))
-        self._learn()
+        self._let_send()
 
-    def _wait_for_room(self, wanted: bool) -> None:
-        if wanted != self._waits_for_room:
-            assert self._sock is not None
-            self.loop.change(self._sock, READ | (WRITE if wanted else 0))
-            self._waits_for_room = wanted
+    def _let_send(self) -> None:
+        """Have the pacer send while nothing is owed, and tell when there is room while something is."""
+        assert self._sock is not None
+        flags, events = (0, READ | WRITE) if self._out else (SENDS, READ)
+        self.pacer.change(self.index, self._sock, TAKES | STREAM | flags, events)
 
-    def _ready(self, events: int) -> None:
-        if not self._connected:
-            self._arrive()
-            return
-        if events & ERROR:
-            self._learn()
-        if events & (READ | HANGUP) and self._connected:
-            self._read()
-        if events & WRITE and self._connected:
+    def ready(self, events: int) -> None:
+        if self._connected:
             self._write()
+        else:
+            self._arrive()
 
     def _arrive(self) -> None:
         """The connection is made, or it cannot be."""
@@ -128,49 +140,34 @@ class TcpPath(Path):
             return
         self._connected = True
         self._stream_from = self.exchanges.next  # the probe whose message begins this connection's bytes
+        self._left_to = self._stream_from  # the first whose departure is not known
         if self._was_connected:
             self.exchanges.counts.restarts += 1
         self._was_connected = True
         timestamping.enable(self._sock, hardware=self.hardware)
-        self._wait_for_room(False)
+        self._let_send()
 
-    def _read(self) -> None:
-        assert self._sock is not None
-        try:
-            data, control, _, _ = self._sock.recvmsg(self._size - len(self._in), timestamping.CONTROL_BYTES)
-        except BlockingIOError:
+    def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
+        if not self._connected:  # it broke for the answer before
             return
-        except OSError as error:
-            self._break(error.errno or 0)
-            return
-        now = time.time_ns()
-        if not data:
-            self._break(errno.ECONNRESET)
-            return
-        self._in += data
-        if len(self._in) == self._size:
-            self._take(timestamping.arrival(control), now)
-            self._in.clear()
-
-    def _take(self, rx: tuple[int, str], now_ns: int) -> None:
-        number, _ = _MESSAGE.unpack_from(self._in)
+        number, _ = _MESSAGE.unpack_from(data)
         if not self._under_way or self._under_way[0] != number:
             self.exchanges.counts.stray += 1
             self._tell(f"{self.target.name}: what comes back is not what was sent: is there an echo on that port?")
             self._drop()
             return
-        del self._under_way[0]
+        self._under_way.popleft()
         place = number - self.exchanges.first
         if place < 0:
             self.exchanges.counts.late += 1
         else:
-            self.exchanges.answer(place, *rx, now_ns)
+            self.exchanges.answer(place, rx_ns, hardware, now_ns)
 
-    def _learn(self) -> None:
-        """Take the next stamp of the error queue: its number is that of a message's last byte in the stream."""
-        assert self._sock is not None
-        told = timestamping.event(self._sock)
-        if isinstance(told, timestamping.Refused):
-            self._break(told.errno)
-        elif told is not None and told.ns:
-            self.exchanges.departed(self._stream_from + told.number // self._size, told.ns, told.kind)
+    def left(self, count: int, ns: int, hardware: int) -> None:
+        if not ns or not self._connected:
+            return
+        number = self._stream_from + count // self._size  # the count is that of a segment's last byte in the stream
+        for other in range(self._left_to, number):  # in the same segment, which the kernel stamps once
+            self.exchanges.departed(other, ns, hardware)
+        self.exchanges.departed(number, ns, hardware)
+        self._left_to = max(self._left_to, number + 1)

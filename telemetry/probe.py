@@ -11,24 +11,26 @@ import gc
 import random
 import socket
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 
 from ..errors import MburstError
 from ..units import NS_PER_S
 from . import stamp
 from .clock import Clocks, jump_ns
 from .exchanges import Settled
-from .loop import Loop, wake_promptly
+from .pacer import Pacer
 from .path import IcmpPath, Path, Tell, UdpPath
 from .path_tcp import TcpPath
+from .schedule import Schedule
 from .targets import Target
 
 _SETTLE_EVERY_NS = 100_000_000
 _BEGIN_IN_NS = 20_000_000
+_AHEAD_NS = 10_000_000  # for which the times of probes are known, at least
 _CONNECT_NS = 2 * NS_PER_S
-_AT_ONCE = 16  # overdue probes that are sent before answers are taken
+_NOTHING_DUE = array("q")
 _LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
 
 Take = Callable[[Settled, dict[str, str]], None]
@@ -65,7 +67,7 @@ class Prober:
         self._batch = batch
         self._tell = tell
         self._told: set[str] = set()
-        self._loop = Loop()
+        self._pacer = Pacer()
         self._clocks = Clocks()
         self._last = self._clocks.read()
         self._rng = random.Random(plan.seed)
@@ -92,12 +94,12 @@ class Prober:
     def _open(self, target: Target, port: int) -> Path:
         plan, source = self.plan, (self.plan.source, port)
         if plan.protocol == "tcp":
-            return TcpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+            return TcpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                            hardware=plan.hardware)
         if plan.protocol == "icmp":
-            return IcmpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+            return IcmpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                             hardware=plan.hardware)
-        return UdpPath(target, self._loop, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+        return UdpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
                        error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
                        hardware=plan.hardware)
 
@@ -122,12 +124,11 @@ class Prober:
             for path in paths:
                 path.close()
         self._clocks.close()
-        self._loop.close()
+        self._pacer.close()
 
     def run(self, take: Take) -> None:
         """Probe, and give every probe to `take` once it is settled: when its answer can come no more in time. `take`
         is called between probes, so it should be quick."""
-        wake_promptly()
         gc.collect()
         gc.freeze()  # what is there already need not be looked through while probes wait
         try:
@@ -141,7 +142,7 @@ class Prober:
         """Take what still comes in time, then settle everything."""
         deadline = time.monotonic_ns() + self.plan.timeout_ns
         while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
-            self._loop.wait(min(deadline, time.monotonic_ns() + _SETTLE_EVERY_NS))
+            self._pacer.run(_NOTHING_DUE, min(deadline, time.monotonic_ns() + _AHEAD_NS))
             self._settle(take, time.time_ns() - self.plan.timeout_ns)
         self._settle(take, 2**63 - 1)
         for path in self._each():
@@ -156,36 +157,27 @@ class Prober:
         deadline = time.monotonic_ns() + _CONNECT_NS
         while not self._stopping and time.monotonic_ns() < deadline and any(
                 path.opening for path in waiting):
-            self._loop.wait(deadline)
+            self._pacer.run(_NOTHING_DUE, deadline)
 
     def _probe(self, take: Take) -> None:
-        plan, rng = self.plan, self._rng
-        gap = NS_PER_S / plan.rate
-        begin = time.monotonic_ns() + _BEGIN_IN_NS
-        end = None if plan.duration_ns is None else begin + plan.duration_ns
-        due = [(begin + gap * place / len(self.paths), place, 0) for place in range(len(self.paths))]
-        heapify(due)
+        plan = self.plan
+        begin = known = time.monotonic_ns() + _BEGIN_IN_NS
+        schedule = Schedule(
+            [[path.index for path in paths] for paths in self.paths], plan.rate, begin, count=plan.count,
+            end_ns=None if plan.duration_ns is None else begin + plan.duration_ns, poisson=plan.poisson, rng=self._rng)
+        due = array("q")
         look = begin
-        while due and not self._stopping:
+        while (schedule.more or due) and not self._stopping:
             now = time.monotonic_ns()
-            for _ in range(_AT_ONCE):
-                at, place, number = due[0]
-                if at > now:
-                    break
-                if (end is not None and at >= end) or (plan.count is not None and number >= plan.count):
-                    due = [entry for entry in due if entry[1] != place]
-                    heapify(due)
-                    break
-                paths = self.paths[place]
-                paths[number % len(paths)].send(int(at))
-                heapreplace(due, (at + (rng.expovariate(plan.rate) * NS_PER_S if plan.poisson else gap), place,
-                                  number + 1))
+            if known < now + _AHEAD_NS:
+                known = now + 2 * _AHEAD_NS
+                schedule.look_ahead(known, due)
             if now >= look:
                 look = now + _SETTLE_EVERY_NS
                 self._settle(take, time.time_ns() - plan.timeout_ns)
                 self._watch_clock()
-            if due:
-                self._loop.wait(min(int(due[0][0]), look))
+            until = known if schedule.more else due[-2] if due else now
+            del due[:2 * self._pacer.run(due, until)]
 
     def _settle(self, take: Take, due_before_ns: int) -> None:
         for path in self._each():

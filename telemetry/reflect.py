@@ -146,7 +146,7 @@ class UdpPort:
         self._hardware = hardware
         self._number = 0
         self._outgoing: list[tuple[int, Session, int] | None] = [None] * _NUMBERS
-        self._controls: dict[tuple[bytes, int], Control] = {}
+        self._ways: dict[tuple[tuple[int, int, bytes], ...], tuple[int, Control]] = {}
         self._buffer = bytearray(1 << 16)
         self._view = memoryview(self._buffer)
         self._sock = listening(address, socket.SOCK_DGRAM)
@@ -185,7 +185,7 @@ class UdpPort:
             self._reflector.ignored += 1
             return
         rx_ns, ttl, way = self._told(control)
-        data = bytes(self._view[:size])
+        data = self._view[:size].tobytes()
         session = self._session(peer, data)
         packet = stamp.reply(data, session.answers, rx_ns or time.time_ns(), ttl, self._reflector.error)
         if session.left and not self._delay and stamp.wants_follow_up(data):
@@ -200,23 +200,18 @@ class UdpPort:
             self._send(packet, way, peer, session, number, 0)
 
     def _told(self, control: Control) -> tuple[int, int, Control]:
-        """When a datagram came, its TTL, and the control messages that send the answer back the way it came."""
-        rx_ns, ttl, own, tos = 0, 255, b"", 0
-        for level, kind, data in control:
-            if level == socket.SOL_SOCKET and kind == timestamping.SO_TIMESTAMPING:
-                rx_ns, _ = timestamping.stamp_of(data)
-            elif kind in (_IP_PKTINFO, _IPV6_PKTINFO):
-                own = data
-            elif kind in (_IP_TTL, _IPV6_HOPLIMIT):
-                ttl = int.from_bytes(data, sys.byteorder)
-            elif kind in (_IP_TOS, _IPV6_TCLASS):
-                tos = int.from_bytes(data, sys.byteorder) & 0xFC  # the class, without ECN
-        way = self._controls.get((own, tos))
-        if way is None:
-            if len(self._controls) >= _NUMBERS:
-                self._controls.clear()
-            way = self._controls[own, tos] = _way_back(own, tos)
-        return rx_ns, ttl, way
+        """When a datagram came, its TTL, and the control messages that send the answer back the way it came. All but
+        the stamp is the same from one datagram of a session to the next."""
+        rx_ns = 0
+        if control and control[0][1] == timestamping.SO_TIMESTAMPING:  # Linux puts it before those of IP
+            rx_ns, _ = timestamping.stamp_of(control.pop(0)[2])
+        key = tuple(control)
+        known = self._ways.get(key)
+        if known is None:
+            if len(self._ways) >= _NUMBERS:
+                self._ways.clear()
+            known = self._ways[key] = _way_back(control)
+        return rx_ns, *known
 
     def _session(self, peer: tuple[Any, ...], data: bytes) -> Session:
         key = (*peer[:2], data[14:16] if len(data) >= stamp.BASE_BYTES else b"")
@@ -252,15 +247,23 @@ class UdpPort:
         return told is not None
 
 
-def _way_back(own: bytes, tos: int) -> Control:
-    """Control messages that send from the address that was asked, in the class of the question."""
+def _way_back(control: Control) -> tuple[int, Control]:
+    """The TTL of a datagram, and control messages that send from the address that it came to, in its class."""
+    ttl, own, tos = 255, b"", 0
+    for _, kind, data in control:
+        if kind in (_IP_PKTINFO, _IPV6_PKTINFO):
+            own = data
+        elif kind in (_IP_TTL, _IPV6_HOPLIMIT):
+            ttl = int.from_bytes(data, sys.byteorder)
+        elif kind in (_IP_TOS, _IPV6_TCLASS):
+            tos = int.from_bytes(data, sys.byteorder) & 0xFC  # the class, without ECN
     six = len(own) == 20
-    control: Control = []
+    back: Control = []
     if six:  # struct in6_pktinfo: address, interface, which a link-local address needs
-        control.append((socket.IPPROTO_IPV6, _IPV6_PKTINFO, own if own[:2] == b"\xfe\x80" else own[:16] + bytes(4)))
+        back.append((socket.IPPROTO_IPV6, _IPV6_PKTINFO, own if own[:2] == b"\xfe\x80" else own[:16] + bytes(4)))
     elif own:  # struct in_pktinfo: interface, local address, destination of the header
-        control.append((socket.SOL_IP, _IP_PKTINFO, bytes(4) + own[4:8] + bytes(4)))
+        back.append((socket.SOL_IP, _IP_PKTINFO, bytes(4) + own[4:8] + bytes(4)))
     if tos:
         level, kind = (socket.IPPROTO_IPV6, _IPV6_TCLASS) if six else (socket.SOL_IP, _IP_TOS)
-        control.append((level, kind, struct.pack("@i", tos)))
-    return control
+        back.append((level, kind, struct.pack("@i", tos)))
+    return ttl, back

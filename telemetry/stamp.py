@@ -15,6 +15,7 @@ fields in the same places up to the TTL. Times here are Unix nanoseconds.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..units import NS_PER_S
@@ -146,23 +147,28 @@ def reply(data: bytes, sequence: int, rx_ns: int, ttl: int, error: int) -> bytea
     """The answer to a sender's packet, as long as it is but at least 44 bytes, to be stamped by `stamp_reply` when it
     leaves. TLVs come back as they were, flagged whether they were recognized (RFC 8972, section 4): follow-up telemetry
     and padding are. `data` has at least LEAST_SENDER_BYTES; what a TWAMP Light sender has not is zero."""
-    packet = bytearray(data)
-    if len(packet) < BASE_BYTES:
-        packet.extend(bytes(BASE_BYTES - len(packet)))
-    session = int.from_bytes(packet[14:16], "big") if len(data) >= BASE_BYTES else 0
+    packet = bytearray(BASE_BYTES)
+    session = int.from_bytes(data[14:16], "big") if len(data) >= BASE_BYTES else 0
     REFLECTOR.pack_into(packet, 0, sequence & 0xFFFFFFFF, 0, error, session, to_ntp(rx_ns), data[:4], data[4:12],
                         data[12:14], ttl)
-    at = BASE_BYTES
-    while at + _TLV.size <= len(packet):
-        _, kind, length = _TLV.unpack_from(packet, at)
+    return packet + _flagged(data[BASE_BYTES:])
+
+
+@lru_cache(64)  # a sender's TLVs are mostly the same in each packet
+def _flagged(tlvs: bytes) -> bytes:
+    """What comes back of what is behind a sender's first 44 bytes."""
+    flagged = bytearray(tlvs)
+    at = 0
+    while at + _TLV.size <= len(flagged):
+        _, kind, length = _TLV.unpack_from(flagged, at)
         if kind in (_EXTRA_PADDING, _FOLLOW_UP_TYPE):
-            packet[at] &= ~_UNRECOGNIZED
-        elif kind or any(packet[at:]):
-            packet[at] |= _UNRECOGNIZED
+            flagged[at] &= ~_UNRECOGNIZED
+        elif kind or any(flagged[at:]):
+            flagged[at] |= _UNRECOGNIZED
         else:
             break  # the padding of TWAMP Light, which has no TLVs
         at += _TLV.size + length
-    return packet
+    return bytes(flagged)
 
 
 def stamp_reply(packet: bytearray, ns: int) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from ._exchange import next_departure
 
 SO_TIMESTAMPING = 37
 IP_RECVERR, IPV6_RECVERR = 11, 25
@@ -19,8 +21,6 @@ _KERNEL = _TX_SOFTWARE | _RX_SOFTWARE | _SOFTWARE | _OPT_ID | _OPT_CMSG | _OPT_T
 _INTERFACE = _TX_HARDWARE | _RX_HARDWARE | _RAW_HARDWARE | _OPT_TX_SWHW
 
 _STAMPS = struct.Struct("@qqqqqq")  # software, unused, hardware: seconds and nanoseconds each
-_ERROR = struct.Struct("=IBBBBII")  # struct sock_extended_err: errno, origin, type, code, pad, info, data
-_ORIGIN_TIMESTAMPING = 4
 CONTROL_BYTES = 512
 
 
@@ -69,17 +69,7 @@ def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
 
 def event(sock: socket.socket) -> Sent | Refused | None:
     """The next of the socket's error queue: a stamp of departure, or an error; None when it is empty."""
-    try:
-        _, control, _, _ = sock.recvmsg(0, CONTROL_BYTES, socket.MSG_ERRQUEUE)
-    except BlockingIOError:
+    told = next_departure(sock.fileno())
+    if told is None:
         return None
-    stamp: tuple[int, str] = (0, "")
-    error: tuple[Any, ...] = ()
-    for level, kind, data in control:
-        if kind == SO_TIMESTAMPING and level == socket.SOL_SOCKET:
-            stamp = stamp_of(data)
-        elif kind in (IP_RECVERR, IPV6_RECVERR):
-            error = _ERROR.unpack_from(data)
-    if error and error[1] == _ORIGIN_TIMESTAMPING:
-        return Sent(error[6], *stamp)
-    return Refused(error[0] if error else 0)
+    return Refused(*told) if len(told) == 1 else Sent(*told)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-pytest_plugins = ["livelab"]
+pytest_plugins = ["livelab", "netlab"]
 
 
 @pytest.fixture(scope="session")

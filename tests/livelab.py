@@ -28,14 +28,19 @@ LIBRARIES = ["-lpcap", "-lz", "-lzstd", "-llzma", "-lpthread"]
 _numbers = count()
 
 
-def compile_c(output: Path, sources: list[Path | str], *flags: str) -> Path:
+def compile_c(output: Path, sources: list[Path | str], *flags: str, libraries: list[str] = LIBRARIES) -> Path:
     """Compile C sources (of the tests or the engine) with the engine's headers at hand."""
     command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'capture'}",
                "-DMB_HAVE_ZLIB", "-DMB_HAVE_ZSTD", "-DMB_HAVE_LZMA",
-               *map(str, sources), "-o", str(output), *flags, *LIBRARIES]
+               *map(str, sources), "-o", str(output), *flags, *libraries]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return output
+
+
+def build_pfring(output: Path) -> Path:
+    """tests/c/fake_pfring.c, as the vendor builds its own: with calls of libraries that it is not linked with."""
+    return compile_c(output, [C / "fake_pfring.c"], "-shared", "-fPIC", "-O1", "-Wl,-z,lazy", libraries=[])
 
 
 def engine_sources() -> list[Path]:
@@ -189,18 +194,6 @@ def sender(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/c/flood.c."""
     return compile_c(tmp_path_factory.mktemp("live") / "flood", [C / "flood.c"], "-O2")
-
-
-@pytest.fixture(scope="session")
-def can_build() -> None:
-    """Skips, with the reason, where this machine can build no rack in a box."""
-    from mburst.netlab import Rack, RackUnavailable
-
-    try:
-        with Rack(8):
-            pass
-    except RackUnavailable as reason:
-        pytest.skip(f"no rack in a box: {reason} ({reason.hint})")
 
 
 @pytest.fixture

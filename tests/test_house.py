@@ -79,6 +79,8 @@ def test_only_the_binding_knows_python():
     assert users == {"module.h"}
     knowing = {path.name for path in (ROOT / "capture").glob("*.[ch]") if '"module.h"' in path.read_text()}
     assert all(name.startswith("module") for name in knowing)
+    users = {path.name for path in (ROOT / "telemetry").glob("*.[ch]") if "Python.h" in path.read_text()}
+    assert users == {"module_exchange.c"}
 
 
 def test_start_up_imports_nothing_heavy():

@@ -65,7 +65,8 @@ def test_a_probe_is_a_row_and_a_line_of_the_table(reflector, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count(f" → {reflector.where} (udp): 100 probes") == 2 and "stamps by the kernel" in out
     assert [line.split("  ")[0] for line in out.splitlines() if line[:4] in ("roun", "this", "that", "appl")] == [
-        "application", "round trip", "this host", "that host"] * 2
+        "application", "round trip", "this host", "that host"] * 3
+    assert f" → {reflector.where} (udp, 2 paths): 200 probes" in out
     rows = Store.open(store).connect().execute(
         "SELECT src, dst, protocol, count(*), count(DISTINCT batch), bool_or(lost) FROM probes GROUP BY ALL").fetchall()
     assert len(rows) == 2 and all(row[0].startswith("api:") and row[1:] == (reflector.where, "udp", 100, 1, False)
@@ -95,26 +96,30 @@ def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
     assert Store.open(tmp_path / "store").connect().execute("SELECT count(*) FROM probes").fetchall()[0][0] > 100
 
 
-def test_a_stopped_application_is_host_share_and_not_network(reflector, capsys):
-    """SIGSTOP of the reflector for 10 ms at random times; its kernel goes on stamping."""
-    pid, stop = reflector.process.pid, threading.Event()
+@pytest.mark.parametrize("end", ["here", "there"])
+def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
+    """SIGSTOP of the prober or the reflector for 10 ms at random times; the kernels go on stamping."""
+    stop = threading.Event()
+    process = subprocess.Popen([*MBURST, "probe", reflector.where, "--duration", "3s", "--rate", "500", "--json"],
+                               stdout=subprocess.PIPE, text=True)
 
-    def stall() -> None:
+    def stall(pid: int) -> None:
         rng = random.Random(1)
         while not stop.wait(rng.expovariate(20)):
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.01)
             os.kill(pid, signal.SIGCONT)
 
-    thread = threading.Thread(target=stall)
+    thread = threading.Thread(target=stall, args=(process.pid if end == "here" else reflector.process.pid,))
     thread.start()
-    try:
-        assert main(["probe", reflector.where, "--duration", "3s", "--rate", "500", "--json"]) == 0
-    finally:
-        stop.set()
-        thread.join()
-    [told] = json.loads(capsys.readouterr().out)
-    assert told["host_there"]["p95_ns"] > 3 * MS and told["lost"] == 0
+    assert process.stdout
+    out = process.stdout.read()
+    stop.set()
+    thread.join()  # before the process is waited for: until then its number is no other's
+    process.stdout.close()
+    assert process.wait() == 0
+    [told] = json.loads(out)
+    assert told[f"host_{end}"]["p95_ns"] > 3 * MS and told["lost"] == 0
     assert told["round_trip"]["p95_ns"] < MS and told["forward"]["p95_ns"] < MS and told["back"]["p95_ns"] < MS
 
 

@@ -75,7 +75,7 @@ def store(tmp_path):
 
 def test_a_file_by_pfring_is_the_file(tmp_path, store):
     """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
-    library = livelab.compile_c(tmp_path / "libfake.so", [livelab.C / "fake_pfring.c"], "-shared", "-fPIC", "-O1")
+    library = livelab.build_pfring(tmp_path / "libfake.so")
     file = tmp_path / "made.pcap"
     with file.open("wb") as out:
         out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
@@ -199,6 +199,7 @@ def test_the_interface_vanishes(lab, sender, store):
     recording.end()
     assert recording.code == 1
     assert recording.error.startswith("mburst: ") and "has vanished" in recording.error
+    assert "(the 700 packets before that are recorded)" in recording.error
     assert recording.error.count("\n") == 1
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
     assert (packets, complete) == (700, True) and "has vanished" in notes
@@ -214,7 +215,8 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     flag.touch()
     recording.end()
     assert recording.code == 1
-    assert recording.error == f"mburst: {lab.b}: the capture broke off: No buffer space available\n"
+    assert recording.error == (f"mburst: {lab.b}: the capture broke off: No buffer space available "
+                               "(the 700 packets before that are recorded)\n")
     [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
     assert (packets, complete) == (700, True) and "No buffer space available" in notes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, each_burst, overlapping_runs
+    from ..analysis.bursts import COLUMNS, each_burst, each_burst_json, overlapping_runs
     from ..analysis.coarse import refuse_coarse
     from ..sql import Store
 
@@ -51,18 +51,21 @@ def run(arguments: argparse.Namespace) -> int:
              "run": arguments.recording, "since_ns": since, "until_ns": until}
     if not arguments.force:
         refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
-    found = each_burst(connection, wanted, hosts=arguments.host, **where)
+    find = each_burst_json if arguments.format == "json" else each_burst
+    found: Iterator[Any] = find(connection, wanted, hosts=arguments.host, **where)
     head = next(found, None)
     if head is None and not connection.execute("FROM lanes").fetchall():
         raise definition.no_recording(
             arguments, run=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
             interface=arguments.interface, direction=arguments.direction)
     bursts = chain([] if head is None else [head], found)
-    if arguments.format == "table":
+    if arguments.format == "json":
+        output.write_json_objects(bursts, sys.stdout)
+    elif arguments.format == "table":
         every = list(bursts)
         _print(_judged(connection, since, until), every, wanted)
     else:
-        output.write(arguments.format, COLUMNS, (list(burst.values()) for burst in bursts))
+        output.write("csv", COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
         print(f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
               " (--run picks one)", file=sys.stderr)

@@ -160,7 +160,9 @@ def show(found: Comparison) -> None:
 
 def interval(estimate: Estimate) -> str:
     """A number with its interval."""
-    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    value, low, high = (f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
+                        for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value} ({low} to {high})"
 
 
 def ratio_words(ratio: Estimate | None) -> str:

@@ -29,9 +29,15 @@ def write(form: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], out:
 
 def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
     """A list with an object a line."""
+    objects = (dict(zip(columns, row, strict=True)) for row in rows)
+    write_json_objects((json.dumps(one, ensure_ascii=False, default=_plain) for one in objects), out)
+
+
+def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
+    """The same of objects that are JSON already."""
     before = "["
-    for row in rows:
-        out.write(f"{before}\n{json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=_plain)}")
+    for one in objects:
+        out.write(f"{before}\n{one}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
 

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
-from ..units import format_duration, format_share, parse_duration
+from ..units import format_count, format_duration, format_share, parse_duration
 
 if TYPE_CHECKING:
     from ..analysis.paths import Distribution, Met
     from ..prober import PathCounts
     from ..sql import Store
+    from ..telemetry.exchanges import Counts
     from ..telemetry.probe import Plan
     from ..telemetry.targets import Target
 
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if plan.rate * len(targets) > MOST_TOGETHER:
         say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
             "counts as time in this host")
-    from ..analysis.paths import Selection, read_met
+    from ..analysis.paths import Selection, read_met, together
     from ..prober import probe
 
     with kept(arguments.store) as store:
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             watch.clear()
         with store.connect() as con:
             found = read_met(con, Selection(batch=batch))
+        found += together(found)
     if arguments.json:
         sys.stdout.write(json.dumps(facts(found, counts), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     else:
@@ -210,20 +212,22 @@ def parse_dscp(text: str) -> int:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def counts_of(met: Met, counts: PathCounts) -> Any:
-    """What became of the probes of a path."""
-    return next(count for names, count in counts
-                if (names["src"], names["dst"], names["protocol"]) == (met.src, met.dst, met.protocol))
+def counts_of(met: Met, counts: PathCounts) -> Counts:
+    """What became of the probes of a path, or of all paths of a target."""
+    from ..telemetry.exchanges import total
+
+    return total([count for names, count in counts
+                  if names["dst"] == met.dst and (met.paths > 1 or names["src"] == met.src)])
 
 
 def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
-    """For programs: an object a path. Times in ns."""
+    """For programs: an object a path, and then one a target that has several paths. Times in ns."""
     told = []
     for met in found:
         count, clocks = counts_of(met, counts), met.clocks
         told.append({
-            "src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "start_ns": met.start_ns,
-            "end_ns": met.end_ns, "n": met.sent - met.lost,
+            "src": met.src, "dst": met.dst, "protocol": met.protocol, "paths": met.paths, "stamps": met.stamps,
+            "start_ns": met.start_ns, "end_ns": met.end_ns, "n": met.sent - met.lost,
             **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "overflowed", "duplicates",
                                                        "reordered", "stray", "restarts")},
             "clocks": clocks and {"kept": clocks.kept, "offset_ns": clocks.offset_ns, "drift_ppm": clocks.drift_ppm,
@@ -250,17 +254,18 @@ def described(found: list[Met], counts: PathCounts) -> list[str]:
                                     sample_note(met)])) for met in found]
 
 
-def heading(met: Met, count: Any) -> str:
+def heading(met: Met, count: Counts) -> str:
     """Who probed whom, and what became of the probes."""
     from ..dashboards.path_words import name_of, stamped_by
 
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
-    parts = [f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)}",
+    parts = [f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
-    parts += [f"{value:,} {word}" for value, word in (
-        (count.overflowed, "answers dropped here for want of time"), (count.late, "answered too late"),
-        (count.duplicates, "answered twice"), (count.reordered, "out of order"),
-        (count.stray, "strange answers"), (count.restarts, "restarts of the other end")) if value]
+    parts += [f"{value:,} {one if value == 1 else many}" for value, one, many in (
+        (count.overflowed, "answer dropped here for want of time", "answers dropped here for want of time"),
+        (count.late, *["answered too late"] * 2), (count.duplicates, *["answered twice"] * 2),
+        (count.reordered, *["out of order"] * 2), (count.stray, "strange answer", "strange answers"),
+        (count.restarts, "restart of the other end", "restarts of the other end")) if value]
     stamps = stamped_by(met)
     return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")
 

@@ -8,7 +8,7 @@ import socket
 import time
 
 from ..errors import UsageError
-from ..units import format_bytes, parse_duration
+from ..units import format_bytes, format_count, parse_duration
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered too), and TCP echo, on the same port. Needs no special rights."""
@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"reflecting on {said}, UDP and TCP"
                   + (f", answers held back by {arguments.delay}" if delay else ""), flush=True)
             reflector.serve(None if duration_ns is None else time.monotonic_ns() + duration_ns)
-        print(f"answered {reflector.answered:,} probes in {reflector.sessions:,} sessions"
+        print(f"answered {format_count(reflector.answered, 'probe')} in {format_count(reflector.sessions, 'session')}"
               + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
-              + (f", ignored {reflector.ignored:,} datagrams that are no probes" if reflector.ignored else "")
+              + (f", ignored {format_count(reflector.ignored, 'other datagram')}" if reflector.ignored else "")
               + (f", lost {reflector.dropped:,} for want of time (sysctl net.core.rmem_max makes room for them)"
                  if reflector.dropped else ""))
     finally:

@@ -64,19 +64,45 @@ FROM bins JOIN (SELECT run, lane, warm_bytes FROM lanes WHERE factor = 1) USING 
 WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
   AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
 
--- … and judged at a multiple: only where a stored bin is full enough to make it possible.
+-- … and judged at a multiple: only a stored bin that is full enough makes it possible.
 CREATE OR REPLACE TEMP TABLE possible AS
-SELECT DISTINCT run, lane, epoch, bin_number(ts_ns, getvariable('bin_ns')) AS number, warm_bytes
-FROM bins JOIN (SELECT run, lane, warm_bytes, peak_bytes FROM lanes WHERE factor > 1) USING (run)
-WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes;
+SELECT DISTINCT lane, epoch, bin_start(ts_ns, getvariable('bin_ns')) AS ts_ns
+FROM bins JOIN (SELECT run, lane, peak_bytes FROM lanes WHERE factor > 1) USING (run)
+WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
+  AND bin_start(bins.ts_ns, getvariable('bin_ns')) >= getvariable('first_ns')
+  AND bin_start(bins.ts_ns, getvariable('bin_ns')) < getvariable('beyond_ns');
+
+-- Nothing but possible bins, and gaps between them that can be joined, can be in a burst.
+CREATE OR REPLACE TEMP TABLE reaches AS
+WITH steps AS (
+    SELECT *, lag(ts_ns) OVER earlier + bin_ns AS before_ns, max(ts_ns) OVER lane + bin_ns AS last_ns
+    FROM possible JOIN (SELECT lane, bin_ns, join_ns FROM lanes) USING (lane)
+    WINDOW lane AS (PARTITION BY lane, epoch), earlier AS (PARTITION BY lane, epoch ORDER BY ts_ns)
+)
+SELECT lane, epoch, ts_ns AS start_ns,
+       coalesce(lead(before_ns) OVER (PARTITION BY lane, epoch ORDER BY ts_ns), last_ns) AS end_ns
+FROM steps
+WHERE coalesce(ts_ns - before_ns > join_ns, true);
+
+SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM reaches JOIN lanes USING (lane));
+
+CREATE OR REPLACE TEMP TABLE filled AS
+WITH slots AS MATERIALIZED (
+    SELECT lane, run, epoch, start_ns, end_ns, unnest(range(
+        start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
+    FROM reaches JOIN lanes USING (lane)
+), near AS (
+    SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
+)
+SELECT lane, epoch, bin_start(near.ts_ns, getvariable('bin_ns')) AS ts_ns, CAST(sum(bytes) AS BIGINT) AS bytes,
+       CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, CAST(sum(packets) AS BIGINT) AS packets, bit_or(quality) AS quality
+FROM near JOIN slots USING (slot, epoch, run)
+WHERE near.ts_ns >= start_ns AND near.ts_ns < end_ns
+GROUP BY lane, epoch, bin_start(near.ts_ns, getvariable('bin_ns'));
 
 INSERT INTO warm
-SELECT lane, possible.epoch, number * getvariable('bin_ns') AS start_ns, sum(wire_bytes) AS filled
-FROM bins JOIN possible ON bin_number(bins.ts_ns, getvariable('bin_ns')) = number AND bins.epoch = possible.epoch
-                        AND bins.run = possible.run
-WHERE start_ns >= getvariable('first_ns') AND start_ns < getvariable('beyond_ns')
-GROUP BY lane, possible.epoch, number
-HAVING filled >= any_value(warm_bytes);
+SELECT lane, epoch, ts_ns, wire_bytes FROM filled JOIN (SELECT lane, warm_bytes FROM lanes) USING (lane)
+WHERE wire_bytes >= warm_bytes;
 
 CREATE OR REPLACE TEMP TABLE stretches AS
 SELECT lane, epoch, min(ts_ns) FILTER (wire_bytes >= hot_bytes) AS start_ns, max(ts_ns) + any_value(bin_ns) AS end_ns,
@@ -100,20 +126,30 @@ FROM placed
 GROUP BY lane, epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
--- The scan above took what is hot; this one takes all that lies within bursts, and looks at the slot of time first.
-SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane));
+-- What was judged as stored is scanned once more, for all that lies within bursts; it looks at the slot of time first.
+SET VARIABLE slot_bits = (
+    SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane) WHERE factor = 1);
 
 CREATE OR REPLACE TEMP TABLE totals AS
 WITH slots AS MATERIALIZED (
     SELECT burst, run, epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
     FROM extents JOIN lanes USING (lane)
+    WHERE factor = 1
 ), near AS (
     SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
+), inside AS (
+    SELECT burst, bytes, wire_bytes, packets, quality
+    FROM near JOIN slots USING (slot, epoch, run)
+    WHERE ts_ns >= start_ns AND ts_ns < end_ns
+    UNION ALL
+    SELECT burst, bytes, wire_bytes, packets, quality
+    FROM filled ASOF JOIN extents
+        ON filled.lane = extents.lane AND filled.epoch = extents.epoch AND filled.ts_ns >= extents.start_ns
+    WHERE filled.ts_ns < end_ns
 )
 SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
-FROM near JOIN slots USING (slot, epoch, run)
-WHERE ts_ns >= start_ns AND ts_ns < end_ns
+FROM inside
 GROUP BY burst;
 
 SET VARIABLE source_slot_bits = (
@@ -179,6 +215,7 @@ FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
 ORDER BY burst;
 
+CREATE OR REPLACE TEMP VIEW listed AS
 SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
        sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,
        quality_names(quality) AS quality, run, epoch, bin_ns, link_bps
@@ -186,3 +223,5 @@ FROM bursts LEFT JOIN (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
 ORDER BY burst;
+
+FROM listed;

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storelib import write
 
 from mburst.analysis import distributions, paths
-from mburst.analysis.paths import Met, Selection, extremes, read_met
+from mburst.analysis.paths import MEASURES, Met, Selection, extremes, read_met, together
 from mburst.analysis.rounds import MINUTE_NS, persistence, rounds
 from mburst.sql import Store
 
@@ -183,3 +183,24 @@ def test_nines_count_what_is_larger(given_values):
     for value, nines in zip(values, depth, strict=True):
         larger = 10 ** -nines * n
         assert larger == pytest.approx(0.5) or sum(v > value for v in ordered) <= round(larger, 6) <= n - 1
+
+
+def test_paths_of_a_target_are_told_together(tmp_path):
+    """Those from several ports of one host; not those of other hosts and targets, and not a path that is alone."""
+    slow = exchanges(900, seed=2, gap=7 * MS, back=2 * MS, src="api:40002", dst="cache")
+    slow[3] |= {"lost": True, "rx_ns": None, "app_recv_ns": None, "remote_rx_ns": None, "remote_tx_ns": None}
+    found = met_in(tmp_path, *exchanges(1000, src="api:40001", dst="cache"), *slow,
+                   *exchanges(10, src="api:40001", dst="other"), *exchanges(10, src="db:40001", dst="cache"),
+                   *exchanges(10, src="plain", dst="cache"))
+    [met] = together(found)
+    parts = [part for part in found if (part.src[:4], part.dst) == ("api:", "cache")]
+    assert (met.src, met.dst, met.paths, met.sent, met.lost, met.stamps) == ("api", "cache", 2, 1900, 1, "sw")
+    assert (met.start_ns, met.end_ns) == (min(p.start_ns for p in parts), max(p.end_ns for p in parts))
+    assert (np.diff(met.tx) >= 0).all()
+    assert met.tx[met.lost_at[0]] == parts[1].tx[3] + (parts[1].start_ns - met.start_ns)
+    for name in MEASURES:
+        both = np.sort(np.concatenate([part.values[name] for part in parts]))
+        assert np.array_equal(np.sort(met.values[name]), both, equal_nan=True)
+        assert met.measured[name] == paths.distribution(both)
+    assert met.measured["round_trip"].largest == max(part.measured["round_trip"].largest for part in parts)
+    assert met.clocks and met.clocks.uncertainty_ns == max(part.clocks.uncertainty_ns for part in parts)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stand-in for libpfring that plays capture files, for tests alone. Two kinds of device:
- *   pcap:FILE  as libpfring's module of that name: microseconds, no timestamp_ns, and -7 for
- *              direction, cluster and statistics
+ *   pcap:FILE  as libpfring's module of that name (pfring_mod_pcap.c of version 8.9): microseconds, no
+ *              timestamp_ns, frames not cut, and -7 for direction, cluster, name and statistics
  *   card:FILE  as a capture card: hardware stamps (odd packets none but a software stamp in
  *              ns), directions (every third packet was sent), statistics (a drop each 10
  *              packets), clusters; after the file it says nothing more, as a quiet line
- * Calls out of order, wrong arguments and a header that is too short end in abort().
+ * Calls out of order, wrong arguments and a header that is too short end in abort(). As with the real
+ * one: the names of modules are looked for anywhere in the device's, a failure to open is ENODEV, and
+ * it is linked without the libpcap that it uses, and without another library that it never calls.
  */
+#include <errno.h>
 #include <pcap/pcap.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +19,8 @@
 #include <sys/time.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#define NOT_SUPPORTED (-7)
+#define NOT_ENABLED (-12)
 #define HEADER_SIZE 400 /* what releases from 7.3 to 8.9 write is shorter than 512 */
 
 struct header {
@@ -34,6 +39,9 @@ struct ring {
 	uint64_t packets;
 };
 
+/* Of a card's vendor: its module is in the library, and never called. */
+int NT_Init(uint32_t version);
+
 static void require(int condition, const char *what)
 {
 	if (condition)
@@ -42,17 +50,35 @@ static void require(int condition, const char *what)
 	abort();
 }
 
+/* The module that the real library would choose, which may not be the one that was meant. */
+static const char *module_of(const char *device)
+{
+	static const char *const modules[] = { "default", "stack", "sysdig", "nt", "zc", "pcap" };
+
+	if (!strncmp(device, "card:", 5))
+		return "card";
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+		if (strstr(device, modules[i]))
+			return modules[i];
+	}
+	return "default";
+}
+
 EXPORT struct ring *pfring_open(const char *device, uint32_t caplen, uint32_t flags)
 {
 	char reason[PCAP_ERRBUF_SIZE];
 	struct ring *ring;
-	const int card = !strncmp(device, "card:", 5);
+	const char *module = module_of(device);
+	const int card = !strcmp(module, "card");
 	pcap_t *file;
 
 	require(caplen > 0, "caplen 0");
 	require(flags & 1 << 2, "the header's stamps need PF_RING_LONG_HEADER");
 	require(!(flags & ~0x23cu), "unknown flags");
-	if (!card && strncmp(device, "pcap:", 5))
+	errno = ENODEV;
+	if (!strcmp(module, "nt"))
+		NT_Init(0);
+	if (!card && strcmp(module, "pcap"))
 		return NULL;
 	file = pcap_open_offline_with_tstamp_precision(device + 5, card ? PCAP_TSTAMP_PRECISION_NANO :
 						       PCAP_TSTAMP_PRECISION_MICRO, reason);
@@ -67,26 +93,28 @@ EXPORT struct ring *pfring_open(const char *device, uint32_t caplen, uint32_t fl
 EXPORT int pfring_set_application_name(struct ring *ring, char *name)
 {
 	ring->named = !strcmp(name, "mburst");
-	return ring->card ? 0 : -7;
+	return ring->card ? 0 : NOT_SUPPORTED;
 }
 
 EXPORT int pfring_set_direction(struct ring *ring, int direction)
 {
 	require(direction >= 0 && direction <= 2, "direction");
 	ring->direction = direction;
-	return ring->card ? 0 : -7;
+	return ring->card ? 0 : NOT_SUPPORTED;
 }
 
 EXPORT int pfring_set_socket_mode(struct ring *ring, int mode)
 {
+	if (ring->enabled || mode != 2)
+		return -1;
 	ring->mode = mode;
-	return mode == 2 ? 0 : -1;
+	return 0;
 }
 
 EXPORT int pfring_set_cluster(struct ring *ring, unsigned int id, int type)
 {
 	require(!ring->enabled && id && type == 2, "cluster");
-	return ring->card ? 0 : -7;
+	return ring->card ? 0 : NOT_SUPPORTED;
 }
 
 EXPORT int pfring_set_bpf_filter(struct ring *ring, char *filter)
@@ -123,13 +151,14 @@ EXPORT int pfring_recv(struct ring *ring, uint8_t **buffer, unsigned int buffer_
 	const u_char *data;
 	int status;
 
-	require(ring->enabled && buffer_len == 0 && (wait == 0 || wait == 1), "recv");
+	require(buffer_len == 0 && (wait == 0 || wait == 1), "recv");
+	if (!ring->enabled)
+		return NOT_ENABLED;
 	status = pcap_next_ex(ring->file, &packet, &data);
 	if (status != 1)
 		return ring->card && status == -2 ? 0 : status;
 	*buffer = (uint8_t *)data;
-	if (ring->card)
-		memset(header, 0xa5, sizeof(*header)); /* to the last byte that it has */
+	memset(header, ring->card ? 0xa5 : 0, sizeof(*header)); /* to the last byte that it has */
 	memcpy(header, packet, sizeof(*packet));
 	if (ring->card)
 		stamp(ring, header, packet);
@@ -142,7 +171,7 @@ EXPORT int pfring_recv(struct ring *ring, uint8_t **buffer, unsigned int buffer_
 EXPORT int pfring_stats(struct ring *ring, uint64_t stats[3])
 {
 	if (!ring->card)
-		return -7;
+		return NOT_SUPPORTED;
 	stats[0] = ring->packets;
 	stats[1] = ring->packets / 10;
 	stats[2] = 0;

@@ -4,12 +4,16 @@
  *   flood IFACE COUNT RATE SIZE
  * Arguments, frames and output are those of send.c. An XDP program that the kernel runs on "live frames"
  * (BPF_PROG_TEST_RUN, Linux 5.18; kernel's Documentation/bpf/bpf_prog_run.rst) numbers each and sends it out.
- * The far end of a veth takes such frames where its GRO is on. RATE holds from one CHUNK to the next.
+ * The far end of a veth takes such frames where its GRO is on, and receives them on the CPU that sends: so two
+ * CPUs send, each a half with its own range of numbers. Where the far end has a receive queue for each CPU
+ * (ethtool -L), they do not meet before the capture does. RATE holds from one CHUNK to the next.
  * Exit code 3: this kernel cannot.
  */
 #include <errno.h>
 #include <linux/bpf.h>
 #include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +23,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHUNK 100000
+#define SENDERS 2
+#define CHUNK 100000 /* in a call, which costs two grace periods of RCU: some 20 ms, and one sender at a time */
 #define BATCH 64 /* that cross a veth at once: its queue holds 256 */
 #define MAGIC_OFFSET 20
 #define SEQUENCE_OFFSET 28
@@ -43,13 +48,16 @@ static int cannot(const char *what)
 	exit(CANNOT);
 }
 
-static int make_counter(void)
+static int make_counter(uint64_t first)
 {
+	const uint32_t key = 0;
 	union bpf_attr attributes = {
 		.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1 };
 	int fd = bpf(BPF_MAP_CREATE, &attributes);
 
-	return fd < 0 ? cannot("a BPF map") : fd;
+	attributes = (union bpf_attr){
+		.map_fd = (uint32_t)fd, .key = (uintptr_t)&key, .value = (uintptr_t)&first };
+	return fd < 0 || bpf(BPF_MAP_UPDATE_ELEM, &attributes) ? cannot("a BPF map") : fd;
 }
 
 /* r0 = counter++; frame[SEQUENCE_OFFSET] = r0; return redirect(interface) */
@@ -84,15 +92,15 @@ static int load_program(int counter, int interface)
 	return fd < 0 ? cannot("an XDP program") : fd;
 }
 
-static void send_chunk(int program, const uint8_t *frame, size_t size, uint32_t count)
-{
-	union bpf_attr attributes = { .test = {
-		.prog_fd = (uint32_t)program, .data_in = (uintptr_t)frame, .data_size_in = (uint32_t)size,
-		.repeat = count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = BATCH } };
+static uint8_t frame[2048] = "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5";
 
-	if (bpf(BPF_PROG_TEST_RUN, &attributes))
-		cannot("BPF_PROG_TEST_RUN");
-}
+struct sender {
+	pthread_t thread;
+	int cpu, program;
+	uint64_t count;
+	size_t size;
+	double rate, start; /* frames a second, 0: as fast as it can; CLOCK_MONOTONIC */
+};
 
 static double now(void)
 {
@@ -102,27 +110,81 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
+static void sleep_until(double when)
+{
+	const time_t seconds = (time_t)when;
+	const struct timespec time = { .tv_sec = seconds, .tv_nsec = (long)((when - (double)seconds) * 1e9) };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+}
+
+static void send_chunk(const struct sender *sender, uint32_t count)
+{
+	union bpf_attr attributes = { .test = {
+		.prog_fd = (uint32_t)sender->program, .data_in = (uintptr_t)frame,
+		.data_size_in = (uint32_t)sender->size, .repeat = count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES,
+		.batch_size = BATCH } };
+
+	if (bpf(BPF_PROG_TEST_RUN, &attributes))
+		cannot("BPF_PROG_TEST_RUN");
+}
+
+static void *send_all(void *argument)
+{
+	const struct sender *sender = argument;
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(sender->cpu, &cpu);
+	pthread_setaffinity_np(pthread_self(), sizeof(cpu), &cpu);
+	for (uint64_t done = 0; done < sender->count; done += CHUNK) {
+		const uint64_t left = sender->count - done;
+
+		if (sender->rate > 0)
+			sleep_until(sender->start + (double)done / sender->rate);
+		send_chunk(sender, left < CHUNK ? (uint32_t)left : CHUNK);
+	}
+	return NULL;
+}
+
+/* The first CPUs that the process may use, SENDERS at most. Returns how many. */
+static uint32_t choose_cpus(struct sender *senders)
+{
+	cpu_set_t allowed;
+	uint32_t count = 0;
+
+	sched_getaffinity(0, sizeof(allowed), &allowed);
+	for (int cpu = 0; cpu < CPU_SETSIZE && count < SENDERS; cpu++) {
+		if (CPU_ISSET(cpu, &allowed))
+			senders[count++].cpu = cpu;
+	}
+	return count;
+}
+
 int main(int argc, char **argv)
 {
-	static uint8_t frame[2048] = "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5";
+	static struct sender senders[SENDERS];
+	const uint32_t n = choose_cpus(senders);
 
 	if (argc < 5)
 		return 2;
 	const uint64_t count = strtoull(argv[2], NULL, 0);
-	const double rate = strtod(argv[3], NULL);
+	const double rate = strtod(argv[3], NULL), start = now();
 	const size_t size = strtoull(argv[4], NULL, 0);
-	const int program = load_program(make_counter(), (int)if_nametoindex(argv[1]));
-	const double start = now();
 
 	memcpy(frame + MAGIC_OFFSET, "mbst", 4);
-	for (uint64_t done = 0; done < count;) {
-		uint32_t some = count - done < CHUNK ? (uint32_t)(count - done) : CHUNK;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t first = count * i / n;
 
-		while (rate > 0 && now() - start < (double)done / rate)
-			;
-		send_chunk(program, frame, size, some);
-		done += some;
+		senders[i].program = load_program(make_counter(first), (int)if_nametoindex(argv[1]));
+		senders[i].count = count * (i + 1) / n - first;
+		senders[i].size = size;
+		senders[i].rate = rate / n;
+		senders[i].start = start;
+		pthread_create(&senders[i].thread, NULL, send_all, &senders[i]);
 	}
+	for (uint32_t i = 0; i < n; i++)
+		pthread_join(senders[i].thread, NULL);
 	printf("{\"sent\": %llu, \"bytes\": %llu, \"seconds\": %.6f}\n", (unsigned long long)count,
 	       (unsigned long long)(count * size), now() - start);
 	return 0;

@@ -64,20 +64,21 @@ def test_every_frame_arrives_once(lab, live_driver, sender, backend, size):
                          ids=["afpacket", "fanout", "libpcap"])
 def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, arguments, record_property):
     """Offered, where the machine has the time for it; the rate that was reached is said."""
-    count, sent = 3_000_000, {}
+    count, aim, sent = 3_000_000, 1_000_000, {}
 
     def send(_process):
-        words = [lab.a, str(count), "1000000", "64"]
+        words = [lab.a, str(count), str(aim * 11 // 10), "64"]
         done = subprocess.run(["ip", "netns", "exec", lab.near, str(flood), *words], capture_output=True, text=True)
         sent.update(json.loads(done.stdout or lab.tell(lab.near, " ".join([str(sender), *words]))))
 
+    lab.tell(lab.far, f"ethtool -L {lab.b} rx {os.cpu_count()}")
     lab.tell(lab.far, f"ethtool -K {lab.b} gro on")
     got = capture(lab, fast_driver, *arguments, "idle_ms=3000", action=send)
     rate, load = count / sent["seconds"], os.getloadavg()[0]
     record_property("rate", rate)
     said = f"{' '.join(arguments)}: {rate:,.0f} frames/s offered at a load of {load:.1f}"
     print(said)
-    if rate < 990_000:
+    if rate < aim:
         warnings.warn(said, stacklevel=1)
     assert got.total["distinct"] == got.total["frames"]
     assert got.total["frames"] + got.total["dropped"] == count
@@ -218,12 +219,14 @@ def test_a_filter_too_long_for_the_kernel(lab, live_driver):
 
 
 def test_threads_share_the_frames_and_keep_their_order(lab, live_driver):
-    """Flows of many ports land in both rings, and come out in the order of their stamps."""
+    """Frames land in all rings, and come out in the order of their stamps."""
     def send(_process):
         with lab.inside(lab.near):
             sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(32)]
         for i in range(6400):
             sockets[i % 32].sendto(b"x" * 100, ("10.9.0.2", 9))
+            if i % 320 == 0:
+                time.sleep(0.001)  # a busy machine's backlog holds 1,000
         for each in sockets:
             each.close()
 
@@ -257,7 +260,7 @@ def test_the_carrier_goes_away_and_returns(lab, live_driver):
 
     got = capture(lab, live_driver, "filter=ether proto 0x88b5", "idle_ms=0", "frames=2", action=unplug)
     assert got.total["frames"] == 2 and got.total["status"] == 0
-    assert "the link went away during the capture, 1 times" in got.total["notice"]
+    assert "the link went away during the capture (1 ×)" in got.total["notice"]
 
 
 @pytest.mark.parametrize("arguments", [["backend=afpacket"], ["backend=afpacket", "threads=2"], ["backend=libpcap"]],

@@ -13,8 +13,7 @@ COUNT = 60
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    return livelab.compile_c(tmp_path_factory.mktemp("pfring") / "libfake.so", [livelab.C / "fake_pfring.c"],
-                             "-shared", "-fPIC", "-O1")
+    return livelab.build_pfring(tmp_path_factory.mktemp("pfring") / "libfake.so")
 
 
 @pytest.fixture
@@ -77,16 +76,35 @@ def test_a_cluster_that_the_device_does_not_know(live_driver, library, packets):
     assert got.total["frames"] == COUNT and "takes no cluster" in got.total["notice"]
 
 
+@pytest.mark.parametrize("folder", ["mnt", "zc", "stack:default"])
+def test_a_path_that_names_another_module(live_driver, library, packets, tmp_path, folder):
+    """The library looks for the names of its modules anywhere in a device's."""
+    (tmp_path / folder).mkdir()
+    path = packets.rename(tmp_path / folder / "packets.pcap")
+    assert capture(live_driver, library, f"pcap:{path}").total["frames"] == COUNT
+
+
 def test_a_file_of_another_link_type(live_driver, library, tmp_path):
     path = tmp_path / "raw.pcap"
     path.write_bytes(pcap(101))
     assert capture(live_driver, library, f"pcap:{path}").ready["linktype"] == 101
 
 
+def test_a_file_that_is_cut(live_driver, library, packets):
+    packets.write_bytes(packets.read_bytes()[:-1])
+    got = capture(live_driver, library, f"pcap:{packets}").total
+    assert got["frames"] == COUNT - 1
+    assert got["status"] < 0
+    assert got["error"] == f"pcap:{packets}: pfring_recv failed (-1): the file is cut or damaged here"
+
+
 def test_no_such_device(live_driver, library, tmp_path):
-    for target in ("eth0", f"pcap:{tmp_path}/none.pcap"):
+    (tmp_path / "text.pcap").write_text("no capture")
+    for target, reason in (("eth0", "PF_RING cannot open it (the kernel module"),
+                           (f"pcap:{tmp_path}/none.pcap", "neither a file that can be read nor an interface"),
+                           (f"pcap:{tmp_path}/text.pcap", "PF_RING cannot read it: it knows what libpcap knows")):
         got = capture(live_driver, library, target).total
-        assert got["status"] < 0 and got["error"].startswith(f"{target}: PF_RING cannot open it")
+        assert got["status"] < 0 and got["error"].startswith(f"{target}: {reason}")
 
 
 @pytest.mark.parametrize(("name", "reason"), [("/nonexistent/libpfring.so", "not installed"),

@@ -1,0 +1,218 @@
+"""exchange.c under ASan and UBSan, on real sockets, against peers that echo, split, stop reading, or are not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import ROOT
+
+from mburst.telemetry import _exchange as c
+from mburst.telemetry import stamp, timestamping
+from mburst.telemetry.pacer import _NOTE
+
+LOCAL = "127.0.0.1"
+GAP_NS = 500_000
+
+
+class Note(NamedTuple):
+    """struct mb_note."""
+
+    now: int
+    stamp: int
+    number: int
+    path: int
+    value: int
+    what: int
+    hardware: int
+    data: bytes
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("exchange") / "exchange_driver"
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g",
+                    "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT / 'telemetry'}",
+                    "-o", program, ROOT / "tests/c/exchange_driver.c", ROOT / "telemetry/exchange.c"], check=True)
+    return program
+
+
+def exchanged(driver: Path, sock: socket.socket, flags: int, size: int, *, number: tuple[int, int] = (0, 8),
+              short_at: int = 0, time_at: int = 8, count: int = 40, room: int = 64) -> list[Note]:
+    """The notes of `count` probes through a connected socket."""
+    timestamping.enable(sock)
+    sock.setblocking(False)
+    done = subprocess.run([driver, *map(str, (sock.fileno(), flags, size, *number, short_at, time_at, count, GAP_NS,
+                                              room))], pass_fds=[sock.fileno()], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return [Note(*fields) for fields in _NOTE.iter_unpack(done.stdout)]
+
+
+@contextmanager
+def datagrams() -> Iterator[socket.socket]:
+    """A socket whose datagrams are echoed."""
+    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer):
+        peer.bind((LOCAL, 0))
+        sock.connect(peer.getsockname())
+        stop = threading.Event()
+
+        def echo() -> None:
+            while not stop.is_set():
+                data, sender = peer.recvfrom(1 << 16)
+                peer.sendto(data, sender)
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        try:
+            yield sock
+        finally:
+            stop.set()
+            peer.sendto(b"", peer.getsockname())
+            thread.join()
+
+
+@contextmanager
+def connection(serve: Callable[[socket.socket], None]) -> Iterator[socket.socket]:
+    """A connection to a peer that does so."""
+    with socket.create_server((LOCAL, 0)) as listener, socket.create_connection(listener.getsockname()) as sock:
+        peer, _ = listener.accept()
+        thread = threading.Thread(target=serve, args=(peer,))
+        thread.start()
+        try:
+            yield sock
+        finally:
+            sock.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            peer.close()
+
+
+def of(notes: list[Note], what: int) -> list[Note]:
+    return [note for note in notes if note.what == what]
+
+
+def check_probes(notes: list[Note], count: int, size: int, message: Callable[[Note], bytes]) -> None:
+    """Each probe was sent when due or a little later, left, and came back as it was."""
+    sent, answers = of(notes, c.SENT), of(notes, c.ANSWER)
+    assert [note.number for note in sent] == list(range(count))
+    assert all(note.stamp <= note.now for note in sent)
+    gaps = [after.stamp - before.stamp for before, after in pairwise(sent)]
+    assert sorted(gaps)[count // 2] == pytest.approx(GAP_NS, abs=GAP_NS / 20)
+    assert [note.data[:size] for note in answers] == [message(note)[:c.HEAD_BYTES] for note in sent]
+    assert {note.value for note in answers} == {size}
+    for before, after in zip(sent, answers, strict=True):
+        assert before.now <= after.stamp <= after.now and not after.hardware
+
+
+layouts = st.sampled_from([(0, 4, 0, 4), (8, 8, 6, 16), (0, 8, 0, 8), (20, 2, 24, 30)])
+
+
+@settings(deadline=None, max_examples=12)
+@given(layout=layouts, size=st.integers(38, 3000), ntp=st.booleans(), room=st.integers(4, 100))
+def test_datagrams(driver, layout, size, ntp, room):
+    number_at, width, short_at, time_at = layout
+
+    def message(note: Note) -> bytes:
+        made = bytearray(size)
+        made[number_at:number_at + width] = (note.number % 256**width).to_bytes(width, "big")
+        if short_at:
+            made[short_at:short_at + 2] = (note.number % 65536).to_bytes(2, "big")
+        made[time_at:time_at + 8] = (stamp.to_ntp(note.now) if ntp else note.now).to_bytes(8, "big")
+        return bytes(made)
+
+    with datagrams() as sock:
+        notes = exchanged(driver, sock, c.TAKES | c.SENDS | (c.NTP if ntp else 0), size, number=(number_at, width),
+                          short_at=short_at, time_at=time_at, room=room)
+    check_probes(notes, 40, size, message)
+    sent, left = of(notes, c.SENT), of(notes, c.LEFT)
+    assert [note.number for note in left] == list(range(40))
+    assert all(before.now <= after.stamp for before, after in zip(sent, left, strict=True))
+
+
+@pytest.mark.parametrize("size, chunk", [(16, 5), (64, 64), (1000, 333), (9000, 4096)])
+def test_messages_of_a_stream_are_put_together(driver, size, chunk):
+    def serve(peer: socket.socket) -> None:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := peer.recv(chunk):
+            peer.sendall(data)
+
+    with connection(serve) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notes = exchanged(driver, sock, c.TAKES | c.SENDS | c.STREAM, size)
+    check_probes(notes, 40, size, lambda note: (note.number.to_bytes(8, "big") + note.now.to_bytes(8, "big")).ljust(
+        size, b"\0"))
+    assert {note.number // size for note in of(notes, c.LEFT)} >= set(range(39))
+
+
+def test_a_full_window_stops_the_pacer_at_the_byte(driver):
+    got = bytearray()
+    sent_all = threading.Event()
+
+    def serve(peer: socket.socket) -> None:
+        sent_all.wait()
+        while data := peer.recv(1 << 20):
+            got.extend(data)
+
+    with connection(serve) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+        try:
+            notes = exchanged(driver, sock, c.TAKES | c.SENDS | c.STREAM, 60_000, count=400)
+        finally:
+            sent_all.set()
+        [partly] = of(notes, c.PARTLY)
+        sock.shutdown(socket.SHUT_WR)
+    sent, due = of(notes, c.SENT), of(notes, c.DUE)
+    assert [note.number for note in [*sent, partly, *due]] == list(range(400)) and due
+    assert 0 <= partly.value < 60_000
+
+
+def test_a_connection_that_ends_is_told_once(driver):
+    with connection(lambda peer: (peer.recv(16), peer.close())) as sock:
+        notes = exchanged(driver, sock, c.TAKES | c.SENDS | c.STREAM, 16)
+        assert [note.value for note in of(notes, c.TROUBLE)] in ([errno.ECONNRESET], [errno.EPIPE])
+        assert len(of(notes, c.SENT)) + len(of(notes, c.DUE)) + len(of(notes, c.FAILED)) == 40
+
+
+def test_what_the_network_refuses(driver):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+            gone.bind((LOCAL, 0))
+            sock.connect(gone.getsockname())
+        notes = exchanged(driver, sock, c.TAKES | c.SENDS, 64)
+    assert len(of(notes, c.SENT)) == 40
+    assert {note.value for note in of(notes, c.TROUBLE)} == {errno.ECONNREFUSED}
+    with datagrams() as sock:
+        notes = exchanged(driver, sock, c.TAKES | c.SENDS, 65_530, count=3)
+    assert [(note.value, note.number) for note in of(notes, c.FAILED)] == [(errno.EMSGSIZE, n) for n in range(3)]
+    assert not of(notes, c.SENT)
+
+
+def test_a_path_that_does_neither_is_told_of(driver):
+    with connection(lambda peer: peer.sendall(b"x")) as sock:
+        notes = exchanged(driver, sock, 0, 16, count=2)
+    assert [note.what for note in notes].count(c.READY) == 1 and len(of(notes, c.DUE)) == 2
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_without_room_nothing_is_done(room):
+    timer = c.timer()
+    try:
+        assert c.exchange(timer, timer, bytearray(), b"", b"", bytearray(room * c.NOTE_BYTES), 2**62) == (0, 0)
+        with pytest.raises(IndexError, match="no path 7"):
+            c.exchange(timer, timer, bytearray(7 * c.PATH_BYTES), b"", bytes(8) + (7).to_bytes(8, "little"),
+                       bytearray(99 * c.NOTE_BYTES), 0)
+        with pytest.raises(OSError):
+            c.exchange(timer, timer, bytearray(), b"", b"", bytearray(99 * c.NOTE_BYTES), 2**62)
+    finally:
+        os.close(timer)
