@@ -21,8 +21,8 @@ demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bu
 	@[ "$$(id -u)" != 0 ] || sh .ci/packages iproute2
 	$(BIN)/mburst demo -o demo
 
-gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo: out/gallery
-	$(BIN)/python docs/gallery.py demo out/gallery
+gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo, for docs/gallery.md
+	$(BIN)/python docs/gallery.py demo docs/gallery
 
 test: $(VENV)/test-ready ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
@@ -43,7 +43,7 @@ bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo *.egg-info capture/*.so telemetry/*.so
+	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:

@@ -252,5 +252,6 @@ def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[In
             at = starts[i] + width
             i += 1
         put(at, 0.0)
+        put(max(at, end), 0.0)
         put(max(at, end), None)
     return x, y

@@ -25,13 +25,16 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from side_by_side import machine
 
 from mburst.sql import Store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import CDPSession
 
 BIN_NS = 100_000
 APPEND_S = 0.01
@@ -50,7 +53,7 @@ WATCH = """seconds => new Promise((done) => {
   const frame = () => {
     frames++;
     if (performance.now() - begun < seconds * 1000) return requestAnimationFrame(frame);
-    const points = document.querySelector('.timeline').data.reduce((sum, trace) => sum + trace.x.length, 0);
+    const points = Object.values(view.timeline.found).reduce((sum, { x }) => sum + x.length, 0);
     return done({ delays, frames, points });
   };
   requestAnimationFrame(frame);
@@ -58,11 +61,12 @@ WATCH = """seconds => new Promise((done) => {
 
 
 class Feeder(threading.Thread):
-    """Appends bins of the time that has passed, every APPEND_S, with probes a millisecond."""
+    """Appends bins of the time that has passed, every APPEND_S, with a probe and a switch's window a millisecond."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(daemon=True)
-        self.writers = {"bins": store.writer("bins", "bench", "r1"), "probes": store.writer("probes")}
+        self.writers = {"bins": store.writer("bins", "bench", "r1"), "probes": store.writer("probes"),
+                        "queues": store.writer("queues")}
         self.ending = threading.Event()
         self.at = time.time_ns() // BIN_NS * BIN_NS
         self.noise = np.random.default_rng(1)
@@ -97,6 +101,11 @@ class Feeder(threading.Thread):
                 **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in paths.items()},
                 "seq": sent, "tx_ns": sent, "rtt_ns": self.noise.integers(15_000, 40_000, len(sent)),
                 "lost": np.zeros(len(sent), bool)}))
+            queue = {"batch": "bench", "device": "tor1", "port": "swp1", "queue": "7", "semantics": "periodic-max"}
+            self.writers["queues"].append(pa.table({
+                **{name: pa.array([value] * len(sent)).dictionary_encode() for name, value in queue.items()},
+                "window_start_ns": sent - 10**6, "ts_ns": sent,
+                "max_bytes": self.noise.integers(0, 2_000_000, len(sent)), "quality": np.zeros(len(sent), np.uint16)}))
         self.at = end
 
     def run(self) -> None:
@@ -167,9 +176,19 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
         page.goto(url)
         page.wait_for_selector("html[data-ready]", timeout=60_000)
         page.wait_for_timeout(2000)
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable")
+        before = busy_s(session)
         found: dict[str, Any] = page.evaluate(WATCH, seconds)
+        found["busy"] = busy_s(session) - before
         browser.close()
     return found
+
+
+def busy_s(session: CDPSession) -> float:
+    """Seconds that the page's main thread has worked: script, style, layout and painting."""
+    told = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    return float(told["TaskDuration"])
 
 
 def show(name: str, found: dict[str, Any], seconds: float) -> None:
@@ -177,7 +196,8 @@ def show(name: str, found: dict[str, Any], seconds: float) -> None:
     late = delays[int(0.95 * len(delays))]
     print(f"{name}: packet to pixel {statistics.median(delays):.0f} ms, 95 % within {late:.0f} ms; "
           f"{len(delays) / seconds:.1f} drawings and {found['frames'] / seconds:.0f} frames a second, "
-          f"{found['points']:,} points")
+          f"{found['points']:,} points, {1000 * found['busy'] / len(delays):.1f} ms of the page a drawing "
+          f"(load {os.getloadavg()[0]:.1f})")
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:
@@ -192,7 +212,7 @@ async def follow(url: str, clients: int, seconds: float) -> int:
 
     lanes = json.load(urllib.request.urlopen(f"{url}lanes"))
     day = 86_400 * 10**9
-    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9),
+    wish = json.dumps({"lane": lanes[0]["id"], "span": str(10 * 10**9), "steps": 1280,
                        "origin": str(int(lanes[0]["edge"]) // day * day)})
     messages = 0
 
@@ -242,7 +262,7 @@ def main() -> None:
     with growing() as store, serving(str(store)) as (_, url):
         time.sleep(11)
         show("a store", watched(url, seconds, 1400), seconds)
-        show("a store, a wide screen", watched(url, seconds, 3840), seconds)
+        show("a store, a wide screen", watched(url, seconds, 2200), seconds)
     if os.geteuid() == 0:
         with packets(), serving("lo", "--link", "1G") as (_, url):
             time.sleep(2)

@@ -144,6 +144,7 @@ def _queue_traces(report: LaneReport, queue: Queue) -> list[dict[str, Any]]:
 def y_axis(domain: tuple[float, float], title: str, **more: Any) -> dict[str, Any]:
     """An upward axis that does not zoom, over a part of the figure's height."""
     return {"domain": list(domain), "fixedrange": True, "zeroline": False, "gridcolor": LIGHT["rule"], "gridwidth": 1,
+            "tickangle": 0, "ticklabeloverflow": "allow",
             "tickfont": {"size": 11, "color": LIGHT["muted"]}, "automargin": False, "anchor": "x",
             "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}, **more}
 

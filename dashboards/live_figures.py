@@ -42,11 +42,10 @@ def timeline(axis: Axis, link_bps: int | None, threshold: float, latency: bool, 
         low -= (SPACE + below[name]) / plot
     layout.update(
         height=plot + MARGIN_TOP + MARGIN_BOTTOM, margin={"l": 64, "r": 10, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
-        xaxis={"domain": [0, 1], "anchor": "free", "position": 0, "gridcolor": LIGHT["rule"], "zeroline": False,
-               "tickfont": {"size": 11, "color": LIGHT["muted"]}, "ticks": "outside", "ticklen": 5,
-               "tickcolor": LIGHT["rule"], "showspikes": True, "spikemode": "across", "spikesnap": "cursor",
-               "spikethickness": 1, "spikedash": "solid", "spikecolor": LIGHT["muted"]},
-        shapes=reference_lines(link_bps, threshold), hovermode="x", dragmode="zoom", **common(),
+        xaxis={"domain": [0, 1], "anchor": "free", "position": 0, "range": [0, 1], "gridcolor": LIGHT["rule"],
+               "showgrid": False, "zeroline": False, "showticklabels": False, "ticks": "", "ticklen": 5,
+               "tickfont": {"size": 11, "color": LIGHT["muted"]}},
+        shapes=reference_lines(link_bps, threshold), hovermode=False, dragmode="zoom", **common(),
     )
     return {"data": _traces(latency, queue), "layout": layout}
 
@@ -89,6 +88,6 @@ def heatmap() -> dict[str, Any]:
              "hoverinfo": "none", "showscale": False, "xgap": 0, "ygap": 0}
     layout = {"height": HEAT, "margin": {"l": 64, "r": 10, "t": 4, "b": 34}, "dragmode": False, "hovermode": "closest",
               "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "outside", "ticklen": 5,
-                        "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}},
+                        "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}, "tickangle": 0},
               "yaxis": y_axis((0, 1), "", showgrid=False), **common()}
     return {"data": [trace], "layout": layout}

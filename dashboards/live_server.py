@@ -35,8 +35,8 @@ LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 IDLE_S = 1.0  # after which a browser hears something even if nothing is new
 MOST_BUCKETS = 20_000
 _GONE = (WebSocketDisconnect, RuntimeError, ValueError, KeyError, TypeError)  # the browser, or sense in what it says
-SCRIPTS = ("format.js", "unpack.js", "envelope.js", "timeline.js", "senders.js", "live_tape.js", "live_timeline.js",
-           "live_heat.js", "live_bursts.js", "live_link.js", "live.js")
+SCRIPTS = ("format.js", "unpack.js", "envelope.js", "timeline.js", "senders.js", "live_tape.js", "live_lines.js",
+           "live_timeline.js", "live_heat.js", "live_bursts.js", "live_link.js", "live.js")
 _HERE = Path(__file__).parent
 _POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
            "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
@@ -175,7 +175,8 @@ class _Answers:
         return JSONResponse(found, headers=_HEADERS)
 
     async def live(self, socket: WebSocket) -> None:
-        """A browser sends wishes ({lane, span, origin} in JSON, nanoseconds as text), and gets what live_view makes."""
+        """A browser sends wishes ({lane, span, steps, origin} in JSON, nanoseconds as text); live_view makes what it
+        gets."""
         await socket.accept()
         wishes: asyncio.Queue[Wish] = asyncio.Queue()
         waker = asyncio.Event()
@@ -215,7 +216,8 @@ async def _listen(socket: WebSocket, wishes: asyncio.Queue[Wish], waker: asyncio
     while True:
         asked = await socket.receive_json()
         span = min(max(int(asked["span"]), 1_000_000), 300 * 10**9)
-        await wishes.put(Wish(str(asked["lane"]), span, int(asked["origin"])))
+        steps = min(max(int(asked["steps"]), 1), MOST_BUCKETS)
+        await wishes.put(Wish(str(asked["lane"]), span, steps, int(asked["origin"])))
         waker.set()
 
 

@@ -18,21 +18,20 @@ from ..errors import MburstError
 from . import live_payload
 from .packing import Pack
 
-POLL_S = 0.05  # between looks at the store
-TELL_S = 0.1  # between messages to a browser
+TELL_S = 0.1  # between looks at the store, each of which makes a message where something is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-BUCKETS = 4000  # cells of the time that a browser shows
 KEPT = 64  # messages that serve several browsers
 STAMPS = {1: "hardware", 2: "software", 4: "ring", 8: "1 µs or coarser", 16: "clock not synchronized"}
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a browser follows. `origin_ns` is what its times count from."""
+    """What a browser follows, in how many steps it draws it, and what its times count from."""
 
     lane: str
     span_ns: int
+    steps: int
     origin_ns: int
 
 
@@ -56,18 +55,17 @@ class LiveView:
 
     async def follow(self) -> None:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
-        told, news = 0.0, False
+        due = time.monotonic()
         while True:
             try:
-                news |= await asyncio.to_thread(self._poll)
+                if await asyncio.to_thread(self._poll):
+                    self.tick += 1
+                    for waker in self.wakers:
+                        waker.set()
             except Exception as error:  # a view that stands still says why, and tries on
                 self.trouble = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
-            if news and time.monotonic() - told >= TELL_S:
-                told, news = time.monotonic(), False
-                self.tick += 1
-                for waker in self.wakers:
-                    waker.set()
-            await asyncio.sleep(POLL_S)
+            due = max(due + TELL_S, time.monotonic())  # an even pace: what took long is not waited for once more
+            await asyncio.sleep(due - time.monotonic())
 
     def _poll(self) -> bool:
         changed = self.live.poll()
@@ -135,7 +133,7 @@ class LiveView:
         return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
 
     def _message(self, kind: str, lane: LiveLane, wish: Wish, low: int, edge: int, heat_low: int) -> bytes:
-        width = width_for(lane.bin_ns, wish.span_ns, BUCKETS)
+        width = width_for(lane.bin_ns, wish.span_ns, wish.steps)
         moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
         with self.live.lock:
             bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts

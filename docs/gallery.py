@@ -1,7 +1,7 @@
-"""Takes a picture of every view of the demo: python docs/gallery.py demo out/gallery
+"""Takes a picture of every view of the demo: python docs/gallery.py demo docs/gallery
 
-`make gallery` makes the demo first. The pictures are PNG files, with an index.html that shows them; they are not kept
-in the repository. Needs playwright and a Chromium (MBURST_CHROMIUM, or /usr/bin/chromium).
+`make gallery` makes the demo first. docs/gallery.md says what each picture shows; the pictures are not kept in the
+repository. Needs playwright and a Chromium (MBURST_CHROMIUM, or /usr/bin/chromium), and pdftoppm for the printed page.
 """
 
 from __future__ import annotations
@@ -34,12 +34,33 @@ def live(store: Path) -> Iterator[str]:
         process.wait(30)
 
 
-def picture(browser: Any, url: str, path: Path, size: tuple[int, int], scheme: str, keys: str = "") -> None:
+def views(demo: Path, folder: Path, live_at: str) -> dict[str, tuple[str, tuple[int, int], str, str]]:
+    """The address of each view, how large and in which colours it is seen, and which keys are pressed before."""
+    investigation = folder / "investigation.html"
+    subprocess.run([*MBURST, "investigate", str(demo / "store"), "-o", str(investigation)], check=True,
+                   stdout=subprocess.DEVNULL)
+    racks = folder / "racks"
+    subprocess.run([*MBURST, "report", str(demo / "store"), "--all-racks", "--since", "24h", "-o", str(racks), *BURST],
+                   check=True, stdout=subprocess.DEVNULL)
+    report, index = sorted((demo / "report").glob("*.html"))[0], racks / "index.html"
+    rack = sorted(racks.glob("rack-*.html"))[0]
+    return {
+        "live": (live_at, DESKTOP, "light", ""), "live-dark": (live_at, DESKTOP, "dark", ""),
+        "live-burst": (live_at, DESKTOP, "light", "p"), "live-phone": (live_at, PHONE, "light", ""),
+        "report": (report.resolve().as_uri(), DESKTOP, "light", ""),
+        "investigation": (investigation.resolve().as_uri(), DESKTOP, "light", ""),
+        "rack": (rack.resolve().as_uri(), DESKTOP, "light", ""),
+        "rack-index": (index.resolve().as_uri(), DESKTOP, "light", ""),
+    }
+
+
+def picture(browser: Any, url: str, path: Path, size: tuple[int, int], scheme: str, keys: str) -> None:
     """One page as a reader sees it, after some keys."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page.goto(url)
-    page.wait_for_selector("html[data-ready]", timeout=60_000)
-    page.wait_for_timeout(2000)
+    if page.locator("script").count():  # which says when it has drawn
+        page.wait_for_selector("html[data-ready]", timeout=60_000)
+        page.wait_for_timeout(2000)
     for key in keys.split():
         page.keyboard.press(key)
         page.wait_for_timeout(1000)
@@ -47,32 +68,30 @@ def picture(browser: Any, url: str, path: Path, size: tuple[int, int], scheme: s
     page.close()
 
 
+def printed(browser: Any, url: str, path: Path) -> None:
+    """The first sheet of a page on paper."""
+    page = browser.new_page()
+    page.goto(url)
+    page.pdf(path=path.with_suffix(".pdf"), format="A4", print_background=True)
+    page.close()
+    subprocess.run(["pdftoppm", "-png", "-r", "80", "-singlefile", path.with_suffix(".pdf"), path.with_suffix("")],
+                   check=True)
+
+
 def main(demo: Path, folder: Path) -> None:
-    """Write the pictures and their index."""
+    """Write the pictures."""
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
-    investigation = folder / "investigation.html"
-    subprocess.run([*MBURST, "investigate", str(demo / "store"), "-o", str(investigation)], check=True,
-                   stdout=subprocess.DEVNULL)
-    report = sorted((demo / "report").glob("*.html"))[0]
     with live(demo / "store") as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=os.environ.get("MBURST_CHROMIUM", "/usr/bin/chromium"), args=FLAGS)
-        views = {
-            "live": (address, DESKTOP, "light", ""), "live-dark": (address, DESKTOP, "dark", ""),
-            "live-burst": (address, DESKTOP, "light", "p"), "live-phone": (address, PHONE, "light", ""),
-            "report": (report.resolve().as_uri(), DESKTOP, "light", ""),
-            "investigation": (investigation.resolve().as_uri(), DESKTOP, "light", ""),
-        }
-        for name, (url, size, scheme, keys) in views.items():
+        seen = views(demo, folder, address)
+        for name, (url, size, scheme, keys) in seen.items():
             picture(browser, url, folder / f"{name}.png", size, scheme, keys)
+        printed(browser, seen["rack"][0], folder / "rack-print.png")
         browser.close()
-    figures = "".join(f'<figure><img src="{name}.png" alt="{name}"><figcaption>{name}</figcaption></figure>\n'
-                      for name in views)
-    (folder / "index.html").write_text(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>mburst</title>\n'
-                                       f"<style>img{{max-width:100%}}</style>\n{figures}</html>\n", encoding="utf-8")
-    print(f"gallery: {folder / 'index.html'}")
+    print(f"pictures of {len(seen) + 1} views: {folder} ({Path(__file__).with_suffix('.md').name} explains them)")
 
 
 if __name__ == "__main__":

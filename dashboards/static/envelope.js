@@ -68,6 +68,7 @@ function stepLine(view, values, coverage, a, b) {
       i++;
     }
     put(at, 0);
+    put(Math.max(at, end), 0);
     put(Math.max(at, end), null);
   }
   return { x, y };

@@ -3,7 +3,6 @@
 const $ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const one = (selector) => document.querySelector(selector);
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
-const DETAIL = 2; // cells a pixel, asked for
 const RETRY_MS = [250, 500, 1000, 2000];
 
 class LiveView {
@@ -114,7 +113,8 @@ class LiveView {
   }
 
   wish() {
-    this.socket.send(JSON.stringify({ lane: this.lane.id, span: String(this.span), origin: `${this.originS}000000000` }));
+    this.steps = this.timeline.steps();
+    this.socket.send(JSON.stringify({ lane: this.lane.id, span: String(this.span), steps: this.steps, origin: `${this.originS}000000000` }));
   }
 
   take(message) {
@@ -140,7 +140,7 @@ class LiveView {
 
   scene() {
     const from = this.range && this.still && this.still.start <= this.range[0] && this.still.end >= this.range[1] ? this.still : this.tape ?? this.still;
-    return from && { ...this.lane, start: -Infinity, end: Infinity, detail: null, detailCells: [], marks: null,
+    return from && { ...this.lane, edge: this.tape?.edge ?? Infinity, start: -Infinity, end: Infinity, detail: null, detailCells: [], marks: null,
       coverage: from.coverage, losing: from.losing, base: from.base, seconds: from.seconds,
       latency: from.latency, queues: from.queues, bursts: from.bursts };
   }
@@ -149,6 +149,7 @@ class LiveView {
     const scene = this.scene();
     if (!scene) return;
     const range = this.range ?? [this.tape.edge - this.span, this.tape.edge];
+    if (this.steps !== this.timeline.steps() && this.socket?.readyState === WebSocket.OPEN) this.wish();
     this.timeline.put(scene, range);
     const parts = 2 * (scene.latency.length > 0 || this.parts >= 2) + (scene.queues.length > 0 || this.parts % 2 === 1);
     if (parts !== this.parts) await this.build(parts);
@@ -164,7 +165,7 @@ class LiveView {
   async build(parts) {
     this.parts = parts;
     this.palette = isDark() ? this.lane.dark : this.lane.light;
-    this.timeline.figure = this.lane.figures[parts];
+    this.timeline.empty = this.lane.figures[parts];
     await this.timeline.draw(this.lane.light, this.palette);
     await this.heat.draw(this.lane.heat, this.lane, this.lane.light, this.palette);
     $("[data-needs=latency]").forEach((entry) => { entry.hidden = parts < 2; });
@@ -200,7 +201,7 @@ class LiveView {
   async fetchStill() {
     const [a, b] = this.range, span = b - a, laneId = this.lane.id;
     const from = absolute(this.originS, a - span / 2), to = absolute(this.originS, b + span / 2);
-    const buckets = Math.ceil(2 * DETAIL * this.timeline.width());
+    const buckets = 2 * this.timeline.steps();
     try {
       const answer = await this.ask(`moment?lane=${encodeURIComponent(laneId)}&from=${from}&to=${to}&buckets=${buckets}&origin=${this.originS}000000000`);
       const still = unpackMessage(await answer.arrayBuffer());
@@ -280,6 +281,7 @@ class LiveView {
   tellStatus(status) {
     const edge = clock(this.originS, this.tape.edge, 1);
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
+    one("#state").dataset.recording = status.recording;
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
     const told = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
     if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);

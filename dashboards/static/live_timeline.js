@@ -1,5 +1,16 @@
 // The figure over time of the live view: it follows the edge of what is known, or stands at a moment.
 
+const STEPS_BUNDLE = 256, MOST_STEPS = 8192;
+
+// Ticks in milliseconds of a logarithmic axis from 10^low to 10^high: decades, and what lies between where they are few.
+function latencyTicks(low, high) {
+  const found = [];
+  for (let power = Math.floor(low); power <= high; power++) {
+    for (const step of high - low < 1.6 ? [1, 2, 5] : [1]) found.push(step * 10 ** power);
+  }
+  return found.filter((ms) => Math.log10(ms) >= low && Math.log10(ms) <= high);
+}
+
 class LiveTimeline extends Timeline {
   constructor(section, lane, onMove, onFollow) {
     super(section, emptyScene(lane));
@@ -7,6 +18,8 @@ class LiveTimeline extends Timeline {
     this.onFollow = onFollow;
     this.paths = { latency: null, queues: null };
     this.drawing = null;
+    this.empty = lane.figures[0];
+    this.lines = new Lines(section.querySelector(".lines"));
   }
 
   // The series of `kind` that was chosen by name, or the first.
@@ -23,11 +36,53 @@ class LiveTimeline extends Timeline {
     this.queue = this.chosenOf("queues", scene);
   }
 
+  // Draw from scratch in the colours of `palette`. Across, the figure itself has no more than a share of what is shown.
   async draw(light, palette) {
     this.drawing = null;
-    this.lane.figure = this.figure;
-    await super.draw(light, palette);
+    this.figure = recolour(this.empty, light, palette);
+    if (matchMedia("(pointer: coarse)").matches) this.figure.layout.dragmode = false;
+    this.top = this.figure.layout.yaxis.range[1];
+    this.latencyRange = this.queueTop = null;
+    // A layout of its own, which loses its height when the page is resized; they share their axes.
+    await Plotly.newPlot(this.place, this.figure.data, { ...this.figure.layout, shapes: [] }, CONFIG);
+    this.place.on("plotly_relayout", (change) => this.moved(change));
     this.place.on("plotly_doubleclick", () => this.onFollow());
+    this.wire();
+    await this.refresh();
+  }
+
+  wire() {
+    this.place.onpointermove = (event) => this.tell(this.timeAt(event));
+    this.place.onpointerleave = () => this.tell(null);
+    this.place.onclick = (event) => this.pick(this.timeAt(event) / 1e9);
+  }
+
+  width() {
+    const { l, r } = this.empty.layout.margin;
+    return Math.max(50, this.place.clientWidth - l - r);
+  }
+
+  // The time below the pointer, null beside the figure.
+  timeAt(event) {
+    const { l } = this.empty.layout.margin, x = event.clientX - this.place.getBoundingClientRect().left - l, [a, b] = this.range;
+    return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
+  }
+
+  // A second is told when it is over: what has begun since is not known to be silent.
+  coverageOfSeconds() {
+    return spansBefore(this.lane.coverage, Math.floor(this.lane.edge / 1e9) * 1e9);
+  }
+
+  // Steps that a figure is drawn in: about one for each pixel of the screen; in bundles, so that browsers of about the
+  // same width are sent the same.
+  steps() { return Math.min(MOST_STEPS, Math.ceil(this.width() * devicePixelRatio / STEPS_BUNDLE) * STEPS_BUNDLE); }
+
+  // A box was drawn, in shares of what is shown; or the page has another width.
+  moved(change) {
+    const low = change["xaxis.range[0]"], high = change["xaxis.range[1]"], [a, b] = this.range, span = b - a;
+    if (low === undefined) return change.autosize ? this.refresh() : undefined;
+    Plotly.relayout(this.place, { "xaxis.range": [0, 1] });
+    return this.show(a + low * span, a + high * span);
   }
 
   // Where the reader went, by mouse or keys: who owns the figure decides what is drawn there.
@@ -36,27 +91,39 @@ class LiveTimeline extends Timeline {
     return this.onMove(Math.floor(from), Math.ceil(from + span));
   }
 
+  traces(steps) {
+    const found = super.traces(steps), { x, y } = found.second, end = y.length - 1;
+    // Where the known ends, nothing falls to zero.
+    if (end > 2 && x[end - 2] === x[end]) y[end - 2] = y[end - 1] = y[end - 3];
+    return found;
+  }
+
   tops() {
     const found = {};
     const top = Math.max(this.lane.link ? 100 : 0, this.lane.factor * this.view.largest.reduce((p, q) => Math.max(p, q), 0)) * 1.09 || 1;
     if (top > this.top || top < 0.6 * this.top) found["yaxis.range"] = [0, this.top = top];
-    if (this.points && this.roles.includes("latency")) {
+    if (this.points && this.has("latency")) {
       const known = [...this.points.largest, ...this.points.median].filter((ns) => ns > 0);
       const low = Math.log10(known.reduce((p, q) => Math.min(p, q), known[0] ?? 1e4) / 1e6 / 1.5);
       const high = Math.log10(known.reduce((p, q) => Math.max(p, q), known[0] ?? 1e7) / 1e6 * 2.2);
       const now = this.latencyRange;
-      if (!now || low < now[0] || high > now[1] || high - low < 0.6 * (now[1] - now[0])) found["yaxis2.range"] = this.latencyRange = [low, high];
+      if (!now || low < now[0] || high > now[1] || high - low < 0.6 * (now[1] - now[0])) {
+        const ticks = latencyTicks(low, high);
+        Object.assign(found, { "yaxis2.range": this.latencyRange = [low, high], "yaxis2.tickvals": ticks, "yaxis2.ticktext": ticks.map((ms) => duration(ms * 1e6)) });
+      }
     }
-    if (this.windows && this.roles.includes("queue")) {
+    if (this.windows && this.has("queue")) {
       const high = Math.max(1e-3, this.windows.reduce((p, window) => Math.max(p, window[2]), 0) / 1e6) * 1.12;
       if (!this.queueTop || high > this.queueTop || high < 0.4 * this.queueTop) found["yaxis3.range"] = [0, this.queueTop = high];
     }
     return found;
   }
 
+  has(role) { return this.figure.data.some((trace) => trace.meta === role); }
+
   // One drawing at a time; what came meanwhile is drawn after it.
   async refresh() {
-    if (!this.roles) return;
+    if (!this.figure) return;
     if (this.drawing) { this.again = true; return; }
     this.drawing = this.drawNow();
     try { await this.drawing; } finally { this.drawing = null; }
@@ -64,15 +131,16 @@ class LiveTimeline extends Timeline {
   }
 
   async drawNow() {
-    const width = this.width(), [a, b] = this.range;
+    const width = this.place.clientWidth, [a, b] = this.range;
     if (!this.path) this.points = null;
     if (!this.queue) this.windows = null;
-    const found = this.traces(Math.floor(width));
-    const axis = timeTicks(this.lane.originS, a, b, width);
-    const indices = this.roles.map((_, i) => i).filter((i) => found[this.roles[i]]);
-    await Plotly.update(this.place, {
-      x: indices.map((i) => found[this.roles[i]].x), y: indices.map((i) => found[this.roles[i]].y),
-    }, { "xaxis.range": [a / 1e9, b / 1e9], "xaxis.tickvals": axis.at, "xaxis.ticktext": axis.text, ...this.tops() }, indices);
+    this.found = this.traces(this.steps());
+    const tops = this.tops();
+    if (Object.keys(tops).length) {
+      await Plotly.relayout(this.place, tops);
+      this.found = this.traces(this.steps()); // what reaches up to the top does so again
+    }
+    this.lines.paint(this.figure, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
@@ -81,13 +149,23 @@ class LiveTimeline extends Timeline {
   }
 
   tell(ns) {
-    if (ns !== null) return super.tell(ns);
-    this.pointed = undefined;
+    this.pointed = ns ?? undefined;
+    const spike = this.section.querySelector(".spike"), [a, b] = this.range;
+    spike.hidden = ns === null;
+    if (ns !== null) {
+      spike.style.left = `${this.empty.layout.margin.l + this.width() * (ns - a) / (b - a)}px`;
+      return super.tell(ns);
+    }
     this.section.querySelector(".readout").textContent = matchMedia("(pointer: coarse)").matches
       ? "Touch the figure to read it." : "Point at the figure to read it, drag across it to zoom, double-click to follow.";
     return undefined;
   }
 }
+
+const spansBefore = ({ start, end }, ns) => {
+  const kept = start.filter((at) => at < ns).length;
+  return { start: start.slice(0, kept), end: end.slice(0, kept).map((at) => Math.min(at, ns)) };
+};
 
 const spansOf = (bursts) => {
   const found = [...bursts].sort((p, q) => p.start - q.start);
@@ -97,6 +175,6 @@ const spansOf = (bursts) => {
 const emptyCells = (width, bin) => ({ width, bin, first: 0, start: 0, cells: [], largest: [], total: [] });
 
 const emptyScene = (lane) => ({
-  ...lane, start: 0, end: 1e9, coverage: { start: [], end: [] }, losing: { start: [], end: [] }, marks: { start: [], end: [] },
+  ...lane, edge: 0, start: 0, end: 1e9, coverage: { start: [], end: [] }, losing: { start: [], end: [] }, marks: { start: [], end: [] },
   base: emptyCells(lane.bin, lane.bin), detail: null, detailCells: [], seconds: emptyCells(1e9, 1e9), latency: [], queues: [], bursts: [],
 });

@@ -84,6 +84,8 @@ class Timeline {
     return this.refresh();
   }
 
+  coverageOfSeconds() { return this.lane.coverage; }
+
   traces(buckets) {
     const { lane } = this, [a, b] = this.range, pixel = (b - a) / buckets;
     const view = finestView(lane, a, b, buckets);
@@ -98,7 +100,7 @@ class Timeline {
       chosen: boxes(chosen, this.top),
       largest: stepLine(view, scale(view.largest), lane.coverage, a, b),
       mean: stepLine(view, scale(view.mean), lane.coverage, a, b),
-      second: stepLine(seconds, scale(seconds.largest), lane.coverage, a, b),
+      second: stepLine(seconds, scale(seconds.largest), this.coverageOfSeconds(), a, b),
       marks: ticks(bursts, 1),
       losing: ticks(visible(lane.losing, a, b, pixel), 0),
     };

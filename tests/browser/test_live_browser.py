@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 import reportlib
-from browserlib import TRACE
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
@@ -16,6 +15,12 @@ from mburst.sql import Store
 pytest.importorskip("uvicorn")
 
 ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
+# Whether the canvas shows the largest bins (blue) at a share of line rate.
+INK = """share => {
+    const { lines, place, figure } = view.timeline, panel = panelOf(figure.layout, 'y', place.clientWidth);
+    const { data } = lines.pen.getImageData(panel.left, panel.pixel(share), panel.width, 1);
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
+    return false; }"""
 PATIENCE = 60_000  # ms: the machine may be busy
 
 
@@ -54,7 +59,8 @@ class Reader:
         self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
 
     def trace(self, role):
-        x, y = self.page.evaluate(TRACE, role)
+        """What the figure was last drawn from."""
+        x, y = self.page.evaluate("role => [view.timeline.found[role].x, view.timeline.found[role].y]", role)
         return x, y
 
     def wait(self, condition, argument=None):
@@ -124,11 +130,24 @@ def test_a_burst_of_200_us_is_seen_at_every_zoom_beside_a_calm_second(open_page,
         reader.stand(int(middle - span / 2), int(middle + span / 2))
         found = steps_between(reader.trace("largest"), seconds(START + SHORT * BIN), seconds(START + (SHORT + 2) * BIN))
         assert max(found) == pytest.approx(100.0), span
+        assert reader.page.evaluate(INK, 75), span
         marks, _ = reader.trace("marks")
         assert marks and min(t for t in marks if t is not None) <= seconds(START + (SHORT + 2) * BIN)
     assert max(v for v in reader.trace("second")[1] if v is not None) < 10
     assert reader.page.locator("#fullest").text_content() == "100 %"
     assert float(reader.page.locator("#second").text_content().removesuffix(" %")) < 10
+
+
+def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
+    reader = open_page(recorded.url)
+    begin = START + SHORT * BIN
+    reader.stand(begin - 10 * BIN, begin + 10 * BIN)
+    for size in ({"width": 700, "height": 900}, {"width": 1700, "height": 700}):
+        reader.page.set_viewport_size(size)
+        reader.wait("view.steps === view.timeline.steps() && "
+                    "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing")
+        assert reader.page.evaluate(INK, 75), size
+        assert reader.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
 
 
 def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
@@ -208,7 +227,7 @@ def test_it_survives_a_restart_of_the_server(open_page, growing):
     try:
         reader.wait("edge => view.tape.edge >= edge && document.documentElement.dataset.connected === 'true'",
                     store.at - day_of(store.at))
-        reader.wait("([a, b]) => { const t = document.querySelector('.timeline').data.find(t => t.meta === 'largest'); "
+        reader.wait("([a, b]) => { const t = view.timeline.found.largest; "
                     "return t.y.some((v, i) => v > 99 && t.x[i] < b && (t.x[i + 1] ?? b) > a); }",
                     [seconds(begin), seconds(begin + 2 * BIN)])
         assert all("WebSocket" in trouble for trouble in reader.troubles)  # the browser's own words for the gap
@@ -315,7 +334,7 @@ def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
 def test_dark_is_chosen_and_kept(open_page, recorded):
     reader = open_page(recorded.url)
     paper = "getComputedStyle(document.body).backgroundColor"
-    line = "document.querySelector('.timeline').data.find(t => t.meta === 'second').line.color"
+    line = "view.timeline.figure.data.find(t => t.meta === 'second').line.color"
     light = reader.page.evaluate(line)
     reader.page.click("#theme")
     reader.wait(f"{line} !== '{light}'")

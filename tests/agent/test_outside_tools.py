@@ -1,0 +1,142 @@
+"""What others make of our files: Prometheus of the metrics, rules and dashboard; systemd of the units."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from threading import Thread
+
+import pytest
+from places import ROOT
+from racklib import FULL, HOUR, MS, START, fill
+from storelib import write
+
+from mburst.agent import exporter, timers
+from mburst.agent.config import load
+from mburst.agent.meter import Meter
+from mburst.analysis.bursts import BurstDefinition
+from mburst.sql import Store
+
+RULES = ROOT / "examples" / "alerts.yml"
+DASHBOARD = json.loads((ROOT / "examples" / "grafana.json").read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+SELECTOR = re.compile(r"\b(mburst_\w+)(?:\{(.*?)\})?")
+
+
+def tool(name: str, package: str) -> str:
+    found = shutil.which(name)
+    if not found:
+        pytest.skip(f"no {name}: apt install {package}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory) -> str:
+    """What Prometheus reads of a store that has something of every table."""
+    store = Store.create(tmp_path_factory.mktemp("scraped") / "store")
+    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "bins", *({"ts_ns": START + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
+    write(store, "probes", *({"seq": i, "tx_ns": START + i, "rx_ns": START + i + 9000} for i in range(1000)))
+    write(store, "queues", {"window_start_ns": START, "ts_ns": START + 1, "max_bytes": 77, "dropped_packets": 2})
+    write(store, "collection", {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "",
+                                "batch": "b"})
+    made = exporter.server(Meter(store, BurstDefinition(), START), ("127.0.0.1", 0))
+    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{made.server_address[1]}/metrics"
+        return urllib.request.urlopen(url).read().decode()
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+
+
+def labels_of(scraped: str) -> dict[str, set[str]]:
+    """The labels of each metric of a scrape, by the name of its samples."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(scraped):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def test_prometheus_has_nothing_to_say_of_a_scrape(scraped):
+    done = subprocess.run([tool("promtool", "prometheus"), "check", "metrics"], input=scraped, capture_output=True,
+                          text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_prometheus_reads_the_rules():
+    done = subprocess.run([tool("promtool", "prometheus"), "check", "rules", RULES], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{RULES.read_text().count('- alert:')} rules found" in done.stdout
+
+
+def test_prometheus_reads_the_dashboards_queries(tmp_path):
+    """As if each were a rule."""
+    rules = [{"record": f"panel:{i}", "expr": query.replace("$__rate_interval", "5m")}
+             for i, query in enumerate(QUERIES)]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run([tool("promtool", "prometheus"), "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dashboard_and_rules_ask_only_for_what_a_scrape_has(scraped):
+    known = labels_of(scraped)
+    variables = [variable["definition"] for variable in DASHBOARD["templating"]["list"] if "definition" in variable]
+    text = "\n".join([*QUERIES, *variables, RULES.read_text()])
+    asked = [(name, set(re.findall(r'(\w+)=~?"', labels))) for name, labels in SELECTOR.findall(text)]
+    assert len({name for name, _ in asked}) > 12
+    for name, labels in asked:
+        assert labels <= known[name], name
+    for name, label in re.findall(r"label_values\((mburst_\w+).*?, (\w+)\)", text):
+        assert label in known[name]
+    every = set().union(*known.values())
+    for kept in re.findall(r"\bby \((.*?)\)", text):
+        assert set(kept.split(", ")) <= every
+
+
+def test_alerts_tell_labels_that_their_metric_has(scraped):
+    yaml = pytest.importorskip("yaml")
+    known = labels_of(scraped)
+    for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]:
+        kept = re.search(r"\bby \((.*?)\)", rule["expr"])
+        [name, *_] = (name for name, _ in SELECTOR.findall(rule["expr"]))
+        labels = set(kept[1].split(", ")) if kept else known[name]
+        assert set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"]))) <= labels, rule["alert"]
+
+
+def test_panels_lie_beside_each_other():
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
+                 for y in range(place["y"], place["y"] + place["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_systemd_reads_the_units(tmp_path):
+    verify = tool("systemd-analyze", "systemd")
+    store = Store.create(tmp_path / "store")
+    fill(store, {"a": [(50, 10)]})
+    path = tmp_path / "mburst.toml"
+    path.write_text(f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}"\ndelay = "{HOUR}ns"\n')
+    units = timers.units(load(path), system=True)
+    service = (ROOT / "examples" / "mburst.service").read_text().replace("/usr/local/bin/mburst", sys.executable)
+    for name, text in {**units, "mburst.service": service}.items():
+        (tmp_path / name).write_text(text)
+    names = [str(tmp_path / name) for name in [*units, "mburst.service"]]
+    done = subprocess.run([verify, "verify", *names], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
