@@ -32,6 +32,7 @@ TROUBLE = {
     errno.ENETUNREACH: "there is no route to that network",
     errno.EACCES: "a firewall forbids it",
     errno.EPERM: "a firewall here forbids it",
+    errno.ENOBUFS: "a queue of this host's own is full and drops probes",
     errno.EMSGSIZE: "the probe is too large for the path: --size makes it smaller",
 }
 

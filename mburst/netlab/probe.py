@@ -6,6 +6,7 @@ even when this process is late: a stall delays probes, but leaves none out.
 
 from __future__ import annotations
 
+import errno
 import random
 import select
 import socket
@@ -49,7 +50,11 @@ class Prober:
         probe = PROBE.pack(len(self.exchanges), 0).ljust(_PAYLOAD_BYTES, b"\0")
         self.exchanges.append(Exchange(time.time_ns()))
         self.waiting += 1
-        self._sock.sendto(probe, self._target)
+        try:
+            self._sock.sendto(probe, self._target)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:  # dropped on this host's way out: lost, as if farther on
+                raise
 
     def wait(self, timeout_s: float) -> bool:
         """Take in answers and stamps for the time, or less; True when the owner says stop."""
