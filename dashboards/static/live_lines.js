@@ -5,6 +5,9 @@ const DASHES = { dot: [1.5, 3], solid: [] };
 const BESIDE = 100; // pixels beyond the page where lines end: those of a second reach far beyond a zoom to single bins
 const CROSS = 3.5; // pixels from the middle of a lost probe's cross to its ends
 
+// A line with a point for each other pixel or more is drawn as a hairline, which takes a tenth of the time.
+const widthOf = (line, points, across) => (2 * points > across ? Math.min(line.width, 1 / devicePixelRatio) : line.width);
+
 // Where the upward axis `name` (y, y2, …) of a layout is on a page `width` pixels wide, and how high a value is in it.
 function panelOf(layout, name, width) {
   const { domain, range: [low, high], type } = layout[`yaxis${name.slice(1)}`], { l, r, t, b } = layout.margin;
@@ -80,22 +83,21 @@ class Lines {
   drawTrace(trace, points, pixel, panel) {
     const { pen } = this;
     if (trace.mode === "markers") return this.drawCrosses(trace, points, pixel, panel);
-    if (trace.line.shape === "hv") return this.drawSteps(trace, points, pixel, panel);
     if (trace.fill) {
       pen.fillStyle = trace.fillcolor;
-      pen.fill(this.path(points, pixel, panel, true));
+      pen.fill(this.path(trace, points, pixel, panel, true));
     }
     if (trace.line.width) {
-      Object.assign(pen, { strokeStyle: trace.line.color, lineWidth: trace.line.width, lineJoin: "bevel" });
-      pen.stroke(this.path(points, pixel, panel, false));
+      Object.assign(pen, { strokeStyle: trace.line.color, lineWidth: widthOf(trace.line, points.x.length, panel.width), lineJoin: "bevel" });
+      pen.stroke(this.path(trace, points, pixel, panel, false));
     }
     return undefined;
   }
 
   // The line through the points, broken where a value is missing; closed along zero to be filled.
-  path({ x, y }, pixel, panel, closed) {
-    const path = new Path2D(), zero = closed ? panel.pixel(0) : 0;
-    let on = false, px = 0;
+  path(trace, { x, y }, pixel, panel, closed) {
+    const path = new Path2D(), steps = trace.line.shape === "hv", zero = closed ? panel.pixel(0) : 0;
+    let on = false, px = 0, py = 0;
     for (let i = 0; i < x.length; i++) {
       if (y[i] === null) {
         if (on && closed) path.lineTo(px, zero);
@@ -103,39 +105,14 @@ class Lines {
         continue;
       }
       px = pixel(x[i]);
-      if (!on) path.moveTo(px, closed ? zero : panel.pixel(y[i]));
-      if (on || closed) path.lineTo(px, panel.pixel(y[i]));
+      if (on && steps) path.lineTo(px, py);
+      py = panel.pixel(y[i]);
+      if (!on) path.moveTo(px, closed ? zero : py);
+      if (on || closed) path.lineTo(px, py);
       on = true;
     }
     if (on && closed) path.lineTo(px, zero);
     return path;
-  }
-
-  // Steps are up to one for each pixel of the screen: drawn as rectangles of whole pixels, which are filled in a fraction
-  // of the time that their outline takes, since no edge has to be smoothed.
-  drawSteps(trace, { x, y }, pixel, panel) {
-    const { pen } = this, fine = devicePixelRatio, snap = (length) => Math.round(length * fine) / fine;
-    const line = new Path2D(), area = new Path2D(), thick = Math.max(1 / fine, snap(trace.line.width)), zero = snap(panel.pixel(0));
-    let before = null;
-    for (let i = 0; i < x.length; i++) {
-      if (y[i] === null) {
-        before = null;
-        continue;
-      }
-      const from = snap(pixel(x[i])), level = snap(panel.pixel(y[i]));
-      if (before !== null) line.rect(from, Math.min(before, level), thick, Math.abs(level - before) + thick);
-      before = level;
-      if (i + 1 === x.length || y[i + 1] === null) continue; // a step lasts until the next point
-      const length = Math.max(snap(pixel(x[i + 1])) - from, 1 / fine);
-      line.rect(from, level, length, thick);
-      area.rect(from, level, length, zero - level);
-    }
-    if (trace.fill) {
-      pen.fillStyle = trace.fillcolor;
-      pen.fill(area);
-    }
-    pen.fillStyle = trace.line.color;
-    pen.fill(line);
   }
 
   drawCrosses(trace, { x, y }, pixel, panel) {
