@@ -424,7 +424,7 @@ def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
 @pytest.mark.parametrize("spec, true, highest", [
     ("constant:3ms", lambda share: 3 * MS, 0.99),
     ("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
-    ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # beyond, the shortest delays are the machine's
+    ("uniform:0:20us", lambda share: share * 20_000, 0.5),  # beyond, so short delays are the machine's
     ("normal:5ms:1ms", NormalDist(5 * MS, MS).inv_cdf, 0.99),
     ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
     ("pareto-normal:5ms:1ms", pareto_normal(5 * MS, MS), 0.99),
