@@ -1,7 +1,7 @@
 """What a rack's network does, measured from outside by kernel stamps: the bounds that hold on a busy machine.
 
-Everything that load can spoil is measured again once, at 100 Mb/s, and the reason is printed; what must be exact is
-exact in the first measurement.
+Everything that load can spoil is measured again, at 100 Mb/s and up to three times, and the reason is printed; what must
+be exact is exact in the first measurement.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mburst.netlab import Rack, Recording, Round, record_rack
 MS = 1_000_000
 SENDERS = 40
 HEADERS = 14 + 20 + 8
+AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,8 @@ def bursts_begin_and_end_with_their_rounds(m: Measurement) -> None:
 
 
 def bursts_last_as_long_as_the_queue_drains(m: Measurement) -> None:
-    """Mostly: a sender that had to wait for a processor draws its round out, in the truth as well."""
     lengths = [(end - start) / MS for start, end in m.bursts]
-    assert 33 <= np.median(lengths) <= 38, lengths
+    assert all(33 <= length <= 38 for length in lengths), lengths
 
 
 def no_bin_is_over_line_rate(m: Measurement) -> None:
@@ -109,19 +109,28 @@ SPOILED_BY_LOAD = [
 ]
 
 
+def spoiled(m: Measurement) -> str:
+    """The first bound that does not hold, and why; empty where all do."""
+    for check in SPOILED_BY_LOAD:
+        try:
+            check(m)
+        except AssertionError as reason:
+            return f"{check.__name__}: {str(reason)[:300]}"
+    return ""
+
+
 @pytest.fixture(scope="module")
 def measured(
     recorded_rack: Recording, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Measurement, Measurement]:
-    """(the first measurement, the one to hold against the bounds: the second where load spoiled the first)."""
-    first = measured_from(recorded_rack)
-    for check in SPOILED_BY_LOAD:
-        try:
-            check(first)
-        except AssertionError as reason:
-            warnings.warn(f"rack measured again at 100 Mb/s: {check.__name__}: {str(reason)[:300]}", stacklevel=1)
-            return first, measured_from(record_rack(tmp_path_factory.mktemp("second"), 6, SENDERS, "100mbit"))
-    return first, first
+    """(the first measurement, the one to hold against the bounds: a later one where load spoiled those before)."""
+    first = last = measured_from(recorded_rack)
+    for _ in range(AGAIN):
+        if not (reason := spoiled(last)):
+            break
+        warnings.warn(f"rack measured again at 100 Mb/s: {reason}", stacklevel=1)
+        last = measured_from(record_rack(tmp_path_factory.mktemp("again"), 6, SENDERS, "100mbit"))
+    return first, last
 
 
 @pytest.mark.parametrize("check", SPOILED_BY_LOAD, ids=lambda check: check.__name__)
@@ -130,7 +139,7 @@ def test_bound(measured, check):
         check(measured[1])
     except AssertionError as reason:
         if (load := os.getloadavg()[0]) > 2 * (os.cpu_count() or 1):
-            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, twice measured: {str(reason)[:200]}")
+            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, measured again: {str(reason)[:200]}")
         raise
 
 

@@ -424,17 +424,17 @@ def pareto_normal(mean: float, deviation: float) -> Callable[[float], float]:
 @pytest.mark.parametrize("spec, true, highest", [
     ("constant:3ms", lambda share: 3 * MS, 0.99),
     ("uniform:1ms:9ms", lambda share: MS + share * 8 * MS, 0.99),
-    ("uniform:0:20us", lambda share: share * 20_000, 0.5),  # beyond, so short delays are the machine's
+    ("uniform:0:20us", lambda share: share * 20_000, 0.9),  # beyond, the shortest delays are the machine's
     ("normal:5ms:1ms", NormalDist(5 * MS, MS).inv_cdf, 0.99),
     ("pareto:500us:3", lambda share: 500_000 * (1 - share) ** (-1 / 3), 0.99),
     ("pareto-normal:5ms:1ms", pareto_normal(5 * MS, MS), 0.99),
     ("file:cdf.csv", lambda share: float(np.interp(share, [0.25, 0.75, 1], [MS, 3 * MS, 20 * MS])), 0.99),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatch):
-    """Every percentile up to p99 within 5 % or 20 µs (measured again twice where the machine was busy meanwhile)."""
+    """Every percentile up to p99 within 5 % or 20 µs (measured again where the machine was busy meanwhile)."""
     monkeypatch.chdir(tmp_path)
     Path("cdf.csv").write_text("delay,share\n1ms,0.25\n3ms,0.75\n20ms,1\n")
-    for _ in range(3):
+    for _ in range(6):
         with reflecting(spec) as port:
             rows = probed(port, rate=1500.0, count=1500)[0]
         back = ns(rows, "rx") - ns(rows, "remote_tx")
