@@ -1,4 +1,4 @@
-"""A page as a reader meets it: Debian's Chromium opens the file, without a network."""
+"""A page as a reader meets it, in Debian's Chromium."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRACE = "role => { const t = document.querySelector('.timeline').data.find(t => 
 class Reader:
     """A page that is open, with everything that went wrong or asked for something in it."""
 
-    def __init__(self, browser, path, **context):
+    def __init__(self, browser, url, **context):
         self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
         self.page = self.context.new_page()
         self.troubles: list[str] = []
@@ -23,7 +23,7 @@ class Reader:
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("dialog", lambda dialog: self.troubles.append("dialog") or dialog.dismiss())
         self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(f"file://{path}")
+        self.page.goto(url)
         self.page.wait_for_selector("html[data-ready]", timeout=60_000)
 
     def trace(self, role):

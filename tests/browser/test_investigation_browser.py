@@ -76,7 +76,7 @@ def open_page(browser, made):
     opened = []
 
     def opener(name="bursts", **context):
-        opened.append(Reader(browser, made[name][1], **context))
+        opened.append(Reader(browser, f"file://{made[name][1]}", **context))
         return opened[-1]
 
     yield opener
@@ -88,7 +88,7 @@ def open_page(browser, made):
 def shown(browser, made):
     """The page and the JSON of the same answer, for tests that only look."""
     answer, path = made["bursts"]
-    reader = Reader(browser, path)
+    reader = Reader(browser, f"file://{path}")
     yield reader, facts(answer)
     reader.context.close()
 

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 import reportlib
+from browserlib import Reader
 from livestore import RUN, SECOND, Growing, Server, filled
 from reportlib import BIN, FULL, SHORT, START
 
@@ -44,20 +45,7 @@ def growing(tmp_path):
     store.close()
 
 
-class Reader:
-    """A page that is open, with everything that went wrong or asked for something in it."""
-
-    def __init__(self, browser, url, **context):
-        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 1000}, **context})
-        self.page = self.context.new_page()
-        self.troubles: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.troubles.append(message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(url)
-        self.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
-
+class LiveReader(Reader):
     def trace(self, role):
         """What the figure was last drawn from."""
         x, y = self.page.evaluate("role => [view.timeline.found[role].x, view.timeline.found[role].y]", role)
@@ -92,7 +80,7 @@ def open_page(browser):
     opened = []
 
     def opener(url, **context):
-        opened.append(Reader(browser, url, **context))
+        opened.append(LiveReader(browser, url, **context))
         return opened[-1]
 
     yield opener

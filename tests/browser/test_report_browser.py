@@ -33,7 +33,7 @@ def open_page(browser, pages):
     opened = []
 
     def opener(name="plain", **context):
-        opened.append(Reader(browser, pages[name], **context))
+        opened.append(Reader(browser, f"file://{pages[name]}", **context))
         return opened[-1]
 
     yield opener
@@ -44,7 +44,7 @@ def open_page(browser, pages):
 @pytest.fixture(scope="module")
 def plain(browser, pages):
     """One page that several tests share; none of them minds what another chose or sorted."""
-    reader = Reader(browser, pages["plain"])
+    reader = Reader(browser, f"file://{pages['plain']}")
     yield reader
     reader.context.close()
 
