@@ -1,7 +1,7 @@
 """What a rack's network does, measured from outside by kernel stamps: the bounds that hold on a busy machine.
 
-Everything that load can spoil is measured again, at 100 Mb/s and up to three times, and the reason is printed; what must
-be exact is exact in the first measurement.
+Everything that load can spoil is measured again, at 100 Mb/s and up to three times, and the reason is printed; what
+must be exact is exact in the first measurement.
 """
 
 from __future__ import annotations
