@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calm import Attempts, hold
 
 from mburst.__main__ import main
-from mburst.netlab import Recording, record_rack
+from mburst.netlab import Recording
 
 SENDERS = 40
 COLUMNS = ["seq", "src", "dst", "tx_ns", "remote_rx_ns", "lost"]
@@ -59,17 +58,9 @@ def check(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize("probes", list(WANTED))
 def test_the_cause_on_the_rack(
-    recorded_rack: Recording, probes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recorded_rack: Attempts[Recording], probes: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        check(recorded_rack, probes, capsys)
-    except AssertionError as reason:
-        warnings.warn(f"rack recorded again at 100 Mb/s: {str(reason)[:300]}", stacklevel=1)
-    else:
-        return
-    try:
-        check(record_rack(tmp_path / "second", 6, SENDERS, "100mbit"), probes, capsys)
-    except AssertionError as reason:
-        if (load := os.getloadavg()[0]) > 2 * (os.cpu_count() or 1):
-            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, twice recorded: {str(reason)[:200]}")
-        raise
+    def is_found(recording: Recording) -> None:
+        check(recording, probes, capsys)
+
+    hold(is_found, recorded_rack.that_holds(is_found))

@@ -1,27 +1,26 @@
 """What a rack's network does, measured from outside by kernel stamps: the bounds that hold on a busy machine.
 
-Everything that load can spoil is measured again, at 100 Mb/s and up to three times, and the reason is printed; what
-must be exact is exact in the first measurement.
+Everything that load can spoil is measured again at 100 Mb/s, as calm.py has it; what must be exact is exact in the
+first measurement.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from calm import Attempts, Taken, hold
 from rackdata import Frames, address, bursts, one_way, read_columns, read_pcap, utilization
 
-from mburst.netlab import Rack, Recording, Round, record_rack
+from mburst.netlab import Rack, Recording, Round
 
 MS = 1_000_000
 SENDERS = 40
 HEADERS = 14 + 20 + 8
-AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class Measurement:
         return (self.frames.source >> 8) == address("198.18.1.0") >> 8
 
 
+@cache
 def measured_from(recording: Recording) -> Measurement:
     frames = read_pcap(recording.capture)
     found = bursts(frames, recording.link_bps)
@@ -109,42 +109,28 @@ SPOILED_BY_LOAD = [
 ]
 
 
-def spoiled(m: Measurement) -> str:
-    """The first bound that does not hold, and why; empty where all do."""
+def all_bounds(recording: Recording) -> None:
     for check in SPOILED_BY_LOAD:
-        try:
-            check(m)
-        except AssertionError as reason:
-            return f"{check.__name__}: {str(reason)[:300]}"
-    return ""
+        check(measured_from(recording))
 
 
 @pytest.fixture(scope="module")
-def measured(
-    recorded_rack: Recording, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Measurement, Measurement]:
-    """(the first measurement, the one to hold against the bounds: a later one where load spoiled those before)."""
-    first = last = measured_from(recorded_rack)
-    for _ in range(AGAIN):
-        if not (reason := spoiled(last)):
-            break
-        warnings.warn(f"rack measured again at 100 Mb/s: {reason}", stacklevel=1)
-        last = measured_from(record_rack(tmp_path_factory.mktemp("again"), 6, SENDERS, "100mbit"))
-    return first, last
+def bounded(recorded_rack: Attempts[Recording]) -> Taken[Recording]:
+    """What to hold against the bounds."""
+    return recorded_rack.that_holds(all_bounds)
+
+
+@pytest.fixture(scope="module")
+def first(recorded_rack: Attempts[Recording]) -> Measurement:
+    return measured_from(recorded_rack[0].result)
 
 
 @pytest.mark.parametrize("check", SPOILED_BY_LOAD, ids=lambda check: check.__name__)
-def test_bound(measured, check):
-    try:
-        check(measured[1])
-    except AssertionError as reason:
-        if (load := os.getloadavg()[0]) > 2 * (os.cpu_count() or 1):
-            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, measured again: {str(reason)[:200]}")
-        raise
+def test_bound(bounded, check):
+    hold(lambda recording: check(measured_from(recording)), bounded)
 
 
-def test_every_round_is_complete_and_in_the_capture_to_the_byte(measured):
-    first = measured[0]
+def test_every_round_is_complete_and_in_the_capture_to_the_byte(first):
     assert all(done.complete and done.senders_seen == SENDERS for done in first.rounds)
     for done in first.rounds:
         # The capture's stamp of a frame can be some µs later than the socket's; the next round is 0.1 s away.
@@ -156,19 +142,19 @@ def test_every_round_is_complete_and_in_the_capture_to_the_byte(measured):
     assert first.of_senders().sum() == sum(done.dgrams_rx for done in first.rounds)
 
 
-def test_every_probe_is_answered_and_stamped(measured):
+def test_every_probe_is_answered_and_stamped(first):
     for name in ("probes.csv", "probes-quiet.csv", "probes-second-nic.csv"):
-        columns = read_columns(measured[0].folder / name, "seq", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns",
+        columns = read_columns(first.folder / name, "seq", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns",
                                "rx_ns", "app_recv_ns", "lost")
         assert len(columns[0]) > 500 and (np.diff(columns[0]) == 1).all() and not columns[7].any()
         for earlier, later in pairwise(columns[1:7]):
             assert (earlier <= later).all()
 
 
-def test_queue_windows_are_without_gap(measured):
+def test_queue_windows_are_without_gap(first):
     for name in ("queues-1ms.csv", "queues-1s.csv"):
         start_ns, end_ns, depth, dropped = read_columns(
-            measured[0].folder / name, "window_start_ns", "ts_ns", "max_bytes", "dropped_packets")
+            first.folder / name, "window_start_ns", "ts_ns", "max_bytes", "dropped_packets")
         assert (start_ns[1:] == end_ns[:-1]).all() and (end_ns > start_ns).all()
         assert depth.max() > 0 and not dropped.any()
 

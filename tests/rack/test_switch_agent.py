@@ -3,17 +3,16 @@ held."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from calm import Attempts, Taken, hold
 from rackdata import one_way, read_columns
 
 from mburst.netlab import Rack, Round
@@ -109,36 +108,39 @@ def maxima_are_the_queues(found: Collected) -> None:
 CHECKS = [depth_explains_the_delay, maxima_are_the_queues]
 
 
-@pytest.fixture(scope="module")
-def collected(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Collected, Collected]:
-    """(the first collection, the one to hold against the bounds: the second where load spoiled the first)."""
-    first = measure(tmp_path_factory.mktemp("first"), "1gbit")
+def all_checks(found: Collected) -> None:
     for check in CHECKS:
-        try:
-            check(first)
-        except AssertionError as reason:
-            warnings.warn(f"collected again at 100 Mb/s: {check.__name__}: {str(reason)[:300]}", stacklevel=1)
-            return first, measure(tmp_path_factory.mktemp("second"), "100mbit")
-    return first, first
+        check(found)
+
+
+@pytest.fixture(scope="module")
+def attempts(can_build: None, tmp_path_factory: pytest.TempPathFactory) -> Attempts[Collected]:
+    return Attempts(*(lambda link=link: measure(tmp_path_factory.mktemp("collected"), link)
+                      for link in ("1gbit", "100mbit")))
+
+
+@pytest.fixture(scope="module")
+def first(attempts: Attempts[Collected]) -> Collected:
+    return attempts[0].result
+
+
+@pytest.fixture(scope="module")
+def bounded(attempts: Attempts[Collected]) -> Taken[Collected]:
+    """What to hold against the bounds."""
+    return attempts.that_holds(all_checks)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_bound(collected, check):
-    try:
-        check(collected[1])
-    except AssertionError as reason:
-        if (load := os.getloadavg()[0]) > 2 * (os.cpu_count() or 1):
-            pytest.skip(f"cannot be told on a machine with a load of {load:.1f}, twice measured: {str(reason)[:200]}")
-        raise
+def test_bound(bounded, check):
+    hold(check, bounded)
 
 
-def test_windows_follow_each_other(collected):
-    start_ns, end_ns, _ = collected[0].windows("tor")
+def test_windows_follow_each_other(first):
+    start_ns, end_ns, _ = first.windows("tor")
     assert (start_ns[1:] == end_ns[:-1]).all() and (end_ns > start_ns).all() and len(end_ns) > 50
 
 
-def test_nothing_was_dropped_and_every_byte_is_counted(collected):
-    first = collected[0]
+def test_nothing_was_dropped_and_every_byte_is_counted(first):
     [(sent, dropped)] = first.query("SELECT sum(transmit_bytes), sum(dropped_packets) FROM queues WHERE device = 'tor'")
     [(out,)] = first.query("SELECT sum(out_bytes) FROM ports")
     assert (
@@ -147,19 +149,19 @@ def test_nothing_was_dropped_and_every_byte_is_counted(collected):
     assert out - first.port_bytes < 100_000
 
 
-def test_neighbours_fill_links(collected):
-    found = collected[0].query("SELECT host, port FROM links WHERE present")
+def test_neighbours_fill_links(first):
+    found = first.query("SELECT host, port FROM links WHERE present")
     assert len(found) == 42 and ("s07", "p-s07") in found and ("cache", "p-cache") in found
 
 
-def test_the_speed_is_told_and_nothing_is_impossible(collected):
-    assert collected[0].query("SELECT DISTINCT link_bps FROM ports WHERE link_bps IS NOT NULL") == [(10**9,)]
-    assert collected[0].query("SELECT count(*) FROM queues WHERE device = 'fine' AND quality & 1024 <> 0") == [(0,)]
+def test_the_speed_is_told_and_nothing_is_impossible(first):
+    assert first.query("SELECT DISTINCT link_bps FROM ports WHERE link_bps IS NOT NULL") == [(10**9,)]
+    assert first.query("SELECT count(*) FROM queues WHERE device = 'fine' AND quality & 1024 <> 0") == [(0,)]
 
 
-def test_one_clock_has_no_offset_but_the_way(collected):
+def test_one_clock_has_no_offset_but_the_way(first):
     """Agent and collector share a clock, so the least lag is the way from one to the other."""
-    for least, offset, uncertainty in collected[0].query(
+    for least, offset, uncertainty in first.query(
         "SELECT least_lag_ns, offset_ns, uncertainty_ns FROM device_clocks"
     ):
         assert 0 < least < 10**9 and abs(offset) <= least + uncertainty
