@@ -95,16 +95,17 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
     if not is_live(recording):
         raise MburstError(f"{name}: neither a store nor an interface of this machine",
                           "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
-    dropped = [0]
+    dropped: list[int] = []
 
     def progress(now: Progress) -> None:
-        dropped[0] = now.facts["dropped"]
+        if not dropped:
+            _say(service, f"live view of {name}")
+        dropped[:] = [now.facts["dropped"]]
 
     with ExitStack() as stack:
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
         store = Store.create(folder)
-        service = _service(arguments, store, where, name, dropped=lambda: dropped[0])
-        _say(service, f"live view of {name}")
+        service = _service(arguments, store, where, name, dropped=lambda: sum(dropped))
         with service.beside():
             try:
                 rows = into(store, recording, progress)
