@@ -5,7 +5,8 @@
 - pixel: from the end of the newest bin to the frame of Chromium (headless, no GPU) that shows it. Of a store that is
   appended to every 10 ms, and of packets on the loopback interface that `mburst live lo` records (as root).
 - drawings: frames that show something new, frames of the browser, and points in the figure, each a second.
-- clients: CPU of the server while its store grows, without a browser and with fifty WebSockets that follow one lane.
+- clients: CPU of the server while its store grows, without a browser and with fifty WebSockets that follow one lane, in
+  turn.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 BIN_NS = 100_000
 APPEND_S = 0.01
 CLIENTS = 50
+ROUNDS = 3
+ARRIVAL_S = 4.0  # in which all clients have connected
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 WATCH = """seconds => new Promise((done) => {
@@ -206,7 +209,7 @@ def cpu_s(process: subprocess.Popen[str]) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def follow(url: str, clients: int, seconds: float) -> int:
+async def follow(url: str, seconds: float) -> int:
     """Follow the first lane with CLIENTS WebSockets; how many messages came."""
     from websockets.asyncio.client import connect
 
@@ -224,7 +227,7 @@ async def follow(url: str, clients: int, seconds: float) -> int:
                 await connection.recv()
                 messages += 1
 
-    tasks = [asyncio.create_task(one()) for _ in range(clients)]
+    tasks = [asyncio.create_task(one()) for _ in range(CLIENTS)]
     await asyncio.sleep(seconds)
     for task in tasks:
         task.cancel()
@@ -235,28 +238,38 @@ async def follow(url: str, clients: int, seconds: float) -> int:
 
 
 def clients(seconds: float) -> None:
-    """CPU of the server without and with CLIENTS."""
+    """CPU of the server without and with CLIENTS, in turn, once they are connected."""
+    lasting = seconds + 2 * ARRIVAL_S
     with growing() as store, serving(str(store)) as (process, url):
-        time.sleep(3)
-        shares = []
-        for count in (0, CLIENTS):
-            begun, used = time.monotonic(), cpu_s(process)
-            messages = int(subprocess.run([sys.executable, __file__, "--seconds", str(seconds), "--follow", url,
-                                           "--clients", str(count)], check=True, capture_output=True, text=True).stdout)
-            shares.append((cpu_s(process) - used) / (time.monotonic() - begun))
-        print(f"clients: the server takes {shares[0]:.3f} of a core alone and {shares[1]:.3f} with {CLIENTS} clients, "
-              f"{shares[1] - shares[0]:.3f} more; {messages / seconds / CLIENTS:.1f} messages a second to each")
+        alone, told, more = [], [], []
+        for _ in range(ROUNDS):
+            time.sleep(ARRIVAL_S)
+            alone.append(share_of_a_core(process, seconds))
+            following = subprocess.Popen([sys.executable, __file__, "--seconds", str(lasting), "--follow", url],
+                                         stdout=subprocess.PIPE, text=True)
+            time.sleep(ARRIVAL_S)
+            more.append(share_of_a_core(process, seconds) - alone[-1])
+            told.append(int(following.communicate()[0]) / CLIENTS / lasting)
+        print(f"clients: the server takes {statistics.median(alone):.3f} of a core alone, with {CLIENTS} clients "
+              f"{', '.join(f'{share:.3f}' for share in sorted(more))} more; "
+              f"{statistics.median(told):.1f} messages a second to each")
+
+
+def share_of_a_core(process: subprocess.Popen[str], seconds: float) -> float:
+    """How busy it is, from now on."""
+    begun, used = time.monotonic(), cpu_s(process)
+    time.sleep(seconds)
+    return (cpu_s(process) - used) / (time.monotonic() - begun)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--follow", metavar="URL", help="be clients of a server, and print how many messages came")
-    parser.add_argument("--clients", type=int, default=CLIENTS)
     arguments = parser.parse_args()
     seconds = arguments.seconds
     if arguments.follow:
-        print(asyncio.run(follow(arguments.follow, arguments.clients, seconds)))
+        print(asyncio.run(follow(arguments.follow, seconds)))
         return
     print(f"live: {machine()}")
     with growing() as store, serving(str(store)) as (_, url):

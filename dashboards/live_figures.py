@@ -82,12 +82,12 @@ def _traces(latency: bool, queue: bool) -> list[dict[str, Any]]:
 
 
 def heatmap() -> dict[str, Any]:
-    """Time across; the time within its second, or interfaces, upwards; the fullest bin as a share of line rate."""
-    scale = [[at, LIGHT[name]] for at, name in HEAT_COLOURS]
-    trace = {"type": "heatmap", "meta": "heat", "x": [], "y": [], "z": [], "zmin": 0, "zmax": 100, "colorscale": scale,
-             "hoverinfo": "none", "showscale": False, "xgap": 0, "ygap": 0}
+    """Time across; the time within its second, or interfaces, upwards; the fullest bin as a share of line rate.
+
+    The page draws the cells, in the colours of `scale`.
+    """
     layout = {"height": HEAT, "margin": {"l": 64, "r": 10, "t": 4, "b": 34}, "dragmode": False, "hovermode": "closest",
               "xaxis": {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "outside", "ticklen": 5,
                         "tickcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]}, "tickangle": 0},
               "yaxis": y_axis((0, 1), "", showgrid=False), **common()}
-    return {"data": [trace], "layout": layout}
+    return {"scale": [[at, LIGHT[name]] for at, name in HEAT_COLOURS], "layout": layout}

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import gzip
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -32,11 +32,11 @@ from .live_view import LiveView, Wish
 
 COOKIE = "mburst-live"
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-IDLE_S = 1.0  # after which a browser hears something even if nothing is new
 MOST_BUCKETS = 20_000
 _GONE = (WebSocketDisconnect, RuntimeError, ValueError, KeyError, TypeError)  # the browser, or sense in what it says
-SCRIPTS = ("format.js", "unpack.js", "envelope.js", "timeline.js", "senders.js", "live_tape.js", "live_lines.js",
+SCRIPTS = ("format.js", "unpack.js", "envelope.js", "timeline.js", "senders.js", "live_tape.js", "live_drawing.js",
            "live_timeline.js", "live_heat.js", "live_bursts.js", "live_link.js", "live.js")
+DRAWING_SCRIPTS = ("live_raster.js", "live_lines.js")
 _HERE = Path(__file__).parent
 _POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
            "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
@@ -93,10 +93,10 @@ def application(view: LiveView, title: str, token: str | None) -> ASGIApp:
             await task
 
     asked = _Answers(view, title)
-    routes = [Route("/", asked.page), Route("/live.js", asked.script), Route("/live.css", asked.style),
-              Route("/plotly.js", asked.plotly), Route("/lanes", told(asked.lanes)), Route("/lane", told(asked.lane)),
-              Route("/moment", told(asked.moment)), Route("/overview", told(asked.overview)),
-              WebSocketRoute("/live", asked.live)]
+    routes = [Route("/", asked.page), Route("/live.js", asked.script), Route("/lines.js", asked.lines),
+              Route("/live.css", asked.style), Route("/plotly.js", asked.plotly), Route("/lanes", told(asked.lanes)),
+              Route("/lane", told(asked.lane)), Route("/moment", told(asked.moment)),
+              Route("/overview", told(asked.overview)), WebSocketRoute("/live", asked.live)]
     return Gate(Starlette(routes=routes, lifespan=following), token)
 
 
@@ -130,12 +130,14 @@ class _Answers:
                             headers={**_HEADERS, "Content-Security-Policy": _POLICY.format(sockets)})
 
     async def script(self, request: Request) -> Response:
-        parts = [(_HERE / "static" / name).read_text(encoding="utf-8") for name in SCRIPTS]
-        return _text("\n".join(parts), "text/javascript")
+        return _text(_joined(SCRIPTS), "text/javascript")
+
+    async def lines(self, request: Request) -> Response:
+        return _text(_joined(DRAWING_SCRIPTS), "text/javascript")
 
     async def style(self, request: Request) -> Response:
-        parts = [(_HERE / "static" / name).read_text(encoding="utf-8") for name in ("report.css", "live.css")]
-        return _text("\n".join([palette.css(), palette.css_of_choice(), *parts]), "text/css")
+        parts = [palette.css(), palette.css_of_choice(), _joined(("report.css", "live.css"))]
+        return _text("\n".join(parts), "text/css")
 
     async def plotly(self, request: Request) -> Response:
         return Response(await run_in_threadpool(_plotly), headers={
@@ -201,9 +203,7 @@ class _Answers:
                 message, position = await run_in_threadpool(self.view.start, wish)
                 await socket.send_bytes(message)
                 while wishes.empty():
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(IDLE_S):
-                            await waker.wait()
+                    await waker.wait()
                     waker.clear()
                     if wishes.empty():
                         message, position = self.view.change(wish, position)
@@ -219,6 +219,11 @@ async def _listen(socket: WebSocket, wishes: asyncio.Queue[Wish], waker: asyncio
         steps = min(max(int(asked["steps"]), 1), MOST_BUCKETS)
         await wishes.put(Wish(str(asked["lane"]), span, steps, int(asked["origin"])))
         waker.set()
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Files of the page as one."""
+    return "\n".join((_HERE / "static" / name).read_text(encoding="utf-8") for name in names)
 
 
 def _text(content: str, kind: str) -> Response:

@@ -19,6 +19,7 @@ from . import live_payload
 from .packing import Pack
 
 TELL_S = 0.1  # between looks at the store, each of which makes a message where something is new
+IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
 KEPT = 64  # messages that serve several browsers
@@ -55,15 +56,19 @@ class LiveView:
 
     async def follow(self) -> None:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
-        due = time.monotonic()
+        due = told = time.monotonic()
         while True:
+            changed = False
             try:
-                if await asyncio.to_thread(self._poll):
-                    self.tick += 1
-                    for waker in self.wakers:
-                        waker.set()
+                changed = await asyncio.to_thread(self._poll)
+                self.trouble = ""
             except Exception as error:  # a view that stands still says why, and tries on
                 self.trouble = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
+            if changed or time.monotonic() - told >= IDLE_S:
+                told = time.monotonic()
+                self.tick += 1
+                for waker in self.wakers:
+                    waker.set()
             due = max(due + TELL_S, time.monotonic())  # an even pace: what took long is not waited for once more
             await asyncio.sleep(due - time.monotonic())
 
@@ -96,9 +101,9 @@ class LiveView:
 
     def start(self, wish: Wish) -> tuple[bytes, Position]:
         """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
-        lane = self.lane(wish.lane)
 
         def make() -> tuple[bytes, Position]:
+            lane = self.lane(wish.lane)
             with self.live.lock:
                 position, edge = self._position(lane), lane.edge_ns
             return self._message("start", lane, wish, edge - wish.span_ns, edge, edge - HEAT_NS), position
@@ -107,9 +112,9 @@ class LiveView:
 
     def change(self, wish: Wish, position: Position) -> tuple[bytes, Position]:
         """What changed after POSITION. Where that is not known any more, everything. Raises MburstError."""
-        lane = self.lane(wish.lane)
 
         def make() -> tuple[bytes, Position]:
+            lane = self.lane(wish.lane)
             with self.live.lock:
                 now, edge = self._position(lane), lane.edge_ns
                 lows = [changes.since(count) for changes, count in zip(

@@ -12,7 +12,11 @@ class LiveView {
     this.range = null; // where the reader stands; null while the figure follows
     this.tape = this.still = this.lane = null;
     this.tries = 0;
-    this.heat = new Heat(one(".heat"), (start, width, laneId) => this.jump(start, width, laneId));
+    this.lines = new Drawing(one(".lines"), (trouble) => {
+      this.undrawn = `Nothing can be drawn: ${trouble}`;
+      this.say("");
+    });
+    this.heat = new Heat(one(".heat"), one(".cells"), (start, width, laneId) => this.jump(start, width, laneId));
     this.bursts = new BurstList(one(".bursts"), (burst) => this.mark(burst), (burst) => this.showBurst(burst));
   }
 
@@ -81,7 +85,8 @@ class LiveView {
     this.tape = this.still = null;
     this.parts = null;
     this.range = range;
-    this.timeline = new LiveTimeline(one(".over-time"), this.lane, (a, b) => this.stand(a, b), () => this.follow());
+    this.timeline = new LiveTimeline(one(".over-time"), this.lane, this.lines, {
+      onMove: (a, b) => this.stand(a, b), onFollow: () => this.follow(), onShown: (edge) => this.tellShown(edge) });
     this.timeline.onPick = (burst) => this.bursts.choose(burst);
     this.heat.clear();
     this.bursts.clear();
@@ -156,9 +161,14 @@ class LiveView {
     else await this.timeline.refresh();
     this.offer(scene);
     this.tellContrast();
-    document.documentElement.dataset.ready = "true";
-    document.documentElement.dataset.drawn = String(Number(document.documentElement.dataset.drawn ?? 0) + 1);
-    window.dispatchEvent(new CustomEvent("mburst-drawn", { detail: { edge: this.tape?.edge } }));
+    this.timeline.shown?.then(() => { document.documentElement.dataset.ready = "true"; });
+  }
+
+  // What is drawn is in sight, up to `edge`.
+  tellShown(edge) {
+    const { dataset } = document.documentElement;
+    dataset.drawn = String(Number(dataset.drawn ?? 0) + 1);
+    window.dispatchEvent(new CustomEvent("mburst-drawn", { detail: { edge } }));
   }
 
   // The figure with the panels that there is something for; the heatmap with it, for they share their colours.
@@ -304,9 +314,9 @@ class LiveView {
   }
 
   say(text) {
-    const notice = one("#trouble");
-    notice.textContent = text;
-    notice.hidden = !text;
+    const notice = one("#trouble"), told = text || this.undrawn || "";
+    notice.textContent = told;
+    notice.hidden = !told;
   }
 
   // The heatmap changes by the second.

@@ -1,11 +1,11 @@
-// The last minutes at a glance: each column a second; upwards the time within it, or the interfaces of the rack.
+// The last minutes at a glance: each column a second; upwards the time within it, or the interfaces of the rack. The axes
+// are plotly's. The cells are pixels of a canvas over them, which take a hundredth of the time of plotly's.
 
 const HEAT_SECONDS = 300;
 
 class Heat {
-  constructor(place, onPick) {
-    this.place = place;
-    this.onPick = onPick;
+  constructor(place, canvas, onPick) {
+    Object.assign(this, { place, canvas, onPick, pen: canvas.getContext("2d") });
     this.clear();
   }
 
@@ -17,9 +17,12 @@ class Heat {
 
   async draw(figure, lane, light, palette) {
     this.lane = lane;
-    const coloured = recolour(figure, light, palette);
-    await Plotly.newPlot(this.place, coloured.data, coloured.layout, CONFIG);
-    this.place.on("plotly_click", (event) => this.pick(event.points[0]));
+    this.figure = recolour(figure, light, palette);
+    this.words = scaleWords(this.figure.scale);
+    this.axes = null;
+    // A layout of its own, which plotly changes.
+    await Plotly.newPlot(this.place, [], structuredClone(this.figure.layout), CONFIG);
+    this.place.onclick = (event) => this.pick(event);
     await this.refresh();
   }
 
@@ -36,44 +39,73 @@ class Heat {
     for (const second of this.seconds.keys()) if (second < last - HEAT_SECONDS) this.seconds.delete(second);
   }
 
-  // What to draw: seconds since the origin, the rows' names, and a row of numbers for each.
+  // What to draw: the first second since the origin, how many, the rows' names if they have any, and a row of numbers for
+  // each, from below.
   matrix() {
-    const last = Math.floor(this.edge / 1e9), x = [], factor = this.lane.factor;
     if (this.others) {
-      const first = this.others.firstSecond - this.lane.originS;
-      this.others.lanes[0]?.percent.forEach((_, i) => x.push(first + i));
-      return { x, y: this.others.lanes.map((lane) => lane.name), z: this.others.lanes.map((lane) => lane.percent) };
+      const { firstSecond, lanes } = this.others;
+      return { first: firstSecond - this.lane.originS, seconds: lanes[0]?.percent.length ?? 0, names: lanes.map((lane) => lane.name), rows: lanes.map((lane) => lane.percent) };
     }
-    const rows = this.rows ?? 100, z = Array.from({ length: rows }, () => new Array(HEAT_SECONDS + 1).fill(0));
-    for (let i = 0; i <= HEAT_SECONDS; i++) {
-      x.push(last - HEAT_SECONDS + i);
-      const values = this.seconds.get(last - HEAT_SECONDS + i);
-      if (values) for (let row = 0; row < rows; row++) z[row][i] = values[row] * factor;
-    }
-    return { x, y: z.map((_, row) => (row + 0.5) * 1000 / rows), z };
+    const seconds = HEAT_SECONDS + 1, first = Math.floor(this.edge / 1e9) - HEAT_SECONDS;
+    const rows = Array.from({ length: this.rows ?? 100 }, () => new Float64Array(seconds));
+    for (let i = 0; i < seconds; i++) this.seconds.get(first + i)?.forEach((value, row) => { rows[row][i] = value * this.lane.factor; });
+    return { first, seconds, names: null, rows };
   }
 
   async refresh() {
-    if (!this.lane || !this.place.data) return;
-    const { x, y, z } = this.matrix(), width = this.place.clientWidth - 74;
-    const axis = timeTicks(this.lane.originS, x[0] * 1e9, (x[x.length - 1] + 1) * 1e9, Math.max(50, width));
-    const names = this.others !== null;
-    const top = this.lane.link || names ? 100 : Math.max(1e-9, ...z.map((row) => row.reduce((p, q) => Math.max(p, q), 0)));
-    await Plotly.update(this.place, { x: [x.map((second) => second + 0.5)], y: [y], z: [z], zmax: [top] }, {
-      "xaxis.tickvals": axis.at, "xaxis.ticktext": axis.text, "xaxis.range": [x[0], x[x.length - 1] + 1],
-      "yaxis.type": names ? "category" : "linear", "yaxis.range": names ? [-0.5, Math.max(0.5, y.length - 0.5)] : [0, 1000],
-      "yaxis.title.text": names ? "" : "ms in the second", "yaxis.tickvals": names ? (width > 500 ? y : []) : [0, 250, 500, 750, 1000],
-      "yaxis.ticktext": names ? (width > 500 ? y : []) : ["0", "250", "500", "750", "1000"],
-      "margin.l": names && width > 500 ? 190 : 64,
-    });
+    const width = this.place.clientWidth;
+    if (!this.lane || !this.figure || !width) return;
+    const { seconds, names, rows } = this.shown = this.matrix();
+    const named = names !== null && width > 574, left = named ? 190 : this.figure.layout.margin.l;
+    this.paint(rows, seconds, this.lane.link || names ? 100 : Math.max(1e-9, ...rows.map((row) => row.reduce((p, q) => Math.max(p, q), 0))), left);
+    const axes = { ...timesAcross(seconds), ...(names === null ? timesUp : namesUp(named ? names : [], Math.max(1, rows.length))), "margin.l": left };
+    if (JSON.stringify(axes) === this.axes) return;
+    this.axes = JSON.stringify(axes);
+    await Plotly.relayout(this.place, axes);
   }
 
-  pick(point) {
-    const second = Math.floor(point.x);
-    if (this.others) {
-      const lane = this.others.lanes[point.pointNumber[0]];
-      return this.onPick(second * 1e9, 1e9, lane.id);
-    }
-    return this.onPick(second * 1e9 + point.pointNumber[0] * this.width, this.width, null);
+  // A pixel for each cell, which the page shows as large as its place between the axes; nothing where nothing is known.
+  paint(rows, seconds, top, left) {
+    const { canvas, pen, words } = this, { height, margin: { r, t, b } } = this.figure.layout;
+    Object.assign(canvas.style, { left: `${left}px`, top: `${t}px`, width: `calc(100% - ${left + r}px)`, height: `${height - t - b}px` });
+    if (!rows.length || !seconds) return pen.clearRect(0, 0, canvas.width, canvas.height);
+    if (canvas.width !== seconds || canvas.height !== rows.length) Object.assign(canvas, { width: seconds, height: rows.length });
+    const image = new ImageData(seconds, rows.length), pixels = new Uint32Array(image.data.buffer);
+    rows.forEach((row, up) => row.forEach((value, i) => {
+      if (value !== null) pixels[(rows.length - 1 - up) * seconds + i] = words[Math.round(255 * Math.min(1, value / top))];
+    }));
+    return pen.putImageData(image, 0, 0);
   }
+
+  pick(event) {
+    const { left, top, width, height } = this.canvas.getBoundingClientRect(), { first, seconds, rows } = this.shown;
+    const column = Math.floor(seconds * (event.clientX - left) / width), row = Math.floor(rows.length * (1 - (event.clientY - top) / height));
+    if (column < 0 || column >= seconds || !rows[row]) return undefined;
+    if (this.others) return this.onPick((first + column) * 1e9, 1e9, this.others.lanes[row].id);
+    return this.onPick((first + column) * 1e9 + row * this.width, this.width, null);
+  }
+}
+
+// Across, time is told from the newest second, so that nothing but cells changes with every one.
+const timesAcross = (seconds) => {
+  const minutes = Array.from({ length: Math.floor((seconds - 1) / 60) }, (_, i) => i + 1);
+  return { "xaxis.range": [0, seconds], "xaxis.tickvals": minutes.map((ago) => seconds - 0.5 - 60 * ago), "xaxis.ticktext": minutes.map((ago) => `−${ago} min`) };
+};
+
+const timesUp = {
+  "yaxis.range": [0, 1000], "yaxis.tickvals": [0, 250, 500, 750, 1000], "yaxis.ticktext": ["0", "250", "500", "750", "1000"],
+  "yaxis.title.text": "ms in the second",
+};
+
+const namesUp = (names, rows) => ({
+  "yaxis.range": [0, rows], "yaxis.tickvals": names.map((_, i) => i + 0.5), "yaxis.ticktext": names, "yaxis.title.text": "",
+});
+
+// 256 colours of a scale [[share, colour], …], as four bytes of an image in memory.
+function scaleWords(scale) {
+  const pen = new OffscreenCanvas(256, 1).getContext("2d"), gradient = pen.createLinearGradient(0.5, 0, 255.5, 0);
+  for (const [share, colour] of scale) gradient.addColorStop(share, colour);
+  pen.fillStyle = gradient;
+  pen.fillRect(0, 0, 256, 1);
+  return new Uint32Array(pen.getImageData(0, 0, 256, 1).data.buffer);
 }

@@ -1,12 +1,10 @@
 // What moves in the live figure, on a canvas over it: Plotly needs a frame and more for any change, however small.
 // Styles are those of the figure's own traces, which stay empty; upward axes, zoom box and resizing are Plotly's.
+// A thread of its own draws, so that the page answers meanwhile; live_drawing.js is the page's side of it.
 
 const DASHES = { dot: [1.5, 3], solid: [] };
 const BESIDE = 100; // pixels beyond the page where lines end: those of a second reach far beyond a zoom to single bins
 const CROSS = 3.5; // pixels from the middle of a lost probe's cross to its ends
-
-// A line with a point for each other pixel or more is drawn as a hairline, which takes a tenth of the time.
-const widthOf = (line, points, across) => (2 * points > across ? Math.min(line.width, 1 / devicePixelRatio) : line.width);
 
 // Where the upward axis `name` (y, y2, …) of a layout is on a page `width` pixels wide, and how high a value is in it.
 function panelOf(layout, name, width) {
@@ -20,11 +18,14 @@ class Lines {
   constructor(canvas) {
     this.canvas = canvas;
     this.pen = canvas.getContext("2d");
+    this.rasters = new Map();
   }
 
-  // Draw `found` ({x, y} by role, x in seconds) over [a, b) nanoseconds; `ticks` are those of the time axis.
-  paint(figure, found, [a, b], ticks, width) {
+  // Draw `found` ({x, y} by role, x in seconds, y NaN where a line breaks) over [a, b) nanoseconds; `ticks` are those of
+  // the time axis; `fine` pixels of the screen are one of the page, which is `width` wide.
+  paint({ figure, found, range: [a, b], ticks, width, fine }) {
     const { layout } = figure;
+    this.fine = fine;
     const panels = new Map(figure.data.map((trace) => trace.yaxis ?? "y").map((name) => [name, panelOf(layout, name, width)]));
     const { left, width: across } = panels.get("y"), across1s = across * 1e9 / (b - a);
     const pixel = (seconds) => Math.min(width + BESIDE, Math.max(-BESIDE, left + (seconds - a / 1e9) * across1s));
@@ -38,12 +39,10 @@ class Lines {
   }
 
   begin(width, height) {
-    const { canvas, pen } = this, fine = devicePixelRatio;
+    const { canvas, pen, fine } = this;
     if (canvas.width !== Math.round(width * fine) || canvas.height !== Math.round(height * fine)) {
       canvas.width = Math.round(width * fine);
       canvas.height = Math.round(height * fine);
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
     }
     pen.setTransform(fine, 0, 0, fine, 0, 0);
     pen.clearRect(0, 0, width, height);
@@ -83,15 +82,21 @@ class Lines {
   drawTrace(trace, points, pixel, panel) {
     const { pen } = this;
     if (trace.mode === "markers") return this.drawCrosses(trace, points, pixel, panel);
+    if (isDense(points, panel.width)) return this.rasterOf(trace).draw(pen, this.fine, trace, points, pixel, panel);
     if (trace.fill) {
       pen.fillStyle = trace.fillcolor;
       pen.fill(this.path(trace, points, pixel, panel, true));
     }
     if (trace.line.width) {
-      Object.assign(pen, { strokeStyle: trace.line.color, lineWidth: widthOf(trace.line, points.x.length, panel.width), lineJoin: "bevel" });
+      Object.assign(pen, { strokeStyle: trace.line.color, lineWidth: trace.line.width, lineJoin: "bevel" });
       pen.stroke(this.path(trace, points, pixel, panel, false));
     }
     return undefined;
+  }
+
+  rasterOf({ meta }) {
+    if (!this.rasters.has(meta)) this.rasters.set(meta, new Raster());
+    return this.rasters.get(meta);
   }
 
   // The line through the points, broken where a value is missing; closed along zero to be filled.
@@ -99,7 +104,7 @@ class Lines {
     const path = new Path2D(), steps = trace.line.shape === "hv", zero = closed ? panel.pixel(0) : 0;
     let on = false, px = 0, py = 0;
     for (let i = 0; i < x.length; i++) {
-      if (y[i] === null) {
+      if (Number.isNaN(y[i])) {
         if (on && closed) path.lineTo(px, zero);
         on = false;
         continue;
@@ -143,3 +148,16 @@ class Lines {
     pen.setLineDash([]);
   }
 }
+
+let lines;
+
+// Says "drawn" when the next drawing may come, and "shown" when this one has been handed to the screen.
+onmessage = ({ data }) => {
+  if (data.canvas) {
+    lines = new Lines(data.canvas);
+    return;
+  }
+  lines.paint(data);
+  postMessage("drawn");
+  requestAnimationFrame(() => postMessage("shown"));
+};

@@ -12,14 +12,12 @@ function latencyTicks(low, high) {
 }
 
 class LiveTimeline extends Timeline {
-  constructor(section, lane, onMove, onFollow) {
+  constructor(section, lane, lines, { onMove, onFollow, onShown }) {
     super(section, emptyScene(lane));
-    this.onMove = onMove;
-    this.onFollow = onFollow;
+    Object.assign(this, { lines, onMove, onFollow, onShown });
     this.paths = { latency: null, queues: null };
     this.drawing = null;
     this.empty = lane.figures[0];
-    this.lines = new Lines(section.querySelector(".lines"));
   }
 
   // The series of `kind` that was chosen by name, or the first.
@@ -131,7 +129,8 @@ class LiveTimeline extends Timeline {
   }
 
   async drawNow() {
-    const width = this.place.clientWidth, [a, b] = this.range;
+    const width = this.place.clientWidth, { edge } = this.lane, [a, b] = this.range;
+    if (!width) return; // a page that is being laid out anew: it comes again
     if (!this.path) this.points = null;
     if (!this.queue) this.windows = null;
     this.found = this.traces(this.steps());
@@ -140,12 +139,14 @@ class LiveTimeline extends Timeline {
       await Plotly.relayout(this.place, tops);
       this.found = this.traces(this.steps()); // what reaches up to the top does so again
     }
-    this.lines.paint(this.figure, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
+    const { drawn, shown } = this.lines.paint(this.figure, this.found, this.range, timeTicks(this.lane.originS, a, b, this.width()), width);
+    this.shown = shown.then(() => this.onShown(edge));
     const bins = Math.round(this.view.bins);
     this.section.querySelector(".step").textContent = bins > 1
       ? `Shown: ${duration(b - a)} in steps of ${duration(this.view.width)}, each the largest and the mean of ${bins.toLocaleString("en")} bins.`
       : `Shown: ${duration(b - a)}, every bin of ${duration(this.view.width)} by itself.`;
     if (this.pointed === undefined) this.tell(null);
+    await drawn;
   }
 
   tell(ns) {

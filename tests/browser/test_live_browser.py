@@ -16,10 +16,13 @@ from mburst.sql import Store
 pytest.importorskip("uvicorn")
 
 ZERO = START // 86_400 // SECOND * 86_400 * SECOND  # the page counts from the day
-# Whether the canvas shows the largest bins (blue) at a share of line rate.
+# Whether the canvas shows the largest bins (blue) at a share of line rate: the uppermost panel, from zero.
 INK = """share => {
-    const { lines, place, figure } = view.timeline, panel = panelOf(figure.layout, 'y', place.clientWidth);
-    const { data } = lines.pen.getImageData(panel.left, panel.pixel(share), panel.width, 1);
+    const { lines: { canvas }, figure: { layout } } = view.timeline, { height, margin: { l, r, t, b }, yaxis } = layout;
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d');
+    copy.drawImage(canvas, 0, 0);
+    const [low, high] = yaxis.domain, up = low + share / yaxis.range[1] * (high - low);
+    const { data } = copy.getImageData(l, t + (1 - up) * (height - t - b), canvas.width - l - r, 1);
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
 PATIENCE = 60_000  # ms: the machine may be busy
@@ -136,6 +139,20 @@ def test_a_page_of_another_size_is_drawn_anew(open_page, recorded):
                     "view.timeline.lines.canvas.width === view.timeline.place.clientWidth && !view.timeline.drawing")
         assert reader.page.evaluate(INK, 75), size
         assert reader.page.evaluate("view.timeline.lines.canvas.height === view.timeline.place.clientHeight")
+        reader.wait("""() => {
+            const [cells, axes] = ['.cells', '.heat .nsewdrag'].map((place) => one(place).getBoundingClientRect());
+            return ['left', 'top', 'width', 'height'].every((side) => Math.abs(cells[side] - axes[side]) <= 1); }""")
+
+
+def test_a_page_without_a_width_keeps_its_drawing(open_page, recorded):
+    reader = open_page(recorded.url)
+    begin = START + SHORT * BIN
+    reader.stand(begin - 10 * BIN, begin + 10 * BIN)
+    reader.page.evaluate("async () => { const body = document.querySelector('main'); body.style.display = 'none'; "
+                         "await view.draw(); await view.heat.refresh(); body.style.display = ''; }")
+    assert reader.page.evaluate(INK, 75)
+    assert not reader.page.locator("#trouble").is_visible()
+    assert reader.troubles == []
 
 
 def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
@@ -263,16 +280,37 @@ def test_the_keys_zoom_to_single_bins(open_page, recorded):
     assert reader.troubles == []
 
 
+# The cells of the heatmap that are drawn in the colour of line rate: [seconds since the first, rows from below].
+HOT = """() => {
+    const { canvas, pen, words } = view.heat, { width, height } = canvas, found = [];
+    const pixels = new Uint32Array(pen.getImageData(0, 0, width, height).data.buffer);
+    pixels.forEach((word, i) => word === words[255] && found.push([i % width, height - 1 - Math.floor(i / width)]));
+    return found; }"""
+
+
 def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
     reader = open_page(recorded.url)
-    reader.wait("document.querySelector('.heat').data[0].z.length > 0")
-    hot = reader.page.evaluate("""() => { const { x, z } = document.querySelector('.heat').data[0], found = [];
-        z.forEach((row, i) => row.forEach((value, j) => value > 99 && found.push([x[j] - 0.5, i]))); return found; }""")
+    reader.wait("view.heat.shown?.rows.length === 100")
+    first = reader.page.evaluate("view.heat.shown.first")
+    hot = [(first + second, row) for second, row in reader.page.evaluate(HOT)]
     starts = [START + reportlib.LONG * BIN + ms * 10**7 for ms in range(3)] + [START + SHORT * BIN]
-    assert sorted(map(tuple, hot)) == sorted((seconds(at) // 1, at % SECOND // 10**7) for at in starts)
+    assert sorted(hot) == sorted((seconds(at) // 1, at % SECOND // 10**7) for at in starts)
     reader.page.select_option("#by", "interface")
-    reader.wait("document.querySelector('.heat').data[0].z.length === 1")
-    assert reader.page.evaluate("Math.max(...document.querySelector('.heat').data[0].z[0])") == pytest.approx(100)
+    reader.wait("view.heat.shown.rows.length === 1")
+    assert len(reader.page.evaluate(HOT)) == len({second for second, _ in hot})
+
+
+def test_a_click_into_the_heatmap_goes_there(open_page, recorded):
+    reader = open_page(recorded.url)
+    reader.wait("view.heat.shown?.rows.length === 100")
+    (column, row), *_ = reader.page.evaluate(HOT)
+    reader.page.locator(".cells").scroll_into_view_if_needed()
+    box = reader.page.locator(".cells").bounding_box()
+    cell = box["width"] / reader.page.evaluate("view.heat.shown.seconds"), box["height"] / 100
+    reader.page.mouse.click(box["x"] + (column + 0.5) * cell[0], box["y"] + (99 - row + 0.5) * cell[1])
+    at = (reader.page.evaluate("view.heat.shown.first") + column) * SECOND + row * 10**7
+    reader.wait("at => view.range && view.range[0] <= at && at < view.range[1]", at)
+    assert reader.page.evaluate(INK, 75)
 
 
 def test_nothing_leaves_and_nothing_complains(open_page, recorded):
@@ -317,6 +355,16 @@ def test_an_older_recording_beside_a_newer_one(open_page, tmp_path):
     finally:
         server.stop()
         store.close()
+
+
+def test_a_page_that_cannot_draw_says_so(browser, recorded):
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("window.Worker = class extends Worker { constructor() { super('nowhere.js'); } }")
+    page.goto(recorded.url)
+    page.wait_for_selector("#trouble:not([hidden])", timeout=PATIENCE)
+    assert page.text_content("#trouble") == "Nothing can be drawn: the script that draws cannot be loaded"
+    context.close()
 
 
 def test_dark_is_chosen_and_kept(open_page, recorded):
