@@ -30,10 +30,12 @@ def one_way(probes: Path) -> Path:
 
 
 def judged(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The answer about one file of probes, from the capture and the switch's windows."""
+    """The answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart: a pause
+    of some milliseconds, in which the machine that plays all hosts stood still, ends none."""
     capsys.readouterr()
     words = ["investigate", str(recording.capture), "--link", str(recording.link_bps), "--host", "cache", "--probes",
-             str(one_way(getattr(recording, probes))), "--queues", str(recording.queues_1ms), "--json"]  # fmt: skip
+             str(one_way(getattr(recording, probes))), "--queues", str(recording.queues_1ms), "--join", "5ms",
+             "--json"]  # fmt: skip
     assert main(words) == 0
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
