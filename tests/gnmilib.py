@@ -9,7 +9,6 @@ import ipaddress
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ports import free_port
 
 from mburst.sql import Store
 from mburst.telemetry.gnmi import messages
@@ -96,12 +97,6 @@ class Fed:
 
 
 # --- a target that says what a test wants ---------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 Script = Callable[[Any, Any], AsyncIterator[Any]]

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from gnmilib import agent, free_port
+from gnmilib import agent
 from places import ROOT
+from ports import free_port
 
 from mburst.__main__ import main
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from calm import Attempts, hold
+from ports import free_port
 from storelib import write
 
 from mburst.__main__ import main
@@ -28,18 +28,11 @@ MS = 1_000_000
 MBURST = [sys.executable, "-m", "mburst"]
 
 
-def port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, socket.socket() as other:
-        sock.bind(("127.0.0.1", 0))
-        other.bind(sock.getsockname())
-        return int(sock.getsockname()[1])
-
-
 class Reflecting:
     """`mburst reflect` in a process."""
 
     def __init__(self, *arguments: str) -> None:
-        self.where = f"127.0.0.1:{port()}"
+        self.where = f"127.0.0.1:{free_port()}"
         self.process = subprocess.Popen([*MBURST, "reflect", "--listen", self.where, *arguments],
                                         stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
@@ -138,7 +131,7 @@ def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
 
 
 def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
-    closed = f"127.0.0.1:{port()}"
+    closed = f"127.0.0.1:{free_port()}"
     assert main(["probe", reflector.where, closed, "nosuch.invalid", "--count", "20", "--timeout", "100ms"]) == 1
     said = capsys.readouterr()
     assert "20 probes" in said.out and "no answer\n" in said.out

@@ -13,6 +13,7 @@ from io import BytesIO
 
 import pytest
 from aiosmtpd.controller import Controller
+from ports import free_port
 from racklib import DAY, START, fill, report
 
 from mburst.agent.config import Delivery
@@ -72,12 +73,6 @@ def inbox():
     handler.port = controller.port
     yield handler
     controller.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def mail(inbox: Inbox, **more) -> Delivery:

@@ -11,18 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import (
-    SYNC,
-    Authority,
-    Target,
-    agent,
-    collect,
-    free_port,
-    messages,
-    notification,
-    query,
-    updated,
-)
+from gnmilib import SYNC, Authority, Target, agent, collect, messages, notification, query, updated
+from ports import free_port
 
 DEPTH = "/qos/interfaces/interface[interface-id=e1]/output/queues/queue[name=0]/state/max-queue-len"
 SUBSCRIPTION = "subscriptions: {q: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 100ms}}\n"

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 from calm import Attempts, hold
 from livelab import Lab
+from ports import free_port
 
 from mburst.errors import MburstError
 from mburst.telemetry import delays, stamp
@@ -35,14 +36,6 @@ from mburst.telemetry.targets import resolve
 
 MS = 1_000_000
 LOCAL = "127.0.0.1"
-
-
-def free_port() -> int:
-    """A port that nobody listens on, over UDP or TCP."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, socket.socket() as other:
-        sock.bind((LOCAL, 0))
-        other.bind(sock.getsockname())
-        return int(sock.getsockname()[1])
 
 
 @contextlib.contextmanager
