@@ -12,10 +12,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calm import Attempts, hold
 from places import ROOT
 
 from mburst.__main__ import main
@@ -176,28 +178,51 @@ def racks_of(pid: int) -> list[str]:
     return [name for name in os.listdir(namespaces.FOLDER) if name.startswith(f"mb-{pid}-")]
 
 
-def test_real_packets(can_build: None, tmp_path: Path) -> None:
-    """The engine's own live recording of the rack, in the report and to the byte what the senders sent."""
-    folder = tmp_path / "demo"
+@dataclass(frozen=True)
+class Ended:
+    """A demo that has ended."""
+
+    folder: Path
+    pid: int
+    code: int
+    out: str
+    err: str
+
+
+def live_demo(folder: Path) -> Ended:
     with subprocess.Popen([*COMMAND, "-o", str(folder), "--duration", "4s"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (0, "")
-    assert not racks_of(process.pid)
-    found = re.search(r"^Found (\d+) of 13 rounds, and (\d+) bursts? besides\.$", out, re.MULTILINE)
+    return Ended(folder, process.pid, process.returncode, out, err)
+
+
+def every_answer_came(demo: Ended) -> None:
+    """What 40 senders send at once just fits the port's queue, unless the machine stands still meanwhile."""
+    assert (demo.code, demo.err) == (0, "")
+    truth = read_truth(demo.folder / "truth.csv")
+    assert len(truth) == 13 and all(done.complete for done in truth)
+
+
+def test_real_packets(can_build: None, tmp_path: Path) -> None:
+    """The engine's own live recording of the rack, in the report and to the byte what the senders sent."""
+    attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
+    taken = attempts.that_holds(every_answer_came)
+    hold(every_answer_came, taken)
+    demo = taken.result
+    assert not racks_of(demo.pid)
+    found = re.search(r"^Found (\d+) of 13 rounds, and (\d+) bursts? besides\.$", demo.out, re.MULTILINE)
     assert found and int(found[1]) > 0
-    assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record eth0 ", out, re.MULTILINE)
-    assert "To the server's second interface, meanwhile: round trip p50" in out
-    con = Store.open(folder / "store").connect()
+    assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record eth0 ", demo.out, re.MULTILINE)
+    assert "To the server's second interface, meanwhile: round trip p50" in demo.out
+    con = Store.open(demo.folder / "store").connect()
     assert con.execute("SELECT direction, backend, complete, dropped FROM runs ORDER BY direction").fetchall() == [
         ("in", "afpacket", True, 0), ("out", "afpacket", True, 0)]
-    truth = read_truth(folder / "truth.csv")
-    assert len(truth) == 13 and all(done.complete for done in truth)
     [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
-    assert answered == sum(done.bytes_rx + 42 * done.dgrams_rx for done in truth)  # headers of Ethernet, IP and UDP
+    # Headers of Ethernet, IP and UDP besides.
+    assert answered == sum(done.bytes_rx + 42 * done.dgrams_rx for done in read_truth(demo.folder / "truth.csv"))
     paths = con.execute("SELECT DISTINCT src, dst FROM probes ORDER BY ALL").fetchall()
     assert paths == [("api", "cache"), ("api", "cache-nic2")]
-    check_what_it_leaves(out, folder)
+    check_what_it_leaves(demo.out, demo.folder)
 
 
 @contextmanager

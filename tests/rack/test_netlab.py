@@ -25,6 +25,7 @@ from mburst.netlab.role import Role
 from mburst.netlab.rounds import COLUMNS, DATAGRAM_BYTES
 from mburst.netlab.watermark import attribute
 
+AMPLE = 8_000_000  # bytes of a queue that never drops: a round has 4 MB
 OWNER = """
 import sys, time
 from mburst.netlab import Rack
@@ -80,7 +81,7 @@ def owner(can_build: None):
 def test_nothing_is_left(can_build, tmp_path):
     links, processes = host_links(), children()
     hosts_way = Path("/proc/sys/net/ipv4/tcp_slow_start_after_idle").read_text()
-    with Rack(8, second_nic=True) as rack:
+    with Rack(8, second_nic=True, limit_bytes=AMPLE) as rack:
         inside = namespaces.namespaces_of(rack.plan.name)
         assert sorted(inside) == sorted(rack.plan.namespaces) and len(inside) == 11
         rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
@@ -236,7 +237,7 @@ def test_a_program_ends_at_its_time_limit(can_build):
 
 def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path, captures):
     truth = tmp_path / "truth.csv"
-    with Rack(120) as rack:
+    with Rack(120, limit_bytes=AMPLE) as rack:
         rounds = rack.run_rounds(2, truth=truth)
     assert [done.senders_complete for done in rounds] == [120, 120]
     assert read_truth(truth) == rounds
