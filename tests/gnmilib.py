@@ -1,4 +1,4 @@
-"""gNMI in tests: notifications as a target sends them, a scripted target, certificates, and the agent as a process."""
+"""gNMI in tests: notifications as a target sends them, a scripted target, a collection, the agent, certificates."""
 
 from __future__ import annotations
 
@@ -197,13 +197,21 @@ SYNC = messages.SubscribeResponse(sync_response=True)
 # --- a collection ---------------------------------------------------------------------------------------------------
 
 
-def collect(folder: Path, config: str, until: Callable[[Any], bool], timeout_s: float = 60) -> list[str]:
-    """Collect by CONFIG into folder/store until UNTIL(collector) holds; the lines that people would have seen."""
+SUBSCRIPTION = "subscriptions: {q: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 100ms}}\n"
+
+
+def config(**targets: str) -> str:
+    """A configuration with targets of the given YAML."""
+    return "targets:\n" + "".join(f"  {name}: {text}\n" for name, text in targets.items()) + SUBSCRIPTION
+
+
+def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: float = 60) -> list[str]:
+    """Collect as TEXT configures into folder/store until UNTIL(collector) holds; the lines that people would see."""
     from mburst.collector import Collector
     from mburst.telemetry.gnmi.config import load
 
     path = folder / "gnmi.yaml"
-    path.write_text(config)
+    path.write_text(text)
     said: list[str] = []
 
     async def work() -> None:
@@ -221,6 +229,17 @@ def collect(folder: Path, config: str, until: Callable[[Any], bool], timeout_s: 
 
     asyncio.run(work())
     return said
+
+
+def heard(collector: Any, name: str) -> int:
+    """How many values have come from the target of that name."""
+    [session] = [session for session in collector.sessions if session.target.name == name]
+    return int(session.device.values)
+
+
+def said_so_far(collector: Any) -> list[str]:
+    """The lines that `collect` returns at the end."""
+    return collector.say.__self__  # type: ignore[no-any-return]
 
 
 def query(folder: Path, text: str) -> list[tuple[Any, ...]]:

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Authority, collect, messages, notification, query, updated
+from gnmilib import SYNC, Authority, collect, heard, messages, notification, query, said_so_far, updated
 from google.protobuf import text_format
 from places import ROOT
 from ports import free_port
-from test_gnmi_session import heard, said_so_far
 
 SOURCES = ROOT / "tests" / "go" / "target"
 FAKE = "github.com/openconfig/gnmi/testing/fake/gnmi/cmd/fake_server"

@@ -6,16 +6,13 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Authority, Target, agent, collect, messages, notification, query, updated
+from gnmilib import SYNC, Target, agent, collect, config, heard, messages, notification, query, updated
 from ports import free_port
 
 DEPTH = "/qos/interfaces/interface[interface-id=e1]/output/queues/queue[name=0]/state/max-queue-len"
-SUBSCRIPTION = "subscriptions: {q: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 100ms}}\n"
 
 
 def depths(first: int, number: int) -> list[Any]:
@@ -31,23 +28,8 @@ async def forever(request: Any, context: Any) -> AsyncIterator[Any]:
         await asyncio.sleep(0.01)
 
 
-def config(**targets: str) -> str:
-    """A configuration with targets of the given YAML."""
-    return "targets:\n" + "".join(f"  {name}: {text}\n" for name, text in targets.items()) + SUBSCRIPTION
-
-
-def of_agent(text: str) -> str:
-    """The same for the agent, whose lo has counters but no queue."""
-    return text.replace("/qos/interfaces", "/interfaces")
-
-
 def plain(port: int) -> str:
     return f'{{address: "127.0.0.1:{port}", insecure: true}}'
-
-
-def heard(collector: Any, name: str) -> int:
-    [session] = [session for session in collector.sessions if session.target.name == name]
-    return int(session.device.values)
 
 
 def test_rows_before_a_gap_row_and_rows_after(tmp_path):
@@ -80,6 +62,36 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
     events = [event for (event,) in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns")]
     assert events[:2] == ["connect", "sync"] and "disconnect" in events
     assert any("Connection refused" in line or "closed" in line.lower() for line in said) and len(said) <= 6, said
+
+
+def test_the_agent_is_killed_and_comes_back(tmp_path):
+    port = free_port()
+    state: dict[str, Any] = {}
+
+    def until(collector: Any) -> bool:
+        if "killed" not in state and heard(collector, "a") > 50:
+            state["process"].send_signal(signal.SIGKILL)
+            state["process"].wait()
+            state["killed"] = heard(collector, "a")
+            state["second"] = agent("lo", f"--listen=127.0.0.1:{port}")
+            state["second"].__enter__()
+        return "killed" in state and heard(collector, "a") > state["killed"] + 50
+
+    with agent("lo", f"--listen=127.0.0.1:{port}") as (address, process):
+        state["process"] = process
+        text = (
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 20ms}}\n"
+        )
+        collect(tmp_path, text, until)
+    state["second"].__exit__(None, None, None)
+    [(gaps,)] = query(tmp_path, "SELECT count(*) FROM collection WHERE event = 'gap'")
+    [(flagged, resets)] = query(
+        tmp_path,
+        "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
+        " FROM ports WHERE out_bytes IS NOT NULL",
+    )
+    assert gaps == 1 and flagged >= 1 and resets == 0  # the kernel counted on
 
 
 def test_a_clean_end_is_an_end_too(tmp_path):
@@ -331,211 +343,3 @@ def test_a_store_that_cannot_be_written_ends_it_in_one_line(tmp_path, monkeypatc
     monkeypatch.setattr(Writer, "append", full)
     with Target(forever) as target, pytest.raises(MburstError, match="No space left"):
         collect(tmp_path, config(a=plain(target.port)), lambda collector: False)
-
-
-# --- trust ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("other"), "other")
-
-
-def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authority, other):
-    """TLS, a client's certificate, user and password, against the agent."""
-    certificate, key = authority.issue("server", ["127.0.0.1", "localhost"])
-    mine, my_key = authority.issue("client", [])
-    door = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-ca={authority.ca}", "--username=me"]
-    with agent("lo", *door, env={"MBURST_AGENT_PASSWORD": "secret-1"}) as (address, _):
-        good = f'address: "{address}", tls-ca: {authority.ca}, tls-cert: {mine}, tls-key: {my_key}, username: me'
-        targets = {
-            "good": f"{{{good}, password: secret-1}}",
-            "password": f"{{{good}, password: wrong-2}}",
-            "ca": f'{{address: "{address}", tls-ca: {other.ca}, tls-cert: {mine}, tls-key: {my_key}}}',
-            "name": f"{{{good}, password: secret-1, tls-server-name: elsewhere.example}}",
-            "nocert": f'{{address: "{address}", tls-ca: {authority.ca}, username: me, password: secret-1}}',
-            "plain": f'{{address: "{address}", insecure: true, username: me, password: secret-1}}',
-        }
-
-        def until(collector: Any) -> bool:
-            return heard(collector, "good") > 30 and {line.split(":")[0] for line in said_so_far(collector)} >= set(
-                targets
-            ) - {"good"}
-
-        said = collect(tmp_path, of_agent(config(**targets)), until)
-    lines = {name: [line for line in said if line.startswith(f"{name}: ")] for name in targets}
-    assert not lines["good"] and all(len(lines[name]) == 1 for name in lines if name != "good"), said
-    assert "user or password is refused" in lines["password"][0]
-    assert "certificate is refused: unable to get local issuer certificate" in lines["ca"][0]
-    assert "certificate is refused: Hostname mismatch" in lines["name"][0] and "elsewhere.example" in lines["name"][0]
-    assert "does it want a client's certificate" in lines["nocert"][0]
-    assert "the server speaks TLS, and the configuration says insecure" in lines["plain"][0]
-    stored = query(tmp_path, "SELECT * FROM collection")
-    assert "secret-1" not in str(said) + str(stored) and "wrong-2" not in str(said) + str(stored)
-
-
-def said_so_far(collector: Any) -> list[str]:
-    return collector.say.__self__  # type: ignore[no-any-return]
-
-
-def test_unsupported_paths_and_intervals_of_the_agent_are_one_line(tmp_path):
-    with agent("lo") as (address, _):
-        text = f"""
-targets: {{a: {{address: "{address}", insecure: true}}}}
-subscriptions:
-  good: {{paths: [/interfaces], stream-mode: sample, sample-interval: 50ms}}
-  path: {{paths: [/network-instances]}}
-  interval: {{paths: [/qos/interfaces], stream-mode: sample, sample-interval: 1ms}}
-  encoding: {{paths: [/qos/interfaces], encoding: bytes}}
-"""
-        said = collect(
-            tmp_path, text, lambda collector: len(said_so_far(collector)) >= 3 and heard(collector, "a") > 50
-        )
-    assert sorted(said) == [
-        "a: encoding: the encoding 1 is not supported: use PROTO, JSON_IETF, JSON",
-        "a: interval: a sample interval of 1 ms is not supported: 10 ms is the shortest",
-        "a: path: the path /network-instances is not supported",
-    ]
-
-
-def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
-    """skip-verify takes the first certificate, and from then on no other one."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    port = free_port()
-    text = of_agent(config(a=f'{{address: "127.0.0.1:{port}", skip-verify: true}}'))
-    first, last = authority.issue("box", ["switch.example"]), other.issue("box", ["switch.example"])
-    lines: list[list[str]] = []
-    for run, (certificate, key) in enumerate((first, first, last)):
-        (tmp_path / str(run)).mkdir()
-        with agent("lo", f"--listen=127.0.0.1:{port}", f"--tls-cert={certificate}", f"--tls-key={key}"):
-            lines.append(
-                collect(
-                    tmp_path / str(run),
-                    text,
-                    lambda collector: heard(collector, "a") > 5 or "another than" in str(said_so_far(collector)),
-                )
-            )
-    assert len(lines[0]) == 1 and "trusted on first use: SHA-256" in lines[0][0]
-    assert lines[1] == []
-    assert len(lines[2]) >= 1 and "another than the one that was trusted on first use" in lines[2][0]
-
-
-def test_the_agent_is_killed_and_comes_back(tmp_path):
-    port = free_port()
-    state: dict[str, Any] = {}
-
-    def until(collector: Any) -> bool:
-        if "killed" not in state and heard(collector, "a") > 50:
-            state["process"].send_signal(signal.SIGKILL)
-            state["process"].wait()
-            state["killed"] = heard(collector, "a")
-            state["second"] = agent("lo", f"--listen=127.0.0.1:{port}")
-            state["second"].__enter__()
-        return "killed" in state and heard(collector, "a") > state["killed"] + 50
-
-    with agent("lo", f"--listen=127.0.0.1:{port}") as (address, process):
-        state["process"] = process
-        text = (
-            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-            "subscriptions: {c: {paths: [/interfaces], stream-mode: sample, sample-interval: 20ms}}\n"
-        )
-        collect(tmp_path, text, until)
-    state["second"].__exit__(None, None, None)
-    [(gaps,)] = query(tmp_path, "SELECT count(*) FROM collection WHERE event = 'gap'")
-    [(flagged, resets)] = query(
-        tmp_path,
-        "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
-        " FROM ports WHERE out_bytes IS NOT NULL",
-    )
-    assert gaps == 1 and flagged >= 1 and resets == 0  # the kernel counted on
-
-
-# --- the agent's own promises -----------------------------------------------------------------------------------------
-
-
-def ask(address: str, mode: str, encoding: str = "PROTO", polls: int = 0, **options: Any) -> list[Any]:
-    """The responses to one subscription to the counters of lo."""
-    import grpc
-
-    from mburst.telemetry.gnmi.path import as_message, parse
-
-    wanted = messages.SubscriptionList(
-        mode=messages.LIST_MODES.index(mode), encoding=messages.ENCODINGS.index(encoding)
-    )
-    wanted.subscription.add(path=as_message(parse("/interfaces/interface[name=lo]/state/counters")), **options)
-
-    def requests() -> Any:
-        yield messages.SubscribeRequest(subscribe=wanted)
-        for _ in range(polls):
-            yield messages.SubscribeRequest(poll={})
-
-    with grpc.insecure_channel(address) as channel:
-        call = channel.stream_stream(
-            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
-        )
-        return list(call(requests(), timeout=10))
-
-
-def test_once_poll_and_encodings():
-    with agent("lo") as (address, _):
-        once = ask(address, "ONCE")
-        assert [response.WhichOneof("response") for response in once] == ["update", "sync_response"]
-        names = [update.path.elem[-1].name for update in once[0].update.update]
-        assert names == ["in-octets", "out-octets", "in-discards", "out-discards"]
-        assert once[0].update.update[0].val.WhichOneof("value") == "uint_val"
-        in_json = ask(address, "ONCE", "JSON_IETF")[0].update.update[0].val.json_ietf_val
-        assert in_json.startswith(b'"') and in_json.strip(b'"').isdigit()
-        polled = ask(address, "POLL", polls=2)
-        assert [response.WhichOneof("response") for response in polled] == ["update", "sync_response"] * 3
-
-
-def streamed(address: str, seconds: float, **options: Any) -> list[Any]:
-    """What a stream of the host's name brings in a time."""
-    import grpc
-
-    from mburst.telemetry.gnmi.path import as_message, parse
-
-    wanted = messages.SubscriptionList(encoding=messages.ENCODINGS.index("PROTO"))
-    wanted.subscription.add(path=as_message(parse("/system/state/hostname")), **options)
-    found = []
-    with grpc.insecure_channel(address) as channel:
-        call = channel.stream_stream(
-            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
-        )
-        try:
-            for response in call(iter([messages.SubscribeRequest(subscribe=wanted)]), timeout=seconds):
-                found.append(response.WhichOneof("response"))
-        except grpc.RpcError as error:
-            assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED, error
-    return found
-
-
-def test_what_does_not_change_is_sent_as_asked():
-    sample, change = messages.STREAM_MODES.index("SAMPLE"), messages.STREAM_MODES.index("ON_CHANGE")
-    with agent("lo") as (address, _):
-        beaten = streamed(address, 1.5, mode=sample, sample_interval=10**7, suppress_redundant=True)
-        assert beaten == ["update", "sync_response"]
-        beaten = streamed(address, 2, mode=sample, sample_interval=10**7, suppress_redundant=True,
-                          heartbeat_interval=4 * 10**8)  # fmt: skip
-        assert 3 <= len(beaten) <= 2 + 2 / 0.4
-        assert streamed(address, 1.5, mode=change) == ["update", "sync_response"]
-        assert 3 <= len(streamed(address, 2, mode=change, heartbeat_interval=4 * 10**8)) <= 2 + 2 / 0.4
-
-
-def test_samples_come_at_multiples_of_the_interval(tmp_path: Path):
-    """A true timer: over two seconds the mean interval is the asked one, and windows leave no time out."""
-    with agent("lo") as (address, _):
-        text = (
-            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-            "subscriptions: {c: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 10ms}}\n"
-        ).replace("/qos", "")
-        begun = time.monotonic()
-        collect(tmp_path, text, lambda collector: time.monotonic() - begun > 2)
-    rows = query(tmp_path, "SELECT window_start_ns, ts_ns FROM ports WHERE out_bytes IS NOT NULL ORDER BY ts_ns")
-    assert all(start == end for (_, end), (start, _) in pairwise(rows))
-    assert 20 < len(rows) - 1 <= (rows[-1][1] - rows[0][1]) / 10**7 + 2  # never more often; less, on a busy machine

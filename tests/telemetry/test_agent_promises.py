@@ -1,0 +1,113 @@
+"""What the switch agent promises of gNMI: modes, encodings, when values come, and what it refuses."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from gnmilib import agent, collect, heard, messages, query, said_so_far
+
+
+def test_unsupported_paths_and_intervals_of_the_agent_are_one_line(tmp_path):
+    with agent("lo") as (address, _):
+        text = f"""
+targets: {{a: {{address: "{address}", insecure: true}}}}
+subscriptions:
+  good: {{paths: [/interfaces], stream-mode: sample, sample-interval: 50ms}}
+  path: {{paths: [/network-instances]}}
+  interval: {{paths: [/qos/interfaces], stream-mode: sample, sample-interval: 1ms}}
+  encoding: {{paths: [/qos/interfaces], encoding: bytes}}
+"""
+        said = collect(
+            tmp_path, text, lambda collector: len(said_so_far(collector)) >= 3 and heard(collector, "a") > 50
+        )
+    assert sorted(said) == [
+        "a: encoding: the encoding 1 is not supported: use PROTO, JSON_IETF, JSON",
+        "a: interval: a sample interval of 1 ms is not supported: 10 ms is the shortest",
+        "a: path: the path /network-instances is not supported",
+    ]
+
+
+def ask(address: str, mode: str, encoding: str = "PROTO", polls: int = 0, **options: Any) -> list[Any]:
+    """The responses to one subscription to the counters of lo."""
+    import grpc
+
+    from mburst.telemetry.gnmi.path import as_message, parse
+
+    wanted = messages.SubscriptionList(
+        mode=messages.LIST_MODES.index(mode), encoding=messages.ENCODINGS.index(encoding)
+    )
+    wanted.subscription.add(path=as_message(parse("/interfaces/interface[name=lo]/state/counters")), **options)
+
+    def requests() -> Any:
+        yield messages.SubscribeRequest(subscribe=wanted)
+        for _ in range(polls):
+            yield messages.SubscribeRequest(poll={})
+
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_stream(
+            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
+        )
+        return list(call(requests(), timeout=10))
+
+
+def test_once_poll_and_encodings():
+    with agent("lo") as (address, _):
+        once = ask(address, "ONCE")
+        assert [response.WhichOneof("response") for response in once] == ["update", "sync_response"]
+        names = [update.path.elem[-1].name for update in once[0].update.update]
+        assert names == ["in-octets", "out-octets", "in-discards", "out-discards"]
+        assert once[0].update.update[0].val.WhichOneof("value") == "uint_val"
+        in_json = ask(address, "ONCE", "JSON_IETF")[0].update.update[0].val.json_ietf_val
+        assert in_json.startswith(b'"') and in_json.strip(b'"').isdigit()
+        polled = ask(address, "POLL", polls=2)
+        assert [response.WhichOneof("response") for response in polled] == ["update", "sync_response"] * 3
+
+
+def streamed(address: str, seconds: float, **options: Any) -> list[Any]:
+    """What a stream of the host's name brings in a time."""
+    import grpc
+
+    from mburst.telemetry.gnmi.path import as_message, parse
+
+    wanted = messages.SubscriptionList(encoding=messages.ENCODINGS.index("PROTO"))
+    wanted.subscription.add(path=as_message(parse("/system/state/hostname")), **options)
+    found = []
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_stream(
+            messages.SUBSCRIBE, messages.SubscribeRequest.SerializeToString, messages.SubscribeResponse.FromString
+        )
+        try:
+            for response in call(iter([messages.SubscribeRequest(subscribe=wanted)]), timeout=seconds):
+                found.append(response.WhichOneof("response"))
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED, error
+    return found
+
+
+def test_what_does_not_change_is_sent_as_asked():
+    sample, change = messages.STREAM_MODES.index("SAMPLE"), messages.STREAM_MODES.index("ON_CHANGE")
+    with agent("lo") as (address, _):
+        beaten = streamed(address, 1.5, mode=sample, sample_interval=10**7, suppress_redundant=True)
+        assert beaten == ["update", "sync_response"]
+        beaten = streamed(address, 2, mode=sample, sample_interval=10**7, suppress_redundant=True,
+                          heartbeat_interval=4 * 10**8)  # fmt: skip
+        assert 3 <= len(beaten) <= 2 + 2 / 0.4
+        assert streamed(address, 1.5, mode=change) == ["update", "sync_response"]
+        assert 3 <= len(streamed(address, 2, mode=change, heartbeat_interval=4 * 10**8)) <= 2 + 2 / 0.4
+
+
+def test_samples_come_at_multiples_of_the_interval(tmp_path: Path):
+    """A true timer: over two seconds the mean interval is the asked one, and windows leave no time out."""
+    with agent("lo") as (address, _):
+        text = (
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
+            "subscriptions: {c: {paths: [/qos/interfaces], stream-mode: sample, sample-interval: 10ms}}\n"
+        ).replace("/qos", "")
+        begun = time.monotonic()
+        collect(tmp_path, text, lambda collector: time.monotonic() - begun > 2)
+    rows = query(tmp_path, "SELECT window_start_ns, ts_ns FROM ports WHERE out_bytes IS NOT NULL ORDER BY ts_ns")
+    assert all(start == end for (_, end), (start, _) in pairwise(rows))
+    assert 20 < len(rows) - 1 <= (rows[-1][1] - rows[0][1]) / 10**7 + 2  # never more often; less, on a busy machine

@@ -1,0 +1,79 @@
+"""Whom a collector trusts, and who trusts it: TLS, certificates, user and password, against the switch agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gnmilib import Authority, agent, collect, config, heard, query, said_so_far
+from ports import free_port
+
+
+def of_agent(text: str) -> str:
+    """A configuration for the agent, whose lo has counters but no queue."""
+    return text.replace("/qos/interfaces", "/interfaces")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("other"), "other")
+
+
+def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authority, other):
+    """TLS, a client's certificate, user and password, against the agent."""
+    certificate, key = authority.issue("server", ["127.0.0.1", "localhost"])
+    mine, my_key = authority.issue("client", [])
+    door = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-ca={authority.ca}", "--username=me"]
+    with agent("lo", *door, env={"MBURST_AGENT_PASSWORD": "secret-1"}) as (address, _):
+        good = f'address: "{address}", tls-ca: {authority.ca}, tls-cert: {mine}, tls-key: {my_key}, username: me'
+        targets = {
+            "good": f"{{{good}, password: secret-1}}",
+            "password": f"{{{good}, password: wrong-2}}",
+            "ca": f'{{address: "{address}", tls-ca: {other.ca}, tls-cert: {mine}, tls-key: {my_key}}}',
+            "name": f"{{{good}, password: secret-1, tls-server-name: elsewhere.example}}",
+            "nocert": f'{{address: "{address}", tls-ca: {authority.ca}, username: me, password: secret-1}}',
+            "plain": f'{{address: "{address}", insecure: true, username: me, password: secret-1}}',
+        }
+
+        def until(collector: Any) -> bool:
+            return heard(collector, "good") > 30 and {line.split(":")[0] for line in said_so_far(collector)} >= set(
+                targets
+            ) - {"good"}
+
+        said = collect(tmp_path, of_agent(config(**targets)), until)
+    lines = {name: [line for line in said if line.startswith(f"{name}: ")] for name in targets}
+    assert not lines["good"] and all(len(lines[name]) == 1 for name in lines if name != "good"), said
+    assert "user or password is refused" in lines["password"][0]
+    assert "certificate is refused: unable to get local issuer certificate" in lines["ca"][0]
+    assert "certificate is refused: Hostname mismatch" in lines["name"][0] and "elsewhere.example" in lines["name"][0]
+    assert "does it want a client's certificate" in lines["nocert"][0]
+    assert "the server speaks TLS, and the configuration says insecure" in lines["plain"][0]
+    stored = query(tmp_path, "SELECT * FROM collection")
+    assert "secret-1" not in str(said) + str(stored) and "wrong-2" not in str(said) + str(stored)
+
+
+def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
+    """skip-verify takes the first certificate, and from then on no other one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    port = free_port()
+    text = of_agent(config(a=f'{{address: "127.0.0.1:{port}", skip-verify: true}}'))
+    first, last = authority.issue("box", ["switch.example"]), other.issue("box", ["switch.example"])
+    lines: list[list[str]] = []
+    for run, (certificate, key) in enumerate((first, first, last)):
+        (tmp_path / str(run)).mkdir()
+        with agent("lo", f"--listen=127.0.0.1:{port}", f"--tls-cert={certificate}", f"--tls-key={key}"):
+            lines.append(
+                collect(
+                    tmp_path / str(run),
+                    text,
+                    lambda collector: heard(collector, "a") > 5 or "another than" in str(said_so_far(collector)),
+                )
+            )
+    assert len(lines[0]) == 1 and "trusted on first use: SHA-256" in lines[0][0]
+    assert lines[1] == []
+    assert len(lines[2]) >= 1 and "another than the one that was trusted on first use" in lines[2][0]
