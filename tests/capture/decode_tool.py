@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from decode_oracle import IPV4, IPV6, NONE, Address
+from decode_words import IPV4, IPV6, NONE, Address
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

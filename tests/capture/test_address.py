@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from decode_oracle import IPV4, IPV6, MAC, NOBODY, Address
 from decode_tool import driver
+from decode_words import IPV4, IPV6, MAC, NOBODY, Address
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import frame_builder as make
 import pytest
 from decode_check import DATA, ETHERNET, PORTS, V4, V6, one, v4, v6
-from decode_oracle import CE, IN, IPV4, IPV6, MAC, OUT, TCP, TRUNCATED, UNPARSED, Address, wire_bytes
+from decode_oracle import wire_bytes
+from decode_words import CE, IN, IPV4, IPV6, MAC, OUT, TCP, TRUNCATED, UNPARSED, Address
 
 INNER4 = (0xC0A80001, 0xC0A80002)
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import frame_builder as make
 import pytest
 from decode_check import PORTS, one, v4, v6
-from decode_oracle import MERGED, TCP, TRUNCATED, wire_bytes
+from decode_oracle import wire_bytes
+from decode_words import MERGED, TCP, TRUNCATED
 
 
 class Segmented(NamedTuple):

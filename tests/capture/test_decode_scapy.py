@@ -6,8 +6,8 @@ import ipaddress
 import logging
 
 import pytest
-from decode_oracle import CE, IPV4, IPV6, MAC, TCP, Address
 from decode_tool import Decoded, Frame, driver
+from decode_words import CE, IPV4, IPV6, MAC, TCP, Address
 from scapy.contrib.erspan import ERSPAN_II, ERSPAN_III
 from scapy.contrib.geneve import GENEVE
 from scapy.contrib.mpls import MPLS

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from decode_oracle import CE, IPV4, IPV6, MAC, NOBODY, TCP, TRUNCATED, UNPARSED, Address
 from decode_tool import Decoded, Frame, driver
+from decode_words import CE, IPV4, IPV6, MAC, NOBODY, TCP, TRUNCATED, UNPARSED, Address
 from wild_frames import WildFrame, wild_frames, write_pcap
 
 LINKTYPES = [0, 1, 9, 50, 101, 104, 113, 228, 229]  # that are among them and that the decoder parses
