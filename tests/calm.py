@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -70,21 +70,32 @@ class Attempts(Generic[T]):
             self._taken.append(take(measure))
         return self._taken[number]
 
+    def held(self, check: Callable[[T], object]) -> T:
+        """The first result on which the check does not fail; where it fails on the last, as `hold` has it."""
+        taken = self._held_before_the_last(check)
+        if taken is None:
+            taken = self[AGAIN]
+            hold(check, taken)
+        return taken.result
+
     def that_holds(self, check: Callable[[T], object]) -> Taken[T]:
-        """The first on which the check does not fail, or the last."""
+        """The first on which the check does not fail, or the last: for several tests to `hold` one thing each to."""
+        return self._held_before_the_last(check) or self[AGAIN]
+
+    def _held_before_the_last(self, check: Callable[[T], object]) -> Taken[T] | None:
         for number in range(AGAIN):
             try:
                 check(self[number].result)
                 return self[number]
             except AssertionError as reason:
-                warnings.warn(f"measured again: {str(reason)[:300]}", stacklevel=2)
-        return self[AGAIN]
+                warnings.warn(f"measured again: {str(reason)[:300]}", stacklevel=3)
+        return None
 
 
-def hold(check: Callable[[T], Any], taken: Taken[T]) -> Any:
-    """What the check says; where it fails and something took the processors away, the test is skipped with both."""
+def hold(check: Callable[[T], object], taken: Taken[T]) -> None:
+    """Check; where that fails and something took the processors away, the test is skipped with both."""
     try:
-        return check(taken.result)
+        check(taken.result)
     except AssertionError as reason:
         if taken.trouble:
             pytest.skip(f"cannot be told, {taken.trouble}: {str(reason)[:200]}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calm import Attempts, hold
+from calm import Attempts
 from places import ROOT
 
 from mburst.__main__ import main
@@ -206,9 +206,7 @@ def every_answer_came(demo: Ended) -> None:
 def test_real_packets(can_build: None, tmp_path: Path) -> None:
     """The engine's own live recording of the rack, in the report and to the byte what the senders sent."""
     attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
-    taken = attempts.that_holds(every_answer_came)
-    hold(every_answer_came, taken)
-    demo = taken.result
+    demo = attempts.held(every_answer_came)
     assert not racks_of(demo.pid)
     found = re.search(r"^Found (\d+) of 13 rounds, and (\d+) bursts? besides\.$", demo.out, re.MULTILINE)
     assert found and int(found[1]) > 0

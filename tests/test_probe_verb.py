@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calm import Attempts, hold
+from calm import Attempts
 from ports import free_port
 from storelib import write
 
@@ -127,7 +127,7 @@ def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
     def measured():
         return probed_while_stalling(reflector.where, stopped)
 
-    hold(is_host_share, Attempts(measured, measured).that_holds(is_host_share))
+    Attempts(measured, measured).held(is_host_share)
 
 
 def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calm import Attempts, hold
+from calm import Attempts
 
 from mburst.__main__ import main
 from mburst.netlab import Recording
@@ -65,4 +65,4 @@ def test_the_cause_on_the_rack(
     def is_found(recording: Recording) -> None:
         check(recording, probes, capsys)
 
-    hold(is_found, recorded_rack.that_holds(is_found))
+    recorded_rack.held(is_found)

@@ -20,7 +20,7 @@ from statistics import NormalDist
 import numpy as np
 import pyarrow as pa
 import pytest
-from calm import Attempts, hold
+from calm import Attempts
 from livelab import Lab
 from ports import free_port
 
@@ -439,7 +439,7 @@ def test_injected_delays_are_recovered(spec, true, highest, tmp_path, monkeypatc
                     and abs((got := float(np.quantile(back, share))) - true(share)) > max(0.05 * true(share), 20_000)
                     + 4 * _error(true, share, len(back))]
 
-    hold(is_as_injected, Attempts(returned, returned).that_holds(is_as_injected))
+    Attempts(returned, returned).held(is_as_injected)
 
 
 def _error(true: Callable[[float], float], share: float, n: int) -> float:
