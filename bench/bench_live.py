@@ -237,6 +237,17 @@ async def follow(url: str, seconds: float) -> int:
     return messages
 
 
+@contextmanager
+def following(url: str, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """`follow` as a process that prints how many messages came; it does not outlive us."""
+    command = [sys.executable, __file__, "--seconds", str(seconds), "--follow", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def clients(seconds: float) -> None:
     """CPU of the server without and with CLIENTS, in turn, once they are connected."""
     lasting = seconds + 2 * ARRIVAL_S
@@ -245,11 +256,10 @@ def clients(seconds: float) -> None:
         for _ in range(ROUNDS):
             time.sleep(ARRIVAL_S)
             alone.append(share_of_a_core(process, seconds))
-            following = subprocess.Popen([sys.executable, __file__, "--seconds", str(lasting), "--follow", url],
-                                         stdout=subprocess.PIPE, text=True)
-            time.sleep(ARRIVAL_S)
-            more.append(share_of_a_core(process, seconds) - alone[-1])
-            told.append(int(following.communicate()[0]) / CLIENTS / lasting)
+            with following(url, lasting) as browsers:
+                time.sleep(ARRIVAL_S)
+                more.append(share_of_a_core(process, seconds) - alone[-1])
+                told.append(int(browsers.communicate()[0]) / CLIENTS / lasting)
         print(f"clients: the server takes {statistics.median(alone):.3f} of a core alone, with {CLIENTS} clients "
               f"{', '.join(f'{share:.3f}' for share in sorted(more))} more; "
               f"{statistics.median(told):.1f} messages a second to each")
