@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -99,11 +100,16 @@ class LiveLane:
                 found.append((min(a for a, _ in told), max(b for _, b in told)))
         return merge_intervals(found)
 
+    def changed(self, before: list[Interval], low_ns: int = NEVER) -> None:
+        """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone tells of silence."""
+        self.changes.add(min(low_ns, _first_difference(before, self.coverage())))
+
     def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:
         """Bins of a run and epoch: `ts_ns` and COLUMNS, arrays of one length."""
         times = columns["ts_ns"]
         if not len(times):
             return
+        covered = self.coverage()
         first, last = int(times.min()), int(times.max()) + self.bin_ns
         before = self.spans.get(run, (first, last))
         self.spans[run] = (min(before[0], first), max(before[1], last))
@@ -113,7 +119,7 @@ class LiveLane:
             series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})
             self.lost.insert(times[kept & (columns["quality"] & LOSING != 0)], {})
             self.stamps = int(np.bitwise_or.reduce(columns["quality"][-1000:]))
-        self.changes.add(first)
+        self.changed(covered, first)
 
     def keep_newest(self, rows: int) -> None:
         """Forget all but about ROWS bins."""
@@ -148,3 +154,9 @@ class LiveLane:
     def bursts_between(self, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
         """The bursts in memory that touch [start_ns, end_ns)."""
         return [burst for burst in self.bursts if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
+
+
+def _first_difference(ours: list[Interval], theirs: list[Interval]) -> int:
+    """The earliest time that only one of them has; NEVER where they are the same. Both are ascending and disjoint."""
+    edges = zip_longest(chain.from_iterable(ours), chain.from_iterable(theirs), fillvalue=NEVER)
+    return next((min(a, b) for a, b in edges if a != b), NEVER)

@@ -131,9 +131,10 @@ class LiveStore:
             lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
             known = lane.runs.get(run["run"])
             if known is None or (known["written_ns"], known["complete"]) <= (run["written_ns"], run["complete"]):
+                covered = lane.coverage()
                 lane.runs[run["run"]] = run
                 self.lane_of[run["run"]] = lane
-                lane.changes.add(lane.edge_ns)
+                lane.changed(covered)
 
     def _take_bins(self, rows: pa.Table) -> None:
         for (run, epoch), columns in _by_run(rows, ("run", "epoch"), ("ts_ns", *COLUMNS)):
@@ -180,8 +181,9 @@ class LiveStore:
         for lane in self.lanes.values():
             heard = newest.get((lane.named("host"), lane.named("interface")), 0)
             if lane.recording and heard > lane.heard_ns:
+                covered = lane.coverage()
                 lane.heard_ns = heard
-                lane.changes.add(heard)
+                lane.changed(covered)
 
     def latency(self, host: str, start_ns: int, end_ns: int) -> list[Latency]:
         """The paths of memory that were probed in [start_ns, end_ns), those of HOST first."""

@@ -25,10 +25,15 @@ class Growing:
         self.names = {"run": RUN, "host": host, "rack": rack, "interface": "eth1"}
         self.at = begin_ns
         self.wire: dict[int, int] = {}
-        self.writers = {table: self.store.writer(table, host=host, rack=rack) for table in ("runs", "bins", "sources")}
+        self.writers = {table: self.store.writer(table, host=host, rack=rack)
+                        for table in ("runs", "bins", "sources", "clock")}
+        self.begin_ns = begin_ns
+        self._tell_run(begin_ns + BIN, complete=False)
+
+    def _tell_run(self, end_ns: int, complete: bool) -> None:
         self.writers["runs"].append(rows("runs", {
-            **self.names, "bin_ns": BIN, "complete": False, "clock": "software, ns", "quality": 2, "packets": 1,
-            "start_ns": begin_ns, "end_ns": begin_ns + BIN, "written_ns": time.time_ns()}))
+            **self.names, "bin_ns": BIN, "complete": complete, "clock": "software, ns", "quality": 2, "packets": 1,
+            "start_ns": self.begin_ns, "end_ns": end_ns, "written_ns": time.time_ns()}))
 
     def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = ()) -> None:
         """The next bins, 0 for one without a packet; who sent in this time, equally much each."""
@@ -44,6 +49,20 @@ class Growing:
                  "first_ns": self.at, "last_ns": self.at + len(wire) * BIN - 1} for name in senders)))
         self.wire |= bins
         self.at += len(wire) * BIN
+
+    def tick(self) -> None:
+        """The recorder says that it runs."""
+        zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+        self.writers["clock"].append(rows("clock", {
+            **self.names, "ts_ns": self.at, "synchronized": True, **zeros}))
+
+    def rest(self, bins: int) -> None:
+        """End the recording, which is known up to its last packet, and begin another one so many bins later."""
+        self._tell_run(max(self.wire) + BIN, complete=True)
+        self.at += bins * BIN
+        self.begin_ns = self.at
+        self.names["run"] += "-again"
+        self._tell_run(self.at + BIN, complete=False)
 
     def burst(self, bins: int = 2, senders: tuple[str, ...] = ("10.1.0.1",)) -> int:
         """Quiet, a burst of full bins, and quiet again for longer than bursts are joined over; when it began."""

@@ -1,0 +1,48 @@
+"""What the live view tells a browser that follows is what the store has, however it grows."""
+
+from __future__ import annotations
+
+import pytest
+from livebrowser import Follower
+from livestore import SECOND, Growing
+from reportlib import BIN
+
+from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.live_bursts import BurstWatch
+from mburst.analysis.live_store import LiveStore
+from mburst.dashboards.live_view import LiveView
+
+NOW = 1_795_228_500_000_000_000
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """A recording that has just begun."""
+    store = Growing(tmp_path / "store", NOW)
+    store.append([84] * 100)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def view(growing):
+    live = LiveStore(growing.store)
+    yield LiveView(live, BurstWatch(live, BurstDefinition()))
+    live.close()
+
+
+def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
+    reader = Follower(view, 60 * SECOND, NOW)
+    growing.append([0] * 5_000 + [84])
+    reader.look()
+    assert reader.coverage == [(0, 5_101 * BIN)]
+    growing.append([0] * 15_000)
+    growing.tick()
+    reader.look()
+    assert reader.coverage == [(0, 20_101 * BIN)]
+    growing.rest(10_000)
+    reader.look()
+    assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 30_102 * BIN)]
+    growing.append([0] * 7_000 + [84])
+    reader.look()
+    assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 37_102 * BIN)]
