@@ -119,12 +119,13 @@ class LiveView:
                 now, edge = self._position(lane), lane.edge_ns
                 lows = [changes.since(count) for changes, count in zip(
                     (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
-            if None in lows:
+            known = [low for low in lows if low is not None]
+            if len(known) < len(lows):
                 return self.start(wish)
-            if lows == [NEVER] * len(lows):
+            if min(known) == NEVER:
                 return self._nothing_new(lane, wish, edge), now
-            low = max(min([edge, *(low for low in lows if low is not None)]), edge - wish.span_ns)
-            return self._message("change", lane, wish, low, edge, low), now
+            low, heat_low = max(min(edge, *known), edge - wish.span_ns), max(min(edge, known[0]), edge - HEAT_NS)
+            return self._message("change", lane, wish, low, edge, heat_low), now
 
         return self._kept(("change", wish, position, self.tick), make)
 

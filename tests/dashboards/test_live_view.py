@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from livebrowser import Follower
 from livestore import SECOND, Growing
-from reportlib import BIN
+from reportlib import BIN, FULL
 
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.live_bursts import BurstWatch
@@ -13,6 +13,7 @@ from mburst.analysis.live_store import LiveStore
 from mburst.dashboards.live_view import LiveView
 
 NOW = 1_795_228_500_000_000_000
+CELL = 10_000_000  # ns, of the heatmap
 
 
 @pytest.fixture
@@ -46,3 +47,15 @@ def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
     growing.append([0] * 7_000 + [84])
     reader.look()
     assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 37_102 * BIN)]
+
+
+def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view):
+    reader = Follower(view, BIN * 10, NOW)
+    begin = growing.burst(2)
+    growing.append([84] * (2 * SECOND // BIN))
+    reader.look()
+    assert [burst["start"] for burst in reader.told["bursts"]] == [begin - NOW]
+    heat = reader.told["heat"]
+    assert [heat["start"] + cell * heat["width"] for cell in heat["cells"]] == list(
+        range(CELL, growing.at - NOW, CELL))
+    assert heat["largest"][(begin - NOW) // CELL - 1] == FULL
