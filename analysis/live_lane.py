@@ -100,6 +100,10 @@ class LiveLane:
                 found.append((min(a for a, _ in told), max(b for _, b in told)))
         return merge_intervals(found)
 
+    def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
+        """When it was recorded, within [start_ns, end_ns)."""
+        return [(max(a, start_ns), min(b, end_ns)) for a, b in self.coverage() if b > start_ns and a < end_ns]
+
     def changed(self, before: list[Interval], low_ns: int = NEVER) -> None:
         """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone tells of silence."""
         self.changes.add(min(low_ns, _first_difference(before, self.coverage())))

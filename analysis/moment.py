@@ -43,6 +43,15 @@ class Moment:
     queues: list[Queue]
 
 
+@dataclass(frozen=True)
+class Heat:
+    """The heatmap from `start_ns` on: its cells, and which were recorded, be it in part. Both are whole cells."""
+
+    start_ns: int
+    cells: Envelope
+    coverage: list[Interval]
+
+
 class History:
     """The store's own answers, one question at a time."""
 
@@ -100,8 +109,7 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
     whole_first, whole_last = (start_ns // NS_PER_S - 1) * NS_PER_S, -(-end_ns // NS_PER_S) * NS_PER_S
     live, dividing = history.live, NS_PER_S if NS_PER_S % lane.bin_ns == 0 else lane.bin_ns
     with live.lock:
-        coverage = [(max(a, start_ns), min(b, end_ns)) for a, b in lane.coverage() if b > start_ns and a < end_ns]
-        edge = lane.edge_ns
+        coverage, edge = lane.covered(start_ns, end_ns), lane.edge_ns
         if first >= lane.complete_from_ns and whole_first >= lane.complete_from_ns:
             beside_end = 2**62 if end_ns >= edge else end_ns
             return Moment(
@@ -130,6 +138,14 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
         where = Slice(list(lane.runs), lane.bin_ns, first, last)
     with history.asked(first, last) as con:
         return envelope.read(con, where, width_ns)
+
+
+def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Heat:
+    """[start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
+    first = start_ns // width_ns * width_ns
+    with history.live.lock:
+        coverage = [(a // width_ns * width_ns, -(-b // width_ns) * width_ns) for a, b in lane.covered(first, end_ns)]
+    return Heat(first, read_cells(history, lane, first, end_ns, width_ns), coverage)
 
 
 def finished(cells: Envelope, edge_ns: int) -> Envelope:

@@ -6,9 +6,8 @@ import json
 import struct
 from typing import Any
 
-from ..analysis.envelope import Envelope
 from ..analysis.live_lane import LiveLane
-from ..analysis.moment import Moment
+from ..analysis.moment import Heat, Moment
 from .packing import Pack
 from .payload import burst_of, envelope_of, latency_of, queue_of, spans_of
 
@@ -39,6 +38,7 @@ def moment_head(lane: LiveLane, moment: Moment, origin_ns: int, pack: Pack) -> d
     }
 
 
-def heat_entry(cells: Envelope, origin_ns: int, pack: Pack) -> dict[str, Any]:
-    """Cells of the heatmap."""
-    return envelope_of(pack, cells, origin_ns)
+def heat_entry(heat: Heat, origin_ns: int, pack: Pack) -> dict[str, Any]:
+    """The heatmap from a time on: what is not covered is not known."""
+    return {**envelope_of(pack, heat.cells, origin_ns), "from": heat.start_ns - origin_ns,
+            "coverage": spans_of(pack, heat.coverage, origin_ns)}

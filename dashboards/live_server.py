@@ -28,6 +28,7 @@ from .. import __version__
 from ..errors import MburstError
 from . import live_figures, palette
 from .figures import axis_for
+from .live_overview import overview
 from .live_view import LiveView, Wish
 
 COOKIE = "mburst-live"
@@ -173,7 +174,7 @@ class _Answers:
 
     async def overview(self, request: Request) -> Response:
         seconds = min(max(int(request.query_params["seconds"]), 1), 300)
-        found = await run_in_threadpool(self.view.overview, request.query_params.get("rack", ""), seconds)
+        found = await run_in_threadpool(overview, self.view.live, request.query_params.get("rack", ""), seconds)
         return JSONResponse(found, headers=_HEADERS)
 
     async def live(self, socket: WebSocket) -> None:

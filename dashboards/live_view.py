@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..analysis.envelope import NS_PER_S, Envelope
+from ..analysis.envelope import NS_PER_S
 from ..analysis.live_bursts import BurstWatch
 from ..analysis.live_lane import NEVER, LiveLane
 from ..analysis.live_store import LiveStore
-from ..analysis.moment import BURSTS, History, Moment, read_cells, read_moment, width_for
+from ..analysis.moment import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
 from ..errors import MburstError
 from . import live_payload
 from .packing import Pack
@@ -131,7 +131,8 @@ class LiveView:
 
     def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
         """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
-        cells, heat = (lane.envelope(0, 0, width) for width in (lane.bin_ns, self._heat_cell(lane)))
+        width = self._heat_cell(lane)
+        cells, heat = lane.envelope(0, 0, lane.bin_ns), Heat(-(-edge // width) * width, lane.envelope(0, 0, width), [])
         return self._joined("change", lane, wish, Moment(edge, edge, [], cells, cells, [], [], [], []), heat, edge)
 
     def _heat_cell(self, lane: LiveLane) -> int:
@@ -143,10 +144,10 @@ class LiveView:
         moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
         with self.live.lock:
             bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts
-        heat = read_cells(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
+        heat = read_heat(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
         return self._joined(kind, lane, wish, replace(moment, bursts=bursts), heat, edge)
 
-    def _joined(self, kind: str, lane: LiveLane, wish: Wish, moment: Moment, heat: Envelope, edge: int) -> bytes:
+    def _joined(self, kind: str, lane: LiveLane, wish: Wish, moment: Moment, heat: Heat, edge: int) -> bytes:
         pack = Pack()
         head = {"kind": kind, **live_payload.moment_head(lane, moment, wish.origin_ns, pack),
                 "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
@@ -181,22 +182,3 @@ class LiveView:
             "notes": newest["notes"].splitlines(),
             "trouble": [*self.live.damage, *([self.trouble] if self.trouble else [])],
         }
-
-    def overview(self, rack: str, seconds: int) -> dict[str, Any]:
-        """The fullest bin of each of the newest seconds, of every lane whose link speed is known, in percent."""
-        with self.live.lock:
-            lanes = [lane for lane in self.live.lanes.values()
-                     if lane.link_bps and (not rack or lane.named("rack") == rack)]
-            edge = max((lane.edge_ns for lane in lanes), default=0) // NS_PER_S
-            rows = []
-            for lane in sorted(lanes, key=lambda lane: lane.id):
-                width = NS_PER_S - NS_PER_S % lane.bin_ns
-                cells = lane.envelope((edge - seconds) * NS_PER_S, (edge + 1) * NS_PER_S, width)
-                row = [0.0] * (seconds + 1)
-                for cell, share in zip(cells.cells.tolist(), (cells.max_bps() * 100 / (lane.link_bps or 1)).tolist(),
-                                       strict=True):
-                    if 0 <= cell - (edge - seconds) <= seconds:
-                        row[cell - (edge - seconds)] = round(share, 2)
-                rows.append({"id": lane.id, "name": f"{lane.named('host')} {lane.named('interface')} "
-                                                    f"{lane.named('direction')}", "percent": row})
-        return {"firstSecond": edge - seconds, "lanes": rows}

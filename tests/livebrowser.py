@@ -25,7 +25,7 @@ def unpacked(message: bytes) -> dict[str, Any]:
         if "at" not in entry or "type" not in entry:
             return {name: listed(each) for name, each in entry.items()}
         values = np.frombuffer(block, f"<{entry['type']}", entry["n"], entry["at"]).tolist()
-        return [entry["base"] + value for value in accumulate(values)] if "base" in entry else values
+        return [entry["base"] + int(value) for value in accumulate(values)] if "base" in entry else values
 
     found: dict[str, Any] = listed(json.loads(message[4:4 + length]))
     return found
@@ -44,6 +44,7 @@ class Follower:
         [lane] = view.live.lanes.values()
         self.wish = Wish(lane.id, span_ns, 1400, origin_ns)
         self.coverage: list[tuple[int, int]] = []
+        self.cells: dict[int, int] = {}  # of the heatmap, by when they begin: wire bytes of the fullest bin
         message, self.position = view.start(self.wish)
         self._take(unpacked(message))
 
@@ -59,3 +60,8 @@ class Follower:
         self.told = told
         known = [(a, min(b, told["start"])) for a, b in self.coverage if a < told["start"]]
         self.coverage = merge_intervals([*known, *pairs(told["coverage"])])
+        heat = told["heat"]
+        self.cells = {at: largest for at, largest in self.cells.items() if at < heat["from"]}
+        self.cells |= {at: 0 for start, end in pairs(heat["coverage"]) for at in range(start, end, heat["width"])}
+        self.cells |= {heat["start"] + cell * heat["width"]: largest
+                       for cell, largest in zip(heat["cells"], heat["largest"], strict=True)}

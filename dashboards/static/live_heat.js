@@ -26,28 +26,43 @@ class Heat {
     await this.refresh();
   }
 
-  take(cells, edge) {
+  // What is told replaces all from its beginning on. What was recorded and has no cell was idle, the rest is not known.
+  take(told, edge) {
     this.edge = edge;
-    this.rows = Math.max(1, Math.round(1e9 / cells.width));
-    this.width = cells.width;
-    for (let i = 0; i < cells.cells.length; i++) {
-      const ns = cells.start + cells.cells[i] * cells.width, second = Math.floor(ns / 1e9);
-      if (!this.seconds.has(second)) this.seconds.set(second, new Float64Array(this.rows));
-      this.seconds.get(second)[Math.min(this.rows - 1, Math.floor((ns - second * 1e9) / cells.width))] = cells.largest[i] * (8e9 / cells.bin);
+    this.width = told.width;
+    this.rows = Math.ceil(1e9 / told.width);
+    this.forget(told.from);
+    told.coverage.start.forEach((start, i) => {
+      for (let ns = start; ns < told.coverage.end[i]; ns += told.width) this.put(ns, 0);
+    });
+    told.cells.forEach((cell, i) => this.put(told.start + cell * told.width, told.largest[i] * (8e9 / told.bin)));
+  }
+
+  // From `ns` on, and what is too old to be shown.
+  forget(ns) {
+    const from = Math.floor(ns / 1e9), oldest = Math.floor(this.edge / 1e9) - HEAT_SECONDS;
+    for (const [second, column] of this.seconds) {
+      if (second > from || second < oldest) this.seconds.delete(second);
+      else if (second === from) column.fill(NaN, Math.floor((ns - from * 1e9) / this.width));
     }
-    const last = Math.floor(edge / 1e9);
-    for (const second of this.seconds.keys()) if (second < last - HEAT_SECONDS) this.seconds.delete(second);
+  }
+
+  // The last cell that begins in a second has what is left of its column, for not every width divides a second.
+  put(ns, value) {
+    const second = Math.floor(ns / 1e9), at = ns - second * 1e9, row = Math.floor(at / this.width);
+    if (!this.seconds.has(second)) this.seconds.set(second, new Float64Array(this.rows).fill(NaN));
+    this.seconds.get(second).fill(value, row, at + this.width < 1e9 ? row + 1 : this.rows);
   }
 
   // What to draw: the first second since the origin, how many, the rows' names if they have any, and a row of numbers for
-  // each, from below.
+  // each, from below; NaN or null where nothing is known.
   matrix() {
     if (this.others) {
       const { firstSecond, lanes } = this.others;
       return { first: firstSecond - this.lane.originS, seconds: lanes[0]?.percent.length ?? 0, names: lanes.map((lane) => lane.name), rows: lanes.map((lane) => lane.percent) };
     }
     const seconds = HEAT_SECONDS + 1, first = Math.floor(this.edge / 1e9) - HEAT_SECONDS;
-    const rows = Array.from({ length: this.rows ?? 100 }, () => new Float64Array(seconds));
+    const rows = Array.from({ length: this.rows ?? 100 }, () => new Float64Array(seconds).fill(NaN));
     for (let i = 0; i < seconds; i++) this.seconds.get(first + i)?.forEach((value, row) => { rows[row][i] = value * this.lane.factor; });
     return { first, seconds, names: null, rows };
   }
@@ -57,7 +72,7 @@ class Heat {
     if (!this.lane || !this.figure || !width) return;
     const { seconds, names, rows } = this.shown = this.matrix();
     const named = names !== null && width > 574, left = named ? 190 : this.figure.layout.margin.l;
-    this.paint(rows, seconds, this.lane.link || names ? 100 : Math.max(1e-9, ...rows.map((row) => row.reduce((p, q) => Math.max(p, q), 0))), left);
+    this.paint(rows, seconds, this.lane.link || names ? 100 : Math.max(1e-9, ...rows.map((row) => row.reduce((p, q) => (q > p ? q : p), 0))), left);
     const axes = { ...timesAcross(seconds), ...(names === null ? timesUp : namesUp(named ? names : [], Math.max(1, rows.length))), "margin.l": left };
     if (JSON.stringify(axes) === this.axes) return;
     this.axes = JSON.stringify(axes);
@@ -72,7 +87,7 @@ class Heat {
     if (canvas.width !== seconds || canvas.height !== rows.length) Object.assign(canvas, { width: seconds, height: rows.length });
     const image = new ImageData(seconds, rows.length), pixels = new Uint32Array(image.data.buffer);
     rows.forEach((row, up) => row.forEach((value, i) => {
-      if (value !== null) pixels[(rows.length - 1 - up) * seconds + i] = words[Math.round(255 * Math.min(1, value / top))];
+      if (Number.isFinite(value)) pixels[(rows.length - 1 - up) * seconds + i] = words[Math.round(255 * Math.min(1, value / top))];
     }));
     return pen.putImageData(image, 0, 0);
   }

@@ -7,7 +7,7 @@ function unpackMessage(buffer) {
   const lane = unpackLane(block, head);
   lane.latency.forEach((path, i) => Object.assign(path, { application: head.latency[i].application }));
   lane.queues.forEach((queue, i) => Object.assign(queue, { semantics: head.queues[i].semantics, dropped: head.queues[i].dropped }));
-  if (head.heat) lane.heat = envelope(block, head.heat);
+  if (head.heat) lane.heat = { ...envelope(block, head.heat), coverage: spans(block, head.heat.coverage) };
   return lane;
 }
 

@@ -25,6 +25,7 @@ INK = """share => {
     const { data } = copy.getImageData(l, t + (1 - up) * (height - t - b), canvas.width - l - r, 1);
     for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 60 && data[i + 2] > data[i] + 20) return true;
     return false; }"""
+CELL_NS = 10_000_000  # of the heatmap
 PATIENCE = 60_000  # ms: the machine may be busy
 
 
@@ -298,6 +299,43 @@ def test_the_heatmap_has_the_fullest_bins_where_they_were(open_page, recorded):
     reader.page.select_option("#by", "interface")
     reader.wait("view.heat.shown.rows.length === 1")
     assert len(reader.page.evaluate(HOT)) == len({second for second, _ in hot})
+
+
+# What the heatmap has of some times: "nothing", "idle" or "busy".
+CELLS = """times => {
+    const { canvas: { width, height }, canvas, words, shown: { first, rows } } = view.heat;
+    const copy = new OffscreenCanvas(width, height).getContext('2d');
+    copy.drawImage(canvas, 0, 0);
+    const pixels = new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer);
+    return times.map((ns) => {
+        const second = Math.floor(ns / 1e9), row = Math.floor((ns - second * 1e9) * rows.length / 1e9);
+        const word = pixels[(height - 1 - row) * width + second - first];
+        return word === 0 ? 'nothing' : word === words[0] ? 'idle' : 'busy'; }); }"""
+
+
+def test_time_that_was_not_recorded_is_not_drawn_as_idle(open_page, growing):
+    store, server = growing
+    reader = open_page(server.url)
+    begin = store.at - 100 * BIN - day_of(store.at)
+    store.append([0] * 19_900 + [FULL] + [0] * 15_000)
+    store.tick()
+    reader.wait(f"at => view.heat.shown && ({CELLS})([at])[0] === 'idle'", begin + 3 * SECOND)
+    store.rest(10_000)
+    store.append([0] * 4_000 + [FULL])
+    end = store.at - day_of(store.at)
+    wanted = {-CELL_NS: "nothing", 0: "busy", CELL_NS: "idle", 2 * SECOND - CELL_NS: "idle", 2 * SECOND: "busy",
+              2 * SECOND + CELL_NS: "nothing", 3 * SECOND: "nothing", 4 * SECOND: "nothing",
+              4 * SECOND + SECOND // 2: "idle", end - begin - BIN: "busy", end - begin + CELL_NS: "nothing"}
+    for _ in ("as it came", "all at once"):
+        reader.wait(f"end => view.heat.shown && ({CELLS})([end - {BIN}])[0] === 'busy'", end)
+        assert reader.page.evaluate(CELLS, [begin + at for at in wanted]) == list(wanted.values())
+        reader.page.reload()
+        reader.page.wait_for_selector("html[data-ready]", timeout=PATIENCE)
+    reader.page.select_option("#by", "interface")
+    reader.wait("view.heat.shown?.rows.length === 1")
+    assert reader.page.evaluate(CELLS, [begin + second * SECOND for second in range(-1, 5)]) == [
+        "nothing", "busy", "idle", "busy", "nothing", "busy"]
+    assert reader.troubles == []
 
 
 def test_a_click_into_the_heatmap_goes_there(open_page, recorded):

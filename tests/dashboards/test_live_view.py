@@ -49,6 +49,26 @@ def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
     assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 37_102 * BIN)]
 
 
+def cells_of(growing, view):
+    """The heatmap's cells as the store has them: 0 where only silence was recorded."""
+    [lane] = view.live.lanes.values()
+    cells = {at: 0 for a, b in lane.coverage() for at in range(a // CELL * CELL, b, CELL)}
+    for at, wire in growing.wire.items():
+        cells[at // CELL * CELL] = max(cells[at // CELL * CELL], wire)
+    return {at - NOW: wire for at, wire in cells.items()}
+
+
+def test_the_heatmap_knows_which_cells_were_recorded(growing, view):
+    reader = Follower(view, SECOND, NOW)
+    for grow in (lambda: growing.append([0] * 25_050 + [FULL, 84]), lambda: growing.append([0] * 9_000),
+                 growing.tick, lambda: growing.rest(30_030), lambda: growing.burst(2),
+                 lambda: growing.append([0] * 12_345 + [84]), growing.tick):
+        grow()
+        reader.look()
+        assert reader.cells == cells_of(growing, view) == Follower(view, SECOND, NOW).cells
+    assert {3 * SECOND - CELL, 4 * SECOND} & reader.cells.keys() == set() and reader.cells[2 * SECOND] == 0
+
+
 def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view):
     reader = Follower(view, BIN * 10, NOW)
     begin = growing.burst(2)
