@@ -95,17 +95,18 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
     if not is_live(recording):
         raise MburstError(f"{name}: neither a store nor an interface of this machine",
                           "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
-    dropped: list[int] = []
+    dropped: int | None = None  # packets, once it records
 
     def progress(now: Progress) -> None:
-        if not dropped:
+        nonlocal dropped
+        if dropped is None:
             _say(service, f"live view of {name}")
-        dropped[:] = [now.facts["dropped"]]
+        dropped = now.facts["dropped"]
 
     with ExitStack() as stack:
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
         store = Store.create(folder)
-        service = _service(arguments, store, where, name, dropped=lambda: sum(dropped))
+        service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
         with service.beside():
             try:
                 rows = into(store, recording, progress)
