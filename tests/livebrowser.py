@@ -49,10 +49,14 @@ class Follower:
         self._take(unpacked(message))
 
     def look(self) -> None:
-        """Be told what came since the last time."""
+        """Have the view look at its store, and be told what came."""
         self.view.live.poll()
         self.view.watch.look()
         self.view.tick += 1
+        self.hear()
+
+    def hear(self) -> None:
+        """Be told what the view has come to know since the last time."""
         message, self.position = self.view.change(self.wish, self.position)
         self._take(unpacked(message))
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
 import pytest
 from livebrowser import Follower
 from livestore import SECOND, Growing
@@ -14,6 +18,7 @@ from mburst.dashboards.live_view import LiveView
 
 NOW = 1_795_228_500_000_000_000
 CELL = 10_000_000  # ns, of the heatmap
+WAKES = 30  # that a browser waits at most for what it is to be told
 
 
 @pytest.fixture
@@ -79,3 +84,37 @@ def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view
     assert [heat["start"] + cell * heat["width"] for cell in heat["cells"]] == list(
         range(CELL, growing.at - NOW, CELL))
     assert heat["largest"][(begin - NOW) // CELL - 1] == FULL
+
+
+async def troubles(view: LiveView) -> AsyncIterator[list[str]]:
+    """What a browser is told of trouble, each time that it is told something."""
+    waker = asyncio.Event()
+    view.wakers.add(waker)
+    reader = Follower(view, SECOND, NOW)
+    following = asyncio.create_task(view.follow())
+    try:
+        for _ in range(WAKES):
+            await waker.wait()
+            waker.clear()
+            reader.hear()
+            yield reader.told["status"]["trouble"]
+    finally:
+        following.cancel()
+
+
+def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
+    folder = growing.store.path / "hot" / "bins"
+    aside = folder.with_name("aside")
+
+    async def follow() -> None:
+        async with aclosing(troubles(view)) as told:
+            assert await anext(told) == []
+            folder.rename(aside)
+            folder.write_text("no folder")
+            [trouble] = await anext(found async for found in told if found)
+            assert "Not a directory" in trouble
+            folder.unlink()
+            aside.rename(folder)
+            assert await anext(found async for found in told if not found) == []
+
+    asyncio.run(follow())
