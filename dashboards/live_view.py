@@ -49,7 +49,7 @@ class LiveView:
         self.history = History(live, watch.definition)
         self.dropped = dropped
         self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
-        self.trouble = ""
+        self.troubles = dict.fromkeys(("store", "bursts"), "")  # why the last look failed
         self.tick = 0
         self._messages: OrderedDict[tuple[Any, ...], tuple[bytes, Position]] = OrderedDict()
         self._looked = 0.0
@@ -58,12 +58,7 @@ class LiveView:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
         due = told = time.monotonic()
         while True:
-            changed = False
-            try:
-                changed = await asyncio.to_thread(self._poll)
-                self.trouble = ""
-            except Exception as error:  # a view that stands still says why, and tries on
-                self.trouble = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
+            changed = await asyncio.to_thread(self._poll)
             if changed or time.monotonic() - told >= IDLE_S:
                 told = time.monotonic()
                 self.tick += 1
@@ -73,11 +68,26 @@ class LiveView:
             await asyncio.sleep(due - time.monotonic())
 
     def _poll(self) -> bool:
-        changed = self.live.poll()
+        """Whether there is something new to tell."""
+        before = dict(self.troubles)
+        changed = self._tried("store", self.live.poll)
         if time.monotonic() - self._looked >= BURSTS_EVERY_S:
             self._looked = time.monotonic()
-            with self.live.lock:
-                changed |= self.watch.look()
+            changed |= self._tried("bursts", self._look)
+        return changed or self.troubles != before
+
+    def _look(self) -> bool:
+        with self.live.lock:
+            return self.watch.look()
+
+    def _tried(self, what: str, look: Callable[[], bool]) -> bool:
+        """What LOOK says. Where it fails, the view stands still and says why, and tries on."""
+        try:
+            changed = look()
+        except Exception as error:
+            self.troubles[what] = str(error) if isinstance(error, MburstError) else f"internal error: {error!r}"
+            return False
+        self.troubles[what] = ""
         return changed
 
     def lane(self, name: str) -> LiveLane:
@@ -180,5 +190,5 @@ class LiveView:
             "droppedIsWhole": self.dropped is not None or not lane.recording, "late": sum(run["late"] for run in runs),
             "losing": sum(b - a for a, b in losing), "stamps": stamps, "clock": newest["clock"],
             "notes": newest["notes"].splitlines(),
-            "trouble": [*self.live.damage, *([self.trouble] if self.trouble else [])],
+            "trouble": [*self.live.damage, *filter(None, self.troubles.values())],
         }

@@ -118,3 +118,20 @@ def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
             assert await anext(found async for found in told if not found) == []
 
     asyncio.run(follow())
+
+
+def test_bursts_that_cannot_be_judged_are_trouble_that_stays(growing):
+    live = LiveStore(growing.store)
+    view = LiveView(live, BurstWatch(live, BurstDefinition(bin_ns=250_000)))
+    growing.burst(2)
+
+    async def follow() -> None:
+        async with aclosing(troubles(view)) as told:
+            first = await anext(found async for found in told if found)
+            assert "no multiple" in first[0]
+            for _ in range(5):
+                growing.append([84])
+                assert await anext(told) == first
+
+    asyncio.run(follow())
+    live.close()
