@@ -85,16 +85,25 @@ class LiveLane:
     @property
     def recording(self) -> bool:
         """Whether a recording of it has not ended, as far as the store says."""
-        return any(not run["complete"] for run in self.runs.values())
+        return self._recorded() is not None
+
+    def _recorded(self) -> str | None:
+        """The run that goes on. One that was cut off never says that it ended: a later one took its place."""
+        unended = [run for run in self.runs.values() if not run["complete"]]
+        if not unended:
+            return None
+        newest = max(unended, key=lambda run: run["written_ns"])
+        ended_ns = max((run["written_ns"] for run in self.runs.values() if run["complete"]), default=0)
+        return str(newest["run"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def coverage(self) -> list[Interval]:
         """When it was recorded, ascending and disjoint: by its runs, and by its bins while one has not ended."""
-        found = []
+        found, recorded = [], self._recorded()
         for name, run in self.runs.items():
             told = [self.spans[name]] if name in self.spans else []
             if run["start_ns"] is not None and run["end_ns"] is not None:
                 told.append((run["start_ns"], run["end_ns"]))
-            if told and not run["complete"] and self.heard_ns > told[-1][0]:
+            if told and name == recorded and self.heard_ns > told[-1][0]:
                 told.append((self.heard_ns, self.heard_ns))
             if told:
                 found.append((min(a for a, _ in told), max(b for _, b in told)))

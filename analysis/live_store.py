@@ -180,7 +180,7 @@ class LiveStore:
             ["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()}
         for lane in self.lanes.values():
             heard = newest.get((lane.named("host"), lane.named("interface")), 0)
-            if lane.recording and heard > lane.heard_ns:
+            if heard > lane.heard_ns:
                 covered = lane.coverage()
                 lane.heard_ns = heard
                 lane.changed(covered)

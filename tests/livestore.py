@@ -20,9 +20,10 @@ SECOND = 10**9
 class Growing:
     """A recording of 1 Gb/s that goes on from `begin_ns`, a whole bin. `wire` has its bins by their start."""
 
-    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1") -> None:
+    def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1",
+                 run: str = RUN) -> None:
         self.store = Store.create(folder)
-        self.names = {"run": RUN, "host": host, "rack": rack, "interface": "eth1"}
+        self.names = {"run": run, "host": host, "rack": rack, "interface": "eth1"}
         self.at = begin_ns
         self.wire: dict[int, int] = {}
         self.writers = {table: self.store.writer(table, host=host, rack=rack)
@@ -56,9 +57,17 @@ class Growing:
         self.writers["clock"].append(rows("clock", {
             **self.names, "ts_ns": self.at, "synchronized": True, **zeros}))
 
-    def rest(self, bins: int) -> None:
-        """End the recording, which is known up to its last packet, and begin another one so many bins later."""
+    def end(self) -> None:
+        """End the recording, which is known up to its last packet."""
         self._tell_run(max(self.wire) + BIN, complete=True)
+
+    def rest(self, bins: int) -> None:
+        """End the recording, and begin another one so many bins later."""
+        self.end()
+        self.begin_again(bins)
+
+    def begin_again(self, bins: int) -> None:
+        """Begin another recording so many bins later, whether this one could end or was cut off."""
         self.at += bins * BIN
         self.begin_ns = self.at
         self.names["run"] += "-again"

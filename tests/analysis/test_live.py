@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,6 +154,43 @@ def test_a_recording_that_says_it_runs_is_known_through_silence(tmp_path):
     live.poll()
     assert lane.coverage() == [(NOW, NOW + 3 * SECOND)] and lane.edge_ns == NOW + 3 * SECOND
     growing.close()
+    live.close()
+
+
+def test_a_recording_that_was_cut_off_is_not_taken_on_by_the_next(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([84] * 10 + [0] * 90)
+    growing.tick()
+    live = LiveStore(growing.store)
+    [lane] = live.lanes.values()
+    assert lane.recording and lane.coverage() == [(NOW, NOW + 100 * BIN)]
+    growing.begin_again(500)
+    growing.append([84] * 10 + [0] * 40)
+    growing.tick()
+    live.poll()
+    second = NOW + 600 * BIN
+    assert lane.recording and lane.coverage() == [(NOW, NOW + 10 * BIN), (second, second + 50 * BIN)]
+    growing.end()
+    live.poll()
+    assert not lane.recording and lane.coverage() == [(NOW, NOW + 10 * BIN), (second, second + 10 * BIN)]
+    growing.close()
+    live.close()
+
+
+def test_a_recording_goes_on_beside_one_that_ended(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([84])
+    other = Growing(tmp_path / "store", NOW, run="other")
+    other.append([84])
+    other.end()
+    live = LiveStore(growing.store)
+    [lane] = live.lanes.values()
+    growing.at = time.time_ns()
+    growing.tick()
+    live.poll()
+    assert lane.recording and lane.edge_ns == growing.at
+    for recording in (growing, other):
+        recording.close()
     live.close()
 
 
