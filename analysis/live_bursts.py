@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import MburstError
 from ..sql import in_memory
 from .bursts import BurstDefinition, find_bursts
 from .live_lane import LiveLane
@@ -32,11 +33,16 @@ class BurstWatch:
 
     def look(self) -> bool:
         """Tell each lane its bursts that ended; whether any did. Raises MburstError where the definition does not fit
-        what was recorded."""
+        what was recorded, once those that it fits are told."""
         waiting = [(lane, run) for lane in self.live.lanes.values() for run in lane.runs if self._possible(lane, run)]
-        found = False
+        found, unfit = False, None
         for lane, run in waiting:
-            found |= self._judge(lane, run)
+            try:
+                found |= self._judge(lane, run)
+            except MburstError as error:
+                unfit = error
+        if unfit:
+            raise unfit
         return found
 
     def _link(self, lane: LiveLane) -> int | None:

@@ -17,6 +17,7 @@ from mburst.analysis.live_bursts import BurstWatch
 from mburst.analysis.live_store import LiveStore
 from mburst.analysis.moment import History, read_cells, read_moment, width_for
 from mburst.analysis.series import Series
+from mburst.errors import MburstError
 from mburst.sql import Store
 
 NOW = 1_795_228_500_000_000_000
@@ -204,6 +205,24 @@ def test_losses_are_where_the_bins_say(tmp_path):
     compared(live, history, NOW, NOW + 22 * BIN, BIN)
     [lane] = live.lanes.values()
     assert lane.losing(NOW, NOW + SECOND) == [(NOW + 10 * BIN, NOW + 12 * BIN)]
+    growing.close()
+    live.close()
+
+
+def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
+    growing = Growing(tmp_path / "store", NOW)
+    growing.burst()
+    fine = {"run": "fine", "interface": "eth2", "bin_ns": 50_000, "source_bin_ns": 50_000}
+    write(growing.store, "runs", {**fine, "start_ns": NOW, "end_ns": NOW + SECOND})
+    write(growing.store, "bins", *({**fine, "ts_ns": NOW + i * 50_000, "wire_bytes": FULL // 2} for i in range(20)))
+    live = LiveStore(growing.store)
+    unfit, fit = sorted(live.lanes.values(), key=lambda lane: lane.bin_ns, reverse=True)
+    live.lanes = {lane.key: lane for lane in (unfit, fit)}
+    watch = BurstWatch(live, BurstDefinition(bin_ns=250_000))
+    with pytest.raises(MburstError, match="no multiple"):
+        watch.look()
+    assert not unfit.bursts
+    assert [(burst["start_ns"], burst["duration_ns"]) for burst in fit.bursts] == [(NOW, 1_000_000)]
     growing.close()
     live.close()
 
