@@ -11,11 +11,11 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import MburstError
+from .stopping import stopping
 
 if TYPE_CHECKING:
     from .sql import Store
@@ -127,23 +127,6 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
     finally:
         sys.setswitchinterval(before)
         prober.close()
-
-
-@contextmanager
-def stopping(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM call `stop` while this lasts; the list says which came."""
-    ended_by: list[int] = []
-
-    def end(number: int, _frame: Any) -> None:
-        ended_by.append(number)
-        stop()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield ended_by
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def hardware_serves(addresses: list[str]) -> bool:

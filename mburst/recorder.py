@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import __version__
 from .errors import MburstError
+from .stopping import stopping
 from .units import NS_PER_S
 from .watch import Watch
 
 if TYPE_CHECKING:
+    import signal
+
     import pyarrow as pa
 
     from .capture import Capture, Facts, Lane, Rows
@@ -121,8 +124,9 @@ def record(
 ) -> list[Row]:
     """Record into `store`; returns the rows of runs, one for each interface and direction.
 
-    An input that turns out bad, and KeyboardInterrupt, are raised after all that was read before
-    is stored. From an interface, an interrupt is how a recording ends: it then returns as usual.
+    An input that turns out bad is raised after all that was read before is stored, and so is
+    KeyboardInterrupt on SIGINT and SIGTERM. From an interface these are how a recording ends:
+    it then returns as usual.
     """
     capture_id = fingerprint(recording)
     known = [] if store.is_empty("runs") else already_recorded(store, capture_id)
@@ -193,25 +197,20 @@ class _Recorder:
         self.sources = store.writer("sources", **names)
         self.lanes: list[Lane] = []
         self.rows: list[Row] = []
+        self.ended_by: list[signal.Signals] = []
         self.live = self.capture.facts["live"]
         self.watch = Watch(store, recording) if self.live else None
 
     def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
-        if self.watch:
-            with self.watch.stopping(self.capture.stop):
-                return self._read_all(progress)
-        return self._read_all(progress)
+        with stopping(self.capture.stop) as self.ended_by:
+            return self._read_all(progress)
 
     def _read_all(self, progress: Callable[[Progress], None] | None) -> list[Row]:
-        failure: BaseException | None = None
+        failure: MburstError | None = None
         try:
             while True:
                 try:
                     rows = self.capture.read()
-                except KeyboardInterrupt as interrupt:
-                    self.capture.stop()
-                    failure = interrupt
-                    continue
                 except MburstError as error:
                     failure = error
                     break
@@ -284,21 +283,23 @@ class _Recorder:
         unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{described['index']}"
         return self.recording.interface or described["interface"] or unnamed
 
-    def _finish(self, failure: BaseException | None) -> list[Row]:
+    def _finish(self, failure: MburstError | None) -> list[Row]:
         self.lanes = self.capture.lanes
         notes = describe(self.capture, self.lanes)
         packets = sum(lane["packets"] for lane in self.lanes)
-        if isinstance(failure, MburstError):
+        if failure:
             notes.append(f"the input ended early: {failure}")
             if packets and not failure.hint:
                 failure.hint = f"the {packets:,} packets before that are recorded"
-        elif failure:
-            notes.append("the recording was interrupted")
         if self.watch:
-            notes += self.watch.notes(packets)
+            notes += self.watch.notes(packets, self.ended_by)
+        elif self.ended_by:
+            notes.append("the recording was interrupted")
         rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
         if failure:
             raise failure
+        if self.ended_by and not self.watch:
+            raise KeyboardInterrupt
         return rows
 
     def _append_runs(self, lanes: range, *, complete: bool, notes: list[str]) -> list[Row]:

@@ -1,14 +1,11 @@
-"""What a recording from an interface does beside counting: it ends when asked, keeps the clock table, and refuses
-bins that the stamps cannot carry."""
+"""What a recording from an interface does beside counting: it ends when its time is over, keeps the clock table, and
+refuses bins that the stamps cannot carry."""
 
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
 from .units import NS_PER_S, format_duration
@@ -39,27 +36,8 @@ class Watch:
         self.writer = store.writer("clock", host=recording.host, rack=recording.rack)
         self.last: Reading | None = None
         self.jumps: list[str] = []
-        self.ended_by = ""
         self.begun = time.monotonic_ns()
         self.bins = self.coarse = 0
-
-    @contextmanager
-    def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """SIGINT and SIGTERM end the recording in good order while this lasts."""
-
-        def end(number: int, _frame: Any) -> None:
-            self.ended_by = signal.Signals(number).name
-            stop()
-
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def look(self, capture: Capture, lanes: list[Lane], bins: pa.RecordBatch | None) -> None:
         """Called after every read: at least ten times a second."""
@@ -93,10 +71,10 @@ class Watch:
         if self.coarse * 2 > self.bins:
             raise too_coarse(self.interface, self.recording.bin_ns, "record them all the same")
 
-    def notes(self, packets: int) -> list[str]:
+    def notes(self, packets: int, ended_by: list[signal.Signals]) -> list[str]:
         """What happened, one sentence each."""
         silence = [] if packets else [f"nothing came in {format_duration(time.monotonic_ns() - self.begun)}"]
-        return [*dict.fromkeys(self.jumps), *silence, *([f"ended by {self.ended_by}"] if self.ended_by else [])]
+        return [*dict.fromkeys(self.jumps), *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
 
     def close(self) -> None:
         self.clocks.close()

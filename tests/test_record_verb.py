@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
 
+from mburst import recorder
 from mburst.__main__ import main
 from mburst.sql import Store
 
@@ -185,6 +186,26 @@ def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
     assert errors.decode().splitlines() == ["mburst: interrupted"]
     notes, complete = total(store, "SELECT notes, complete FROM runs")
     assert "interrupted" in notes and complete
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
+    """Whatever the recorder is about when it comes: here it is to store what it read."""
+    append = recorder._Recorder._append
+
+    def interrupted(self, bins, sources):
+        signal.raise_signal(number)
+        return append(self, bins, sources)
+
+    monkeypatch.setattr(recorder._Recorder, "_append", interrupted)
+    write_pcap(tmp_path / "cache.pcap", [Frame(START_NS + i * 20_000, i % 50, 100) for i in range(100)])
+    before = signal.getsignal(number)
+    assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
+    assert signal.getsignal(number) is before
+    assert capsys.readouterr().err.splitlines() == ["mburst: interrupted"]
+    notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM runs")
+    assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", True, 100)
+    assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (100,)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")

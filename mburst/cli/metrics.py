@@ -7,9 +7,9 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
+from ..stopping import stopping
 from . import definition
 
 DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts,
@@ -43,18 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
     answering = server(Meter(store, definition.definition_of(arguments), since), address)
-    ended_by: list[int] = []
-
-    def end(number: int, _frame: Any) -> None:
-        ended_by.append(number)
-        threading.Thread(target=answering.shutdown).start()  # it waits for serve_forever, which runs in this thread
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
     host, port = answering.server_address[:2]
     shown = f"[{host!s}]" if ":" in str(host) else str(host)
-    print(f"metrics of {arguments.store}: http://{shown}:{port}/metrics", flush=True)
-    with answering:
+
+    def stop() -> None:
+        threading.Thread(target=answering.shutdown).start()  # it waits for serve_forever, which runs in this thread
+
+    with answering, stopping(stop) as ended_by:
+        print(f"metrics of {arguments.store}: http://{shown}:{port}/metrics", flush=True)
         answering.serve_forever(poll_interval=0.2)
     sys.stdout.flush()
     return 130 if signal.SIGINT in ended_by else 0

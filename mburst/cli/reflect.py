@@ -8,6 +8,7 @@ import socket
 import time
 
 from ..errors import UsageError
+from ..stopping import stopping
 from ..units import format_bytes, format_count, parse_duration
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
@@ -31,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Listen, answer, and say how many in the end."""
-    from ..prober import hardware_serves, stopping
+    from ..prober import hardware_serves
     from ..telemetry import delays
     from ..telemetry.reflect import Reflector
 

@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..stopping import stopping
 
 if TYPE_CHECKING:
     from ..agent.config import Config, Report
@@ -87,16 +88,9 @@ def keep(config: Config) -> int:
     from ..agent.due import loop
 
     stop = threading.Event()
-    told: list[int] = []
-
-    def end(number: int, _frame: Any) -> None:
-        told.append(number)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    loop(config, stop.wait, tell)
-    return 130 if signal.SIGINT in told else 0
+    with stopping(stop.set) as ended_by:
+        loop(config, stop.wait, tell)
+    return 130 if signal.SIGINT in ended_by else 0
 
 
 def tell(line: str) -> None:
