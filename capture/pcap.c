@@ -75,20 +75,21 @@ static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pc
 	size_t left = (size_t)(input->end - at);
 	const uint8_t *end = at + (left < MB_BATCH_SPAN ? left : MB_BATCH_SPAN);
 	struct mb_frame *frame = batch->frames + batch->count;
-	size_t caplen = 0, size = variant.header;
+	size_t caplen = SIZE_MAX, size = 0;
 
 	while (frame < batch->frames + MB_BATCH_FRAMES && (size_t)(end - at) >= variant.header) {
 		struct record record = load_record(at, variant);
 		const uint8_t *next;
 
 		if (record.caplen != caplen) {
+			if (record.caplen - 1 >= max_caplen || record.caplen < variant.padding)
+				break;
 			caplen = record.caplen;
 			size = variant.header + caplen;
 			MB_OPAQUE(size);
 		}
 		next = at + size;
-		if (record.fraction >= fractions || record.caplen - 1 >= max_caplen ||
-		    record.caplen < variant.padding || record.len < variant.padding || next > end)
+		if (record.fraction >= fractions || record.len < variant.padding || next > end)
 			break;
 		__builtin_prefetch(at + PREFETCH);
 		put_frame(frame++, at, record, variant);

@@ -87,10 +87,8 @@ static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amoun
 {
 	sender->bytes += amount->bytes;
 	sender->packets += amount->packets;
-	if (amount->last_ns > sender->last_ns)
-		sender->last_ns = amount->last_ns;
-	if (amount->first_ns < sender->first_ns)
-		sender->first_ns = amount->first_ns;
+	sender->last_ns = amount->last_ns > sender->last_ns ? amount->last_ns : sender->last_ns;
+	sender->first_ns = amount->first_ns < sender->first_ns ? amount->first_ns : sender->first_ns;
 }
 
 /* Columns of mb_senders_close()'s rows. */

@@ -21,6 +21,8 @@ enum {
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
+	AHEAD = 65536, /* bytes, about a batch of frames; half and twice that measured the same */
+	CACHE_LINE = 64,
 	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
 };
 
@@ -167,6 +169,17 @@ static mb_inline bool is_plain(const struct common *common, const struct shape *
 	return available <= common->largest && *length <= available && *length >= common->header;
 }
 
+/* The records of a file lie one behind the other: have those of the next batch under way while this one
+ * is compared and counted, so that nobody waits for their memory. Where they lie elsewhere it does no
+ * harm. Frames that are no train have their own look-ups under way instead. */
+static mb_inline void prefetch_ahead(const struct mb_frame *frame)
+{
+	uintptr_t ahead = (uintptr_t)frame->data + AHEAD;
+
+	__builtin_prefetch((const void *)ahead, 0, 2);
+	__builtin_prefetch((const void *)(ahead + CACHE_LINE), 0, 2);
+}
+
 /* Make a train of the frame at the front of COUNT and those that follow it. SHAPE and IS_TCP are
  * constants. */
 static mb_inline void follow(const struct common *shared, const struct shape *shape, bool is_tcp,
@@ -181,6 +194,7 @@ static mb_inline void follow(const struct common *shared, const struct shape *sh
 
 	load_headers(&headers, &common, shape);
 	do {
+		prefetch_ahead(frame);
 		if (!is_plain(&common, shape, frame, &length))
 			break;
 		if (is_tcp) {
