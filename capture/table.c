@@ -7,8 +7,7 @@
 
 #include "hash.h"
 
-#define ALIGNMENT 64 /* what Arrow recommends for buffers */
-#define FIRST_ROWS 73728 /* what an engine makes between two takes; untouched pages cost nothing */
+#define FIRST_ROWS 73728 /* what an engine makes between two takes */
 
 /* Address → index of its text, while the table is being filled. */
 struct mb_interned {
@@ -49,17 +48,28 @@ void mb_table_release(struct mb_table *table)
 	free(table);
 }
 
-static int grow_column(void **data, size_t width, size_t count, size_t capacity)
+/* Arrow asks for an alignment of 8 bytes, and recommends 64. But what came from aligned_alloc() and was freed
+ * fits no request of its own size again in glibc: the heap grew with every table. */
+static int move_column(void **data, size_t width, size_t count, size_t capacity)
 {
-	size_t size = (capacity * width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	void *grown = aligned_alloc(ALIGNMENT, size);
+	void *moved = malloc(capacity * width);
 
-	if (!grown)
+	if (!moved)
 		return -ENOMEM;
 	if (count)
-		memcpy(grown, *data, count * width);
+		memcpy(moved, *data, count * width);
 	free(*data);
-	*data = grown;
+	*data = moved;
+	return 0;
+}
+
+/* Move all columns to buffers of CAPACITY rows. */
+static int resize(struct mb_table *table, size_t capacity)
+{
+	for (uint32_t i = 0; i < table->n_columns; i++)
+		if (move_column(&table->data[i], table->columns[i].width, table->count, capacity))
+			return -ENOMEM;
+	table->capacity = capacity;
 	return 0;
 }
 
@@ -69,11 +79,7 @@ int mb_table_grow(struct mb_table *table, size_t rows)
 
 	while (capacity < rows)
 		capacity *= 2;
-	for (uint32_t i = 0; i < table->n_columns; i++)
-		if (grow_column(&table->data[i], table->columns[i].width, table->count, capacity))
-			return -ENOMEM;
-	table->capacity = capacity;
-	return 0;
+	return resize(table, capacity);
 }
 
 static struct mb_interned *interned_create(uint32_t slots)
@@ -173,4 +179,8 @@ void mb_table_seal(struct mb_table *table)
 {
 	free(table->interned);
 	table->interned = NULL;
+	/* Who keeps few rows for long should not keep the room of many. Where there is no memory to move them to,
+	 * they stay. */
+	if (table->count && table->count < table->capacity / 2)
+		resize(table, table->count);
 }

@@ -59,7 +59,7 @@ static inline int mb_table_reserve(struct mb_table *table, size_t more)
  * Negative: -ENOMEM. */
 int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address);
 
-/* Forget what only the filling side needs. Call before the table is shared. */
+/* Give up what only the filling side needs. Call before the table is shared. */
 void mb_table_seal(struct mb_table *table);
 
 #endif

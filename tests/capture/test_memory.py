@@ -1,0 +1,54 @@
+"""What is kept of a reading takes the room of its rows, and no more however long it goes on."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from places import ROOT
+
+from mburst.capture import Capture
+
+libc = ctypes.CDLL(None)
+pytestmark = pytest.mark.skipif(not hasattr(libc, "mallinfo2"), reason="needs mallinfo2, of glibc 2.33")
+
+
+class Heap(ctypes.Structure):
+    """struct mallinfo2, mallinfo(3)."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+def heap_bytes() -> int:
+    """What the heap has taken from the system, free or not."""
+    libc.mallinfo2.restype = Heap
+    heap = libc.mallinfo2()
+    return int(heap.arena + heap.hblkhd)
+
+
+@pytest.fixture(scope="module")
+def many_senders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many rows of senders that few of bins come with them, a thousand times."""
+    path = tmp_path_factory.mktemp("memory") / "many.pcap"
+    subprocess.run([sys.executable, ROOT / "bench/make_capture.py", path, "--packets", "1.5M", "--sources", "50000",
+                    "--train", "1", "--snaplen", "64"], check=True)
+    return path
+
+
+def test_rows_that_wait_take_no_more_room_than_they_need(many_senders):
+    """As a writer does that fills row groups: few bins wait for long, and senders until there are enough."""
+    capture = Capture([str(many_senders)], bin_ns=100_000, source_bin_ns=1_000_000)
+    bins, senders, taken = [], deque(maxlen=4), []
+    while (rows := capture.read()) is not None:
+        for kept, batches in zip((bins, senders), rows, strict=True):
+            if len(batches):
+                kept.extend(pa.RecordBatchReader.from_stream(batches))
+        taken.append(heap_bytes())
+    assert len(taken) > 12 and sum(batch.nbytes for batch in bins) < 2_000_000
+    assert taken[-1] - taken[6] < 5_000_000
