@@ -1,0 +1,50 @@
+"""Signals that end what runs, however many come and whenever."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from mburst.stopping import stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_stops_once_and_all_are_told(number):
+    before = signal.getsignal(number)
+    calls = []
+    with stopping(lambda: calls.append(number)) as ended_by:
+        assert not ended_by
+        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGTERM)
+    assert calls == [number] and ended_by == [number, signal.SIGTERM]
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_inside_of_stop_does_not_wait_for_its_locks():
+    """threading.Event.set() and Thread.start() hold some, and who ends a group often tells each of it twice."""
+    lock, held = threading.Lock(), []
+
+    def stop() -> None:
+        held.append(lock.acquire(timeout=1))
+        signal.raise_signal(signal.SIGTERM)
+        lock.release()
+
+    with stopping(stop) as ended_by:
+        signal.raise_signal(signal.SIGTERM)
+    assert held == [True] and len(ended_by) == 2
+
+
+def test_another_thread_leaves_signals_alone():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def run() -> None:
+        with stopping(lambda: None) as ended_by:
+            seen.extend((signal.getsignal(signal.SIGTERM), ended_by))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [before, []]
