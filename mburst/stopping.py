@@ -12,14 +12,15 @@ from typing import Any
 @contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
     """The first SIGINT or SIGTERM calls `stop` while this lasts, and nothing under way is broken off; the list says
-    which came. In another thread than the main one, where Python cannot handle signals, they are left as they are."""
+    which came. What `stop` waits for must not be held by this thread, which it interrupts anywhere: set a plain flag,
+    or start a thread. In another thread than the main one, where Python cannot handle signals, they are left alone."""
     ended_by: list[signal.Signals] = []
+    once = iter((stop,))  # a second one may come inside of the first one's `stop`
 
     def end(number: int, _frame: Any) -> None:
-        is_first = not ended_by
         ended_by.append(signal.Signals(number))
-        if is_first:  # a second one may come inside of `stop`, which would wait for its own locks
-            stop()
+        for call in once:
+            call()
 
     if threading.current_thread() is not threading.main_thread():
         yield ended_by

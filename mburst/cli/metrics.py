@@ -45,11 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     answering = server(Meter(store, definition.definition_of(arguments), since), address)
     host, port = answering.server_address[:2]
     shown = f"[{host!s}]" if ":" in str(host) else str(host)
-
-    def stop() -> None:
-        threading.Thread(target=answering.shutdown).start()  # it waits for serve_forever, which runs in this thread
-
-    with answering, stopping(stop) as ended_by:
+    stop = threading.Thread(target=answering.shutdown)  # which waits for serve_forever, and that runs in this one
+    with answering, stopping(stop.start) as ended_by:
         print(f"metrics of {arguments.store}: http://{shown}:{port}/metrics", flush=True)
         answering.serve_forever(poll_interval=0.2)
     sys.stdout.flush()

@@ -88,7 +88,7 @@ def keep(config: Config) -> int:
     from ..agent.due import loop
 
     stop = threading.Event()
-    with stopping(stop.set) as ended_by:
+    with stopping(threading.Thread(target=stop.set).start) as ended_by:
         loop(config, stop.wait, tell)
     return 130 if signal.SIGINT in ended_by else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from browserlib import CHROMIUM, FLAGS
+from places import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -15,3 +16,18 @@ def browser():
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def page_with(browser):
+    """Opens an empty page with one of the dashboards' own scripts, by its name."""
+    pages = []
+
+    def open_page(script):
+        pages.append(browser.new_page())
+        pages[-1].add_script_tag(path=ROOT / "dashboards" / "static" / script)
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from places import ROOT
 
 SECOND = 10**9
 COLUMNS = """told => {
@@ -14,11 +13,8 @@ COLUMNS = """told => {
 
 
 @pytest.fixture(scope="module")
-def page(browser):
-    page = browser.new_page()
-    page.add_script_tag(path=ROOT / "dashboards" / "static" / "live_heat.js")
-    yield page
-    page.close()
+def page(page_with):
+    return page_with("live_heat.js")
 
 
 @pytest.mark.parametrize("width", [10_000_000, 9_900_000, 9_600_000, 7_000_000, 300_000_000, 400_000_000, SECOND])

@@ -9,7 +9,6 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT
 
 WIDTH, HEIGHT, ZERO = 24, 16, 13
 LINE, FILL, NOTHING = "line", "fill", ""
@@ -28,11 +27,8 @@ PLACE = st.integers(0, HEIGHT - 1).map(lambda row: row + Fraction(3, 7))
 
 
 @pytest.fixture(scope="module")
-def page(browser):
-    page = browser.new_page()
-    page.add_script_tag(path=ROOT / "dashboards" / "static" / "live_raster.js")
-    yield page
-    page.close()
+def page(page_with):
+    return page_with("live_raster.js")
 
 
 def pieces(x, y, steps):

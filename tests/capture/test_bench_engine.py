@@ -9,16 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from dump_tool import ROOT
+from bench_capture import BENCH, make_capture
 
-BENCH = ROOT / "bench"
 REPEATS = 40  # of a capture of 8 MB
 BOUND_KIB = 150 * 1024  # half of the file, of which the interpreter and the engine's tables are a part
-
-
-def make(path: Path, *arguments: str) -> Path:
-    subprocess.run([sys.executable, BENCH / "make_capture.py", path, *arguments], check=True)
-    return path
 
 
 def answer(*command: str | Path) -> dict[str, int]:
@@ -30,14 +24,14 @@ def test_libpcap_loop_counts_what_the_engine_counts(tmp_path: Path, train: str) 
     loop = tmp_path / "libpcap_loop"
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=address,undefined", "-o", loop,
                     BENCH / "libpcap_loop.c", "-lpcap"], check=True)
-    capture = make(tmp_path / "a.pcap", "--packets", "100k", "--train", train, "--sources", "200")
+    capture = make_capture(tmp_path / "a.pcap", "--packets", "100k", "--train", train, "--sources", "200")
     theirs, ours = answer(loop, "bins", capture), answer(sys.executable, BENCH / "bench_engine.py", "--engine", capture)
     for name in ("packets", "bytes", "wire_bytes", "ce_packets", "retransmits", "bins", "senders"):
         assert ours[name] == theirs[name] > 0, name
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    small = make(tmp_path / "a.pcap", "--packets", "75k").read_bytes()
+    small = make_capture(tmp_path / "a.pcap", "--packets", "75k").read_bytes()
     head, records = small[:24], small[24:]
     if shutil.disk_usage(tmp_path).free < (REPEATS + 10) * len(records):
         pytest.skip(f"less than {(REPEATS + 10) * len(records) >> 20} MiB free at {tmp_path}")

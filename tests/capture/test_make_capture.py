@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from dump_tool import ROOT, dump
-
-
-def make(path: Path, *arguments: str) -> Path:
-    subprocess.run([sys.executable, ROOT / "bench/make_capture.py", path, *arguments], check=True)
-    return path
+from bench_capture import make_capture
+from dump_tool import dump
 
 
 def test_capture_for_benchmarks(tmp_path: Path) -> None:
-    path = make(tmp_path / "a.pcap", "--packets", "20k", "--rate", "10G")
+    path = make_capture(tmp_path / "a.pcap", "--packets", "20k", "--rate", "10G")
     made = dump(path)
     stamps = [frame.ts_ns for frame in made.frames]
     assert not made.error and not made.notice and len(stamps) == 20_000
@@ -29,6 +23,6 @@ def test_capture_for_benchmarks(tmp_path: Path) -> None:
 
 
 def test_seeded(tmp_path: Path) -> None:
-    one = make(tmp_path / "a.pcap", "--packets", "3000", "--snaplen", "64").read_bytes()
-    assert one == make(tmp_path / "b.pcap", "--packets", "3000", "--snaplen", "64").read_bytes()
-    assert one != make(tmp_path / "c.pcap", "--packets", "3000", "--snaplen", "64", "--seed", "2").read_bytes()
+    one = make_capture(tmp_path / "a.pcap", "--packets", "3000", "--snaplen", "64").read_bytes()
+    assert one == make_capture(tmp_path / "b.pcap", "--packets", "3000", "--snaplen", "64").read_bytes()
+    assert one != make_capture(tmp_path / "c.pcap", "--packets", "3000", "--snaplen", "64", "--seed", "2").read_bytes()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 from collections import deque
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from places import ROOT
+from bench_capture import make_capture
 
 from mburst.capture import Capture
 
@@ -35,10 +33,8 @@ def heap_bytes() -> int:
 @pytest.fixture(scope="module")
 def many_senders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """So many rows of senders that few of bins come with them, a thousand times."""
-    path = tmp_path_factory.mktemp("memory") / "many.pcap"
-    subprocess.run([sys.executable, ROOT / "bench/make_capture.py", path, "--packets", "1.5M", "--sources", "50000",
-                    "--train", "1", "--snaplen", "64"], check=True)
-    return path
+    return make_capture(tmp_path_factory.mktemp("memory") / "many.pcap", "--packets", "1.5M", "--sources", "50000",
+                        "--train", "1", "--snaplen", "64")
 
 
 def test_rows_that_wait_take_no_more_room_than_they_need(many_senders):
