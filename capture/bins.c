@@ -208,7 +208,9 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
 			     const struct mb_packet *packet)
 {
-	const struct mb_amount amount = { packet->bytes, 1, packet->ts_ns, packet->ts_ns };
+	const struct mb_amount amount = {
+		.bytes = packet->bytes, .packets = 1, .first_ns = packet->ts_ns, .last_ns = packet->ts_ns,
+	};
 	struct mb_sender *sender;
 
 	if (packet->marks & MB_MARK_TCP)
@@ -303,42 +305,58 @@ static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
 	mb_span_begin(&lane->sender_span, ts_ns);
 }
 
-/* Move to TS_NS, and close the bins that the window leaves behind then. */
-static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
+/* Move to TS_NS, and close the bins that the window leaves behind then. What lies between the old
+ * and the new newest bin is empty. */
+static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 {
-	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
-	int64_t bin = bins->oldest, bins_end = bins->newest + 1;
-	int64_t sender = senders->oldest, senders_end = senders->newest + 1;
+	struct mb_span *span = &lane->bin_span;
+	int64_t number = span->oldest, end = span->newest + 1;
 
-	/* What lies between the old and the new newest bin is empty. */
-	mb_span_move(bins, ts_ns);
-	mb_span_move(senders, ts_ns);
-	if (close_bins(lane, bin, bins->oldest < bins_end ? bins->oldest : bins_end) ||
-	    close_senders(lane, sender, senders->oldest < senders_end ? senders->oldest : senders_end))
+	mb_span_move(span, ts_ns);
+	if (close_bins(lane, number, span->oldest < end ? span->oldest : end))
 		return -ENOMEM;
 	if (likely(!lane->lost.count))
 		return 0;
-	if (close_lost(lane, bins_end, bins->oldest))
+	if (close_lost(lane, end, span->oldest))
 		return -ENOMEM;
 	mb_lost_forget(&lane->lost, ts_ns - lane->options->window_ns);
 	return 0;
 }
 
+static int move_senders(struct mb_lane *lane, int64_t ts_ns)
+{
+	struct mb_span *span = &lane->sender_span;
+	int64_t number = span->oldest, end = span->newest + 1;
+
+	mb_span_move(span, ts_ns);
+	return close_senders(lane, number, span->oldest < end ? span->oldest : end);
+}
+
+static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
+{
+	if (ts_ns >= lane->bin_span.due_ns && move_bins(lane, ts_ns))
+		return -ENOMEM;
+	return ts_ns >= lane->sender_span.due_ns ? move_senders(lane, ts_ns) : 0;
+}
+
 /* The first packet of an epoch, or one that moves the newest bin on. */
 static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
 {
+	const struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
+	int64_t bin_end, senders_end;
+
 	if (!mb_stamp_is_sane(ts_ns))
 		return -ERANGE;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
 	else if (leave_behind(lane, ts_ns))
 		return -ENOMEM;
+	bin_end = bins->start_ns + bins->width_ns;
+	senders_end = senders->start_ns + senders->width_ns;
 	lane->newest_ns = ts_ns;
-	lane->newest = &lane->bins[(uint64_t)lane->bin_span.newest & lane->bin_span.mask];
-	lane->newest_senders = &lane->senders[(uint64_t)lane->sender_span.newest & lane->sender_span.mask];
-	lane->newest_end = lane->bin_span.start_ns + lane->bin_span.width_ns;
-	if (lane->newest_end > lane->sender_span.start_ns + lane->sender_span.width_ns)
-		lane->newest_end = lane->sender_span.start_ns + lane->sender_span.width_ns;
+	lane->newest = &lane->bins[(uint64_t)bins->newest & bins->mask];
+	lane->newest_senders = &lane->senders[(uint64_t)senders->newest & senders->mask];
+	lane->newest_end = bin_end < senders_end ? bin_end : senders_end;
 	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
 	lane->stepped = false;
 	return 0;
@@ -380,34 +398,19 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
 	return add_packet(lane, lane->newest, lane->newest_senders, packet);
 }
 
-/* Count in the newest bin the frames before END that it holds. Returns the first that it does not. */
-static inline const struct mb_frame *add_frames(struct mb_lane *lane, const struct mb_packet *head,
-						struct mb_sender *sender, uint32_t fcs_len,
-						const struct mb_frame *frames, const struct mb_frame *end)
+/* Count what the newest bin holds of a train. */
+static inline void add_amount(struct mb_lane *lane, const struct mb_packet *head, struct mb_sender *sender,
+			      const struct mb_amount *amount)
 {
-	const uint32_t shortest = MB_WIRE_SHORTEST + fcs_len;
-	const int64_t end_ns = lane->newest_end;
-	const struct mb_frame *frame = frames;
-	struct mb_amount amount = { .first_ns = frames->ts_ns };
 	struct mb_bin *bin = lane->newest;
-	uint64_t padding = 0;
 
-	do {
-		amount.bytes += frame->len;
-		if (unlikely(frame->len < shortest))
-			padding += shortest - frame->len;
-	} while (++frame < end && frame->ts_ns < end_ns);
-	amount.packets = (uint32_t)(frame - frames);
-	amount.bytes -= (uint64_t)amount.packets * fcs_len;
-	amount.last_ns = frame[-1].ts_ns;
-	bin->bytes += amount.bytes;
-	bin->wire_bytes += amount.bytes + padding + (uint64_t)amount.packets * MB_WIRE_OVERHEAD;
-	bin->packets += amount.packets;
-	bin->ce_packets += head->marks & MB_MARK_CE ? amount.packets : 0;
+	bin->bytes += amount->bytes;
+	bin->wire_bytes += amount->bytes + amount->padding + (uint64_t)amount->packets * MB_WIRE_OVERHEAD;
+	bin->packets += amount->packets;
+	bin->ce_packets += head->marks & MB_MARK_CE ? amount->packets : 0;
 	bin->quality |= head->quality;
-	mb_sender_add(sender, &amount);
-	lane->newest_ns = amount.last_ns;
-	return frame;
+	mb_sender_add(sender, amount);
+	lane->newest_ns = amount->last_ns;
 }
 
 /* Whether the train of TCP goes on behind what was sent before; if so, it was now. */
@@ -427,28 +430,26 @@ static inline bool continues(struct mb_lane *lane, const struct mb_packet *head,
 
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
 {
-	const struct mb_frame *frame = train->frames, *end = frame + train->count;
-	const struct mb_senders *senders = NULL;
+	const struct mb_amount *amount = train->amounts, *end = amount + train->n_amounts;
 	struct mb_sender *sender = NULL;
-	int64_t senders_at = 0;
+	int64_t sender_bin = 0;
 
-	if (unlikely((lane->newest && frame->ts_ns < lane->newest_ns) || !continues(lane, head, train)))
+	if (unlikely((lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train)))
 		return 0;
 	if (unlikely(lane->n_pending))
 		count_late(lane);
-	while (frame < end) {
-		int error = reach(lane, frame->ts_ns);
+	for (; amount < end; amount++) {
+		int error = reach(lane, amount->first_ns);
 
 		if (error)
 			return error;
-		if (senders != lane->newest_senders || senders_at != lane->sender_span.newest) {
-			senders = lane->newest_senders;
-			senders_at = lane->sender_span.newest;
+		if (!sender || sender_bin != lane->sender_span.newest) {
+			sender_bin = lane->sender_span.newest;
 			sender = mb_senders_find(lane->newest_senders, head);
 			if (!sender)
 				return -ENOMEM;
 		}
-		frame = add_frames(lane, head, sender, train->fcs_len, frame, end);
+		add_amount(lane, head, sender, amount);
 	}
 	return 1;
 }

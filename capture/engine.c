@@ -28,7 +28,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 		return NULL;
 	engine->options = *options;
 	engine->source = source;
-	mb_trains_init(&engine->trains);
+	mb_trains_init(&engine->trains, options->bins.bin_ns, options->bins.source_bin_ns);
 	mb_sides_init(&engine->sides, options->locals, options->n_locals);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
@@ -250,7 +250,7 @@ static void complete_heads(struct mb_engine *engine, const struct mb_interface *
 static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
 {
 	engine->excluded_packets += train->count;
-	engine->excluded_bytes += train->count == 1 ? head->bytes : mb_train_bytes(train);
+	engine->excluded_bytes += train->count == 1 ? head->bytes : train->bytes;
 }
 
 /* The lanes of an interface by direction, as far as any of the heads is of it; NULL for directions
@@ -279,60 +279,67 @@ static int find_lanes(struct mb_engine *engine, uint16_t interface, struct mb_la
 	return 0;
 }
 
-static int fail_to_count(const struct mb_frame *frames, int code, struct mb_error *error)
+static int fail_to_count(const struct mb_trains *trains, enum mb_layout layout, int code, struct mb_error *error)
 {
+	const uint8_t *at = trains->trains[0].at;
+	struct mb_frame frame;
+
 	if (code == -ENOMEM)
 		return mb_fail(error, ENOMEM, "out of memory");
-	while (mb_stamp_is_sane(frames->ts_ns))
-		frames++;
+	do {
+		frame = mb_stretch_frame(layout, at);
+		at += mb_stretch_stride(layout, frame.caplen);
+	} while (mb_stamp_is_sane(frame.ts_ns));
 	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-		       (long long)frames->ts_ns);
+		       (long long)frame.ts_ns);
 }
 
 /* The packets of a train that its lane could not take at once. */
 static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
-		     const struct mb_train *train, const struct mb_interface *interface)
+		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
 {
+	const uint8_t *at = train->at;
 	int code = 0;
 
-	for (uint32_t i = 0; i < train->count && !code; i++) {
+	while (at < (const uint8_t *)train->end && !code) {
+		struct mb_frame frame = mb_stretch_frame(layout, at);
 		struct mb_packet packet;
 
-		mb_decode(&train->frames[i], 1, interface, &engine->options.decode, &packet);
+		mb_decode(&frame, 1, interface, &engine->options.decode, &packet);
 		packet.direction = head->direction;
 		packet.quality = head->quality;
 		code = mb_lane_add(lane, &packet);
+		at += mb_stretch_stride(layout, frame.caplen);
 	}
 	return code;
 }
 
 static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
-		     const struct mb_train *train, const struct mb_interface *interface)
+		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
 {
 	int code;
 
 	if (train->count == 1)
 		return mb_lane_add(lane, head);
 	code = mb_lane_add_train(lane, head, train);
-	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, interface);
+	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, layout, interface);
 }
 
-/* Count the frames at the front of COUNT that are of one interface. Returns how many that were, or a
- * negative errno. */
-static int count_frames(struct mb_engine *engine, const struct mb_frame *frames, uint32_t count,
-			struct mb_error *error)
+/* Count frames at the front of STRETCH that are of one interface, and take them off it: one at least.
+ * 0 or a negative errno. */
+static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, struct mb_error *error)
 {
+	const uint16_t number = mb_stretch_frame(stretch->layout, stretch->at).interface;
 	const struct mb_interface *interface;
 	struct mb_lane *lanes[3] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
-	uint32_t n;
 
-	interface = &mb_source_interfaces(engine->source, &n_interfaces)[frames->interface];
-	n = mb_trains_decode(trains, frames, count, interface, &engine->options.decode);
-	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? n : 0;
+	interface = &mb_source_interfaces(engine->source, &n_interfaces)[number];
+	mb_trains_decode(trains, stretch, interface, &engine->options.decode);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? trains->frames : 0;
 	complete_heads(engine, interface);
-	if (find_lanes(engine, frames->interface, lanes, error))
+	if (find_lanes(engine, number, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
 		const struct mb_packet *head = &trains->heads[i];
@@ -343,26 +350,21 @@ static int count_frames(struct mb_engine *engine, const struct mb_frame *frames,
 			exclude(engine, head, &trains->trains[i]);
 			continue;
 		}
-		code = add_train(engine, lane, head, &trains->trains[i], interface);
+		code = add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface);
 		if (code)
-			return fail_to_count(frames, code, error);
+			return fail_to_count(trains, stretch->layout, code, error);
 	}
-	return (int)n;
+	return 0;
 }
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	const struct mb_frame *frames = engine->batch.frames;
+	struct mb_stretch stretch = mb_stretch_of(engine->batch.frames, engine->batch.count);
+	int code = 0;
 
-	for (uint32_t left = engine->batch.count; left;) {
-		int n = count_frames(engine, frames, left, error);
-
-		if (n < 0)
-			return n;
-		frames += n;
-		left -= (uint32_t)n;
-	}
-	return 0;
+	while (stretch.at < stretch.end && !code)
+		code = count_frames(engine, &stretch, error);
+	return code;
 }
 
 /* The next batch of a live source, counted. As next_batch(). */
@@ -388,10 +390,26 @@ static int run_live(struct mb_engine *engine)
 	return n;
 }
 
+/* Count frames where the source has them. 1, 0 when they are to be read, or a negative errno. */
+static int count_in_place(struct mb_engine *engine)
+{
+	struct mb_stretch stretch;
+	int code;
+
+	if (engine->head || engine->head_end < 0 || !mb_source_look(engine->source, &stretch))
+		return 0;
+	code = count_frames(engine, &stretch, &engine->failure);
+	mb_source_take(engine->source, &stretch, engine->trains.frames, engine->trains.bytes);
+	return code ? code : 1;
+}
+
 static int run_file(struct mb_engine *engine)
 {
-	int n = next_batch(engine);
+	int n = count_in_place(engine);
 
+	if (n)
+		return n;
+	n = next_batch(engine);
 	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
 }
 

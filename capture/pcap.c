@@ -20,7 +20,6 @@
 struct pcap {
 	struct mb_pcap_variant variant;
 	uint32_t max_caplen;
-	uint32_t (*scan)(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch);
 };
 
 struct record {
@@ -64,11 +63,9 @@ static inline __attribute__((always_inline)) void put_frame(struct mb_frame *fra
 /* The loop over whole, sane records in the window. Everything else ends it and is looked at
  * by next_record(); so does a record of no bytes, which is what the end of a file that shrank
  * under its mapping looks like. Returns how many frames BATCH has then. */
-static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pcap,
-							   struct mb_input *input,
-							   struct mb_batch *batch,
-							   const struct mb_pcap_variant variant)
+static uint32_t scan(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
 {
+	const struct mb_pcap_variant variant = pcap->variant;
 	const uint32_t fractions = 1000000000 / variant.fraction_ns;
 	const uint32_t max_caplen = pcap->max_caplen;
 	const uint8_t *at = input->at;
@@ -98,55 +95,6 @@ static inline __attribute__((always_inline)) uint32_t scan(const struct pcap *pc
 	input->at = at;
 	batch->count = (uint32_t)(frame - batch->frames);
 	return batch->count;
-}
-
-#define PLAIN(order_is_swapped, nanoseconds)                                                       \
-	(struct mb_pcap_variant)                                                                   \
-	{                                                                                          \
-		.header = MB_PCAP_RECORD_HEADER, .fraction_ns = nanoseconds,                       \
-		.swapped = order_is_swapped                                                        \
-	}
-
-static uint32_t scan_us(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
-{
-	return scan(pcap, input, batch, PLAIN(false, 1000));
-}
-
-static uint32_t scan_ns(const struct pcap *pcap, struct mb_input *input, struct mb_batch *batch)
-{
-	return scan(pcap, input, batch, PLAIN(false, 1));
-}
-
-static uint32_t scan_us_swapped(const struct pcap *pcap, struct mb_input *input,
-				struct mb_batch *batch)
-{
-	return scan(pcap, input, batch, PLAIN(true, 1000));
-}
-
-static uint32_t scan_ns_swapped(const struct pcap *pcap, struct mb_input *input,
-				struct mb_batch *batch)
-{
-	return scan(pcap, input, batch, PLAIN(true, 1));
-}
-
-static uint32_t scan_variant(const struct pcap *pcap, struct mb_input *input,
-			     struct mb_batch *batch)
-{
-	return scan(pcap, input, batch, pcap->variant);
-}
-
-static void choose_scan(struct pcap *pcap)
-{
-	const struct mb_pcap_variant *variant = &pcap->variant;
-	bool is_plain = variant->header == MB_PCAP_RECORD_HEADER &&
-			variant->order == MB_PCAP_CAPLEN_FIRST && !variant->padding;
-
-	if (!is_plain)
-		pcap->scan = scan_variant;
-	else if (variant->fraction_ns == 1)
-		pcap->scan = variant->swapped ? scan_ns_swapped : scan_ns;
-	else
-		pcap->scan = variant->swapped ? scan_us_swapped : scan_us;
 }
 
 /* The tail that a writer left when it was stopped: no failure. */
@@ -233,14 +181,36 @@ static int pcap_read(struct mb_reader *reader, struct mb_batch *batch, struct mb
 
 	batch->count = 0;
 	mb_input_release(&reader->input);
-	if (!pcap->scan(pcap, &reader->input, batch)) {
+	if (!scan(pcap, &reader->input, batch)) {
 		int result = next_record(reader, batch, error);
 
 		if (result != 1)
 			return result;
-		pcap->scan(pcap, &reader->input, batch);
+		scan(pcap, &reader->input, batch);
 	}
 	return (int)batch->count;
+}
+
+/* Whether records are as a stretch has them. */
+static bool is_plain(const struct mb_pcap_variant *variant)
+{
+	return variant->header == MB_PCAP_RECORD_HEADER && variant->order == MB_PCAP_CAPLEN_FIRST &&
+	       !variant->padding && !variant->swapped;
+}
+
+static bool pcap_look(struct mb_reader *reader, struct mb_stretch *stretch)
+{
+	const struct pcap *pcap = reader->state;
+	const struct mb_input *input = &reader->input;
+	size_t left = (size_t)(input->end - input->at);
+
+	*stretch = (struct mb_stretch){
+		.at = input->at,
+		.end = input->at + (left < MB_STRETCH_SPAN ? left : MB_STRETCH_SPAN),
+		.layout = pcap->variant.fraction_ns == 1 ? MB_LAYOUT_RECORDS_NS : MB_LAYOUT_RECORDS_US,
+		.max_caplen = pcap->max_caplen,
+	};
+	return is_plain(&pcap->variant) && mb_stretch_has(stretch, stretch->layout, stretch->at);
 }
 
 static int pcap_open(struct mb_reader *reader, struct mb_error *error)
@@ -265,7 +235,6 @@ static int pcap_open(struct mb_reader *reader, struct mb_error *error)
 	reader->swapped = header.variant.swapped;
 	pcap->variant = header.variant;
 	pcap->max_caplen = mb_linktype_max_caplen(header.linktype);
-	choose_scan(pcap);
 	reader->state = pcap;
 	return MB_SUPPLY_READY;
 }
@@ -287,6 +256,7 @@ const struct mb_format mb_format_pcap = {
 	.matches = mb_pcap_header_matches,
 	.open = pcap_open,
 	.read = pcap_read,
+	.look = pcap_look,
 	.stats = pcap_stats,
 	.close = pcap_close,
 };

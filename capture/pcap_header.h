@@ -21,8 +21,7 @@
 
 #include "error.h"
 #include "input.h"
-
-#define MB_PCAP_RECORD_HEADER 16
+#include "stretch.h"
 
 enum mb_pcap_order {
 	MB_PCAP_CAPLEN_FIRST, /* captured length, then the frame's */

@@ -18,6 +18,9 @@
 /* A batch spans no more of the input than this (one frame may), so that memory stays bounded
  * however long the frames are. */
 #define MB_BATCH_SPAN ((size_t)4 << 20)
+/* A stretch spans less: it is looked at twice, and should still be in the cache then. Twice and half as
+ * much measured the same. */
+#define MB_STRETCH_SPAN ((size_t)128 << 10)
 
 struct mb_reader {
 	struct mb_input input;
@@ -36,6 +39,8 @@ struct mb_format {
 	int (*open)(struct mb_reader *reader, struct mb_error *error);
 	/* As struct mb_source_ops says of read(). */
 	int (*read)(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error);
+	/* As struct mb_source_ops says of look(), where the input's window holds such frames. NULL: never. */
+	bool (*look)(struct mb_reader *reader, struct mb_stretch *stretch);
 	/* Fill in `dropped` and the span of it. */
 	void (*stats)(const struct mb_reader *reader, struct mb_source_stats *stats);
 	void (*close)(struct mb_reader *reader);

@@ -76,11 +76,11 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
  * memory is out. */
 struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet);
 
-/* Packets of one flow, one behind the other in time. */
+/* Packets of one flow within a bin, in order of time. */
 struct mb_amount {
-	uint64_t bytes;
-	uint32_t packets;
+	uint64_t bytes, padding; /* of L2 without FCS; and up to the shortest that Ethernet sends */
 	int64_t first_ns, last_ns;
+	uint32_t packets;
 };
 
 static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)

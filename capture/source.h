@@ -15,6 +15,7 @@
 
 #include "error.h"
 #include "frame.h"
+#include "stretch.h"
 
 struct mb_source;
 
@@ -83,6 +84,13 @@ struct mb_source_ops {
 	 * Frames stay valid until the next call on this source. */
 	int (*read)(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
 		    struct mb_error *error);
+	/* Where the next frames lie in memory, so that read() would only copy them out: set STRETCH to
+	 * frames of the first interface, one at least, that stay there until the next call on this
+	 * source. False when they do not: read() them. NULL: never. */
+	bool (*look)(struct mb_source *source, struct mb_stretch *stretch);
+	/* Go on where STRETCH now begins: FRAMES of BYTES before that, since look(), were taken off it. */
+	void (*take)(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames,
+		     uint64_t bytes);
 	/* The interfaces seen so far. Grows while reading; entries never change once listed. */
 	const struct mb_interface *(*interfaces)(const struct mb_source *source, size_t *count);
 	void (*stats)(const struct mb_source *source, struct mb_source_stats *stats);
@@ -128,6 +136,18 @@ static inline int mb_source_read(struct mb_source *source, struct mb_batch *batc
 				 int timeout_ms, struct mb_error *error)
 {
 	return source->ops->read(source, batch, timeout_ms, error);
+}
+
+/* mb_source_ops.look, for every source. */
+static inline bool mb_source_look(struct mb_source *source, struct mb_stretch *stretch)
+{
+	return source->ops->look && source->ops->look(source, stretch);
+}
+
+static inline void mb_source_take(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames,
+				  uint64_t bytes)
+{
+	source->ops->take(source, stretch, frames, bytes);
 }
 
 /* mb_source_ops.loss, for every source. */

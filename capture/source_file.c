@@ -206,6 +206,26 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 	return count;
 }
 
+static bool file_look(struct mb_source *source, struct mb_stretch *stretch)
+{
+	struct file *file = source->state;
+	struct mb_reader *reader = &file->reader;
+
+	if (file->filter || file->failure < 0 || !reader->state || !reader->format->look || *reader->input.stop)
+		return false;
+	mb_input_release(&reader->input);
+	return reader->format->look(reader, stretch);
+}
+
+static void file_take(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames, uint64_t bytes)
+{
+	struct file *file = source->state;
+
+	file->reader.input.at = stretch->at;
+	file->stats.frames += frames;
+	file->stats.bytes += bytes;
+}
+
 static const struct mb_interface *file_interfaces(const struct mb_source *source, size_t *count)
 {
 	const struct file *file = source->state;
@@ -272,6 +292,8 @@ const struct mb_source_ops mb_source_file = {
 	.accepts = file_accepts,
 	.open = file_open,
 	.read = file_read,
+	.look = file_look,
+	.take = file_take,
 	.interfaces = file_interfaces,
 	.stats = file_stats,
 	.notice = file_notice,

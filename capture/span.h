@@ -6,6 +6,7 @@
 #ifndef MB_SPAN_H
 #define MB_SPAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct mb_span {
@@ -13,6 +14,7 @@ struct mb_span {
 	int64_t window, rest_ns;  /* the reorder window: this many bins and this much */
 	int64_t newest, start_ns; /* number and start of the newest */
 	int64_t oldest;           /* number */
+	int64_t due_ns;           /* the first stamp that moves the newest or the oldest on */
 	uint64_t mask;            /* bin NUMBER lies at NUMBER & mask of a ring */
 };
 
@@ -39,7 +41,10 @@ static inline void mb_span_init(struct mb_span *span, int64_t width_ns, int64_t 
 
 static inline void mb_span_set_oldest(struct mb_span *span, int64_t ts_ns)
 {
-	span->oldest = span->newest - span->window - (ts_ns - span->start_ns < span->rest_ns);
+	bool is_partial = ts_ns - span->start_ns < span->rest_ns;
+
+	span->oldest = span->newest - span->window - is_partial;
+	span->due_ns = span->start_ns + (is_partial ? span->rest_ns : span->width_ns);
 }
 
 /* Begin with TS_NS as the newest stamp. */

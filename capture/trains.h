@@ -10,14 +10,18 @@
 #include <stdint.h>
 
 #include "decode.h"
+#include "senders.h"
+#include "stretch.h"
 
 /* Frames of one flow, in order of time and, TCP's, each beginning where the one before it ended.
  * One frame is a train, whatever it is; of several each is one frame on the wire. */
 struct mb_train {
-	const struct mb_frame *frames;
+	const void *at, *end; /* in the stretch that was divided */
 	uint32_t count;
-	uint32_t fcs_len; /* of each frame */
-	uint32_t tcp_end; /* of several: the sequence number behind the last */
+	uint32_t tcp_end; /* of several: the sequence number behind the last … */
+	uint64_t bytes;   /* … their L2 bytes without FCS … */
+	const struct mb_amount *amounts; /* … and what came in each cell */
+	uint32_t n_amounts;
 };
 
 #define MB_ALIKE_BLOCK 16
@@ -26,8 +30,8 @@ struct mb_train {
 /* A vector, where the processor has them. */
 typedef uint64_t mb_block __attribute__((vector_size(MB_ALIKE_BLOCK)));
 
-/* Which bits of a frame decide on sender, flow, marks and side, in blocks of the frame: some from
- * its first byte on, and one that ends with what is compared. */
+/* Bits of a frame's headers to compare, in blocks of the frame: some from its first byte on, and one that
+ * ends with what is compared. */
 struct mb_alike {
 	union {
 		mb_block bits;
@@ -35,31 +39,34 @@ struct mb_alike {
 	} blocks[MB_ALIKE_BLOCKS];
 };
 
-struct mb_trains {
-	uint32_t count;
-	struct mb_train trains[MB_BATCH_FRAMES];
-	struct mb_packet heads[MB_BATCH_FRAMES]; /* of each train its first frame, decoded */
-	struct mb_frame head_frames[MB_BATCH_FRAMES];
-	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP */
+/* The time around the latest frame that no bin ends in. */
+struct mb_cell {
+	int64_t width_ns; /* the largest that divides both widths of bins */
+	int64_t begin_ns, end_ns;
 };
 
-void mb_trains_init(struct mb_trains *trains);
+#define MB_TRAINS MB_BATCH_FRAMES
+#define MB_AMOUNTS (2 * MB_TRAINS)
 
-/* Divide into trains the frames at the front of COUNT that come from the INTERFACE of the first, at
- * most MB_BATCH_FRAMES. Every packet of a train is as mb_decode() says of its first frame, but for
- * stamp, lengths and sequence number. Returns how many frames; they must outlive the trains. */
-uint32_t mb_trains_decode(struct mb_trains *trains, const struct mb_frame *frames, uint32_t count,
-			  const struct mb_interface *interface,
-			  const struct mb_decode_options *options);
+struct mb_trains {
+	uint32_t count, n_amounts;
+	uint64_t frames, bytes; /* in all trains; bytes with FCS, as the source counts them */
+	struct mb_train trains[MB_TRAINS];
+	struct mb_packet heads[MB_TRAINS]; /* of each train its first frame, decoded */
+	struct mb_frame head_frames[MB_TRAINS];
+	struct mb_amount amounts[MB_AMOUNTS];
+	struct mb_cell cell;
+	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP: what decides on sender, flow, marks and side … */
+	struct mb_alike same[2][2][2];  /* … and the length of the packet */
+};
 
-/* L2 bytes of all frames of a train of several. */
-static inline uint64_t mb_train_bytes(const struct mb_train *train)
-{
-	uint64_t bytes = 0;
+/* Amounts are of one bin of each width, 1 ns or more. */
+void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin_ns);
 
-	for (uint32_t i = 0; i < train->count; i++)
-		bytes += train->frames[i].len - train->fcs_len;
-	return bytes;
-}
+/* Divide into trains the frames at the front of STRETCH that come from the INTERFACE of the first, and
+ * take them off it: all that there is room for. Every packet of a train is as mb_decode() says of its
+ * first frame, but for stamp, lengths and sequence number. The frames must outlive the trains. */
+void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch,
+		      const struct mb_interface *interface, const struct mb_decode_options *options);
 
 #endif

@@ -7,11 +7,14 @@
  *
  *   'D'  struct batch, then for each frame struct frame_head and its bytes
  *        → for each frame struct mb_packet, struct extras
- *   'T'  the same, at most MB_BATCH_FRAMES frames
- *        → u32 count of trains, then for each struct train_head and the struct mb_packet of its head
+ *   'T'  i64 two widths of bins, then the same, at most MB_BATCH_FRAMES frames
+ *        → u32 count of trains, then for each struct train_head, its amounts, and the struct mb_packet of its head
+ *   'N'  'U'  the same, with the frames as records of a pcap file, of ns or us: captured, and without
+ *        direction or segment size
  *   'F'  struct mb_address → u32 length, text
  *   'P'  u32 length, text  → u32 found, struct mb_address
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +34,7 @@ struct frame_head {
 };
 
 struct train_head {
-	uint32_t first, count, tcp_end, unused;
+	uint32_t first, count, tcp_end, n_amounts;
 };
 
 struct extras {
@@ -136,25 +139,77 @@ static void decode(void)
 	drop_frames(&got);
 }
 
-static void divide(void)
+static void put_train(const struct mb_train *train, const struct mb_packet *packet, uint32_t first)
 {
-	struct frames got = get_frames();
-	struct mb_trains *trains = allocate(sizeof(*trains));
+	bool is_one = train->count == 1;
+	struct train_head head = {
+		first, train->count, is_one ? 0 : train->tcp_end, is_one ? 0 : train->n_amounts,
+	};
 
-	mb_trains_init(trains);
-	if (mb_trains_decode(trains, got.frames, got.count, &got.interface, &got.options) != got.count)
+	put(&head, sizeof(head));
+	if (!is_one)
+		put(train->amounts, train->n_amounts * sizeof(*train->amounts));
+	put(packet, sizeof(*packet));
+}
+
+/* Divide STRETCH of COUNT frames, which is taken off to its end. */
+static void divide(struct mb_stretch *stretch, const struct frames *got, int64_t bin_ns, int64_t source_bin_ns)
+{
+	struct mb_trains *trains = allocate(sizeof(*trains));
+	uint32_t first = 0;
+
+	mb_trains_init(trains, bin_ns, source_bin_ns);
+	mb_trains_decode(trains, stretch, &got->interface, &got->options);
+	if (trains->frames != got->count || stretch->at != stretch->end)
 		exit(6);
 	put(&trains->count, sizeof(trains->count));
 	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_train *train = &trains->trains[i];
-		struct train_head head = {
-			(uint32_t)(train->frames - got.frames), train->count, train->tcp_end, 0,
-		};
-
-		put(&head, sizeof(head));
-		put(&trains->heads[i], sizeof(trains->heads[i]));
+		put_train(&trains->trains[i], &trains->heads[i], first);
+		first += trains->trains[i].count;
 	}
 	free(trains);
+}
+
+static void divide_frames(void)
+{
+	int64_t widths[2];
+	struct frames got;
+	struct mb_stretch stretch;
+
+	get(widths, sizeof(widths));
+	got = get_frames();
+	stretch = mb_stretch_of(got.frames, got.count);
+	divide(&stretch, &got, widths[0], widths[1]);
+	drop_frames(&got);
+}
+
+static void divide_records(enum mb_layout layout)
+{
+	const uint32_t unit = layout == MB_LAYOUT_RECORDS_US ? 1000 : 1;
+	int64_t widths[2];
+	struct frames got;
+	uint8_t *records;
+	size_t size = 0;
+
+	get(widths, sizeof(widths));
+	got = get_frames();
+	for (uint32_t i = 0; i < got.count; i++)
+		size += MB_PCAP_RECORD_HEADER + got.frames[i].caplen;
+	records = allocate(size);
+	size = 0;
+	for (uint32_t i = 0; i < got.count; i++) {
+		const struct mb_frame *frame = &got.frames[i];
+		uint32_t header[4] = {
+			(uint32_t)(frame->ts_ns / 1000000000), (uint32_t)(frame->ts_ns % 1000000000) / unit,
+			frame->caplen, frame->len,
+		};
+
+		memcpy(records + size, header, sizeof(header));
+		memcpy(records + size + sizeof(header), frame->data, frame->caplen);
+		size += sizeof(header) + frame->caplen;
+	}
+	divide(&(struct mb_stretch){ records, records + size, layout, UINT32_MAX }, &got, widths[0], widths[1]);
+	free(records);
 	drop_frames(&got);
 }
 
@@ -194,7 +249,13 @@ int main(void)
 			decode();
 			break;
 		case 'T':
-			divide();
+			divide_frames();
+			break;
+		case 'N':
+			divide_records(MB_LAYOUT_RECORDS_NS);
+			break;
+		case 'U':
+			divide_records(MB_LAYOUT_RECORDS_US);
 			break;
 		case 'F':
 			format();

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from decode_words import IPV4, IPV6, NONE, Address
 
@@ -16,9 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
-TRAIN = struct.Struct("<III4x")
+TRAIN = struct.Struct("<IIII")
+AMOUNT = struct.Struct("<QQqqI4x")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
+
+Layout = Literal["frames", "ns", "us"]  # of frames in memory
 
 
 class Frame(NamedTuple):
@@ -47,12 +50,23 @@ class Decoded(NamedTuple):
     destination: Address | None
 
 
+class Amount(NamedTuple):
+    """struct mb_amount."""
+
+    bytes: int
+    padding: int
+    first_ns: int
+    last_ns: int
+    packets: int
+
+
 class Train(NamedTuple):
     """struct mb_train, with the index of its first frame, and its head without `macs` and `destination`."""
 
     first: int
     count: int
     tcp_end: int
+    amounts: list[Amount]
     head: Decoded
 
 
@@ -118,11 +132,18 @@ class Driver:
         return [self.decoded() for _ in frames]
 
     def trains(
-        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0
+        self, frames: list[Frame], linktype: int, *, fcs: int = 0, inner: bool = False, mtu: int = 0,
+        layout: Layout = "frames", widths: tuple[int, int] = (10_000, 1_000_000),
     ) -> list[Train]:
-        self.send(b"T", frames, linktype, fcs, inner, mtu)
+        command = {"frames": b"T", "ns": b"N", "us": b"U"}[layout]
+        self.send(command + struct.pack("<2q", *widths), frames, linktype, fcs, inner, mtu)
         (count,) = struct.unpack("<I", self.answer(4))
-        return [Train(*TRAIN.unpack(self.answer(TRAIN.size)), self.packet()) for _ in range(count)]
+        return [self.train() for _ in range(count)]
+
+    def train(self) -> Train:
+        first, count, tcp_end, n = TRAIN.unpack(self.answer(TRAIN.size))
+        amounts = [Amount(*AMOUNT.unpack(self.answer(AMOUNT.size))) for _ in range(n)]
+        return Train(first, count, tcp_end, amounts, self.packet())
 
     def packet(self) -> Decoded:
         ts, high, low, family, size, wire, flow, seq, tcp_len, marks, direction, quality, ports = PACKET.unpack(

@@ -1,0 +1,53 @@
+"""Frames of a few flows, some of which follow one another."""
+
+from __future__ import annotations
+
+import random
+
+import frame_builder as make
+from decode_check import v4, v6
+from decode_tool import Frame
+
+KINDS = [(is_ipv6, is_tcp, tags) for is_ipv6 in (0, 1) for is_tcp in (0, 1) for tags in ((), (0x8100,))]
+
+
+def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequence: int, ts_ns: int) -> Frame:
+    data = bytes(payload)
+    segment = make.tcp(data, (9, 80), sequence, options=bytes(12)) if is_tcp else make.udp(data, (9, 80))
+    protocol = 6 if is_tcp else 17
+    packet = v6(segment, protocol) if is_ipv6 else v4(segment, protocol)
+    whole = make.ethernet(packet, 0x86DD if is_ipv6 else 0x0800, tags=tags).ljust(80, b"\0")
+    return Frame(whole, len(whole), ts_ns=ts_ns)
+
+
+def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int) -> list[Frame]:
+    """COUNT of them, from BEGIN_NS on some 50 ns apart; TROUBLE: the share that is damaged, and that goes back less."""
+    frames, kind, sequence, ts_ns = [], draw.choice(KINDS), 0, begin_ns
+    for _ in range(count):
+        if draw.random() < 0.1:
+            kind = draw.choice(KINDS)
+        payload = draw.choice([0, 1, 5, 100, 100, 700])
+        ts_ns += draw.randrange(100) - (50 if draw.random() < trouble / 5 else 0)
+        made = frame(*kind, payload, sequence % 2**32, ts_ns)
+        sequence += payload - (draw.randrange(300) if draw.random() < trouble / 5 else 0)
+        if draw.random() < trouble:
+            made = damage(made, draw)
+        frames.append(made)
+    return frames
+
+
+def damage(made: Frame, draw: random.Random) -> Frame:
+    """The frame with a bit of its headers wrong, or cut off, or of another length, direction or segment size."""
+    data = bytearray(made.data)
+    match draw.randrange(5):
+        case 0:
+            data[draw.randrange(min(len(data), 80))] ^= 1 << draw.randrange(8)
+        case 1:
+            return made._replace(data=bytes(data[: draw.randrange(len(data))]))
+        case 2:
+            return made._replace(length=draw.choice([0, 13, len(data) - 1, len(data) + 1, 65_000, 2**32 - 1]))
+        case 3:
+            return made._replace(direction=draw.choice([1, 2]))
+        case _:
+            return made._replace(gso=draw.choice([1, 1400]))
+    return made._replace(data=bytes(data))
