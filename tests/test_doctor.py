@@ -48,7 +48,7 @@ def test_the_self_test_sees_what_was_sent(lab):
     told = json.loads(done.stdout)
     test = told["self_test"]
     assert test["seen"] == test["sent"] == 5000 and test["bytes_seen"] == test["bytes_sent"]
-    assert test["bursts_seen"] == 5 and test["dropped"] == 0
+    assert test["bursts_seen"] == test["bursts_sent"] >= 5 and test["dropped"] == 0
     ready = {source["name"] for source in told["sources"] if not source["reason"]}
     assert {"afpacket", "libpcap"} <= ready
     assert told["privileges"] == {"net_raw": True, "net_admin": True}
