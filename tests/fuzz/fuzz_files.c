@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libFuzzer harness: bytes as a capture file, once mapped and once through a pipe. Both must
- * read the same frames; every frame goes through the decoder, and the file through the engine, whose
+ * libFuzzer harness: bytes as a capture file, mapped, where it lies, and through a pipe. All must
+ * have the same frames; every frame goes through the decoder, and the file through the engine, whose
  * bins and senders must hold every byte that was read. The first bytes of the input are
  * the file's, so that a corpus of captures serves as it is.
  */
@@ -107,6 +107,53 @@ static struct outcome read_all(const char *target)
 	return outcome;
 }
 
+/* Divide into trains what SOURCE has in memory, and take its frames one by one. */
+static void take_in_place(struct outcome *outcome, struct mb_source *source, struct mb_stretch *stretch)
+{
+	static struct mb_batch one = {.count = 1};
+	static struct mb_trains trains;
+	struct mb_decode_options options = {.mtu = 1500};
+	uint64_t frames = outcome->frames, bytes = outcome->bytes;
+	const uint8_t *at = stretch->at;
+	size_t count;
+
+	mb_trains_init(&trains, 10000, 1000000);
+	mb_trains_decode(&trains, stretch, source->ops->interfaces(source, &count), &options);
+	check(at < (const uint8_t *)stretch->at, "a stretch without a frame");
+	while (at < (const uint8_t *)stretch->at) {
+		one.frames[0] = mb_stretch_frame(stretch->layout, at);
+		take(outcome, source, &one);
+		at += mb_stretch_stride(stretch->layout, one.frames[0].caplen);
+	}
+	check(outcome->frames - frames == trains.frames && outcome->bytes - bytes == trains.bytes,
+	      "trains of other frames than their stretch");
+	mb_source_take(source, stretch, trains.frames, trains.bytes);
+}
+
+/* What was READ from TARGET is what it has in memory, as far as it has it there. */
+static void check_in_place(const char *target, const struct outcome *read)
+{
+	struct mb_source_options options = {.target = target, .backend = "file"};
+	static struct mb_batch batch;
+	struct outcome outcome = {0};
+	struct mb_error error = {""};
+	struct mb_source source;
+	struct mb_stretch stretch;
+
+	if (mb_source_open(&source, &options, &error))
+		return;
+	do {
+		while (mb_source_look(&source, &stretch))
+			take_in_place(&outcome, &source, &stretch);
+		outcome.result = mb_source_read(&source, &batch, -1, &error);
+		if (outcome.result > 0)
+			take(&outcome, &source, &batch);
+	} while (outcome.result > 0);
+	check(outcome.result == read->result && outcome.frames == read->frames && outcome.hash == read->hash,
+	      "other frames in place than were read");
+	mb_source_close(&source);
+}
+
 static uint64_t column_sum(const struct mb_table *rows, uint32_t column)
 {
 	uint64_t sum = 0;
@@ -206,6 +253,7 @@ static struct outcome read_mapped(const uint8_t *data, size_t size, bool *guesse
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	check(write(fd, data, size) == (ssize_t)size, "cannot write to memory");
 	outcome = read_all(path);
+	check_in_place(path, &outcome);
 	count_both_ways(path);
 	*guessed = is_guessed(path);
 	close(fd);
