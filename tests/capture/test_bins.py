@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from capture_rows import read_rows
 from frames import START_NS, Frame, write_pcap
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,20 +22,11 @@ from mburst.errors import MburstError
 STEP_PACKETS = 32  # as many late packets in a row are a step of the clock
 
 
-def read(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """All rows of bins and of senders."""
-    bins, senders = [], []
-    while (rows := capture.read()) is not None:
-        bins += pa.table(rows[0]).to_pylist()
-        senders += pa.table(rows[1]).to_pylist()
-    return bins, senders
-
-
 def record(frames: list[Frame], snaplen: int = 96, **options: Any) -> tuple[list, list, dict[str, Any], Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_pcap(Path(folder, "test.pcap"), frames, snaplen)
         capture = Capture([str(path)], **options)
-        bins, senders = read(capture)
+        bins, senders = read_rows(capture)
         lanes, facts = capture.lanes, capture.facts
     return bins, senders, lanes, facts
 
@@ -207,7 +199,7 @@ def test_a_flood_of_senders_stays_bounded_and_exact_in_sum():
         path = Path(folder, "flood.pcap")
         path.write_bytes(np.array([0xA1B23C4D, 0x00040002, 0, 0, 96, 1], "<u4").tobytes() + record_bytes.tobytes())
         capture = Capture([str(path)], source_bin_ns=1_000_000_000, max_sources=4096)
-        bins, senders = read(capture)
+        bins, senders = read_rows(capture)
         facts = capture.facts
     assert len(senders) == 4097
     other = senders[-1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import capture_builder as build
-import pyarrow as pa
+from capture_rows import read_rows
 from decode_tool import Frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,10 +28,7 @@ def record(frame: Frame, order: str, unit: int) -> bytes:
 
 def read(path: Path, **options: Any) -> tuple[Any, ...]:
     capture = Capture([str(path)], **options)
-    bins, senders = [], []
-    while (rows := capture.read()) is not None:
-        bins += pa.table(rows[0]).to_pylist()
-        senders += pa.table(rows[1]).to_pylist()
+    bins, senders = read_rows(capture)
     facts = capture.facts
     return bins, senders, capture.lanes, {**facts, "notice": bool(facts["notice"])}
 

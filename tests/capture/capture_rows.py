@@ -1,0 +1,18 @@
+"""What a capture yields, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from mburst.capture import Capture
+
+
+def read_rows(capture: Capture) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of bins and of senders."""
+    bins, senders = [], []
+    while (rows := capture.read()) is not None:
+        bins += pa.table(rows[0]).to_pylist()
+        senders += pa.table(rows[1]).to_pylist()
+    return bins, senders
