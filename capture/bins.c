@@ -407,22 +407,28 @@ static inline void add_amount(struct mb_lane *lane, const struct mb_packet *head
 	bin->bytes += amount->bytes;
 	bin->wire_bytes += amount->bytes + amount->padding + (uint64_t)amount->packets * MB_WIRE_OVERHEAD;
 	bin->packets += amount->packets;
-	bin->ce_packets += head->marks & MB_MARK_CE ? amount->packets : 0;
+	bin->ce_packets += amount->ce_packets;
 	bin->quality |= head->quality;
 	mb_sender_add(sender, amount);
 	lane->newest_ns = amount->last_ns;
 }
 
-/* Whether the train of TCP goes on behind what was sent before; if so, it was now. */
-static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+/* Whether of a train of TCP none but HEAD repeats what was sent before; if so, the train was sent now, and *IS_BACK
+ * whether HEAD repeats it. */
+static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train,
+			     bool *is_back)
 {
 	struct mb_sequence *sequence;
 
+	*is_back = false;
 	if (!(head->marks & MB_MARK_TCP))
 		return true;
 	sequence = mb_sequences_find(lane->sequences, head);
-	if ((int32_t)(head->tcp_seq - sequence->next) < 0)
-		return false;
+	if (unlikely((int32_t)(head->tcp_seq - sequence->next) < 0)) {
+		if ((int32_t)(head->tcp_seq + head->tcp_len - sequence->next) < 0)
+			return false;
+		*is_back = mb_sequence_back(sequence, head->tcp_seq, head->tcp_len);
+	}
 	if (train->tcp_end != head->tcp_seq) /* acknowledgments alone take no sequence space */
 		sequence->next = train->tcp_end;
 	return true;
@@ -433,8 +439,9 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const 
 	const struct mb_amount *amount = train->amounts, *end = amount + train->n_amounts;
 	struct mb_sender *sender = NULL;
 	int64_t sender_bin = 0;
+	bool is_back;
 
-	if (unlikely((lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train)))
+	if (unlikely((lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train, &is_back)))
 		return 0;
 	if (unlikely(lane->n_pending))
 		count_late(lane);
@@ -450,6 +457,8 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const 
 				return -ENOMEM;
 		}
 		add_amount(lane, head, sender, amount);
+		lane->newest->retransmits += is_back;
+		is_back = false;
 	}
 	return 1;
 }

@@ -80,7 +80,7 @@ struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_pa
 struct mb_amount {
 	uint64_t bytes, padding; /* of L2 without FCS; and up to the shortest that Ethernet sends */
 	int64_t first_ns, last_ns;
-	uint32_t packets;
+	uint32_t packets, ce_packets;
 };
 
 static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)

@@ -23,6 +23,7 @@ enum {
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
+	ECN = 3, /* its field's bits, of which CE has both */
 	AHEAD = 8192, /* bytes; a quarter of it and twice as many measured the same */
 	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
 };
@@ -33,6 +34,7 @@ struct shape {
 	uint32_t ip, transport;
 	uint32_t length;    /* of IP's length … */
 	uint32_t uncounted; /* … and the bytes of the packet that it leaves out */
+	uint32_t ecn;       /* the lowest bit of RFC 3168's field, in the second byte of IP's header */
 	uint32_t captured;  /* bytes that must have been */
 	uint32_t whole, last; /* blocks from the first byte on, and where the last one begins */
 };
@@ -47,6 +49,7 @@ static mb_inline struct shape shape_of(bool is_tagged, bool is_ipv6)
 		.transport = transport,
 		.length = ip + (is_ipv6 ? 4 : 2),
 		.uncounted = is_ipv6 ? IPV6_HEADER : 0,
+		.ecn = is_ipv6 ? 4 : 0,
 		.captured = transport + TCP_HEADER,
 		.whole = (transport + TCP_FLAGS) / MB_ALIKE_BLOCK,
 		.last = transport + TCP_FLAGS + 1 - MB_ALIKE_BLOCK,
@@ -70,7 +73,7 @@ static void compare(struct mb_alike *alike, const struct shape *shape, uint32_t 
 
 static void compare_ipv4(struct mb_alike *alike, const struct shape *shape)
 {
-	compare(alike, shape, shape->ip, 2);     /* version, header length, type of service */
+	compare(alike, shape, shape->ip, 2);     /* version, header length, traffic class */
 	compare(alike, shape, shape->ip + 6, 2); /* fragment */
 	compare(alike, shape, shape->ip + 9, 1); /* protocol */
 	compare(alike, shape, shape->ip + 12, 8 + PORTS);
@@ -83,7 +86,7 @@ static void compare_ipv6(struct mb_alike *alike, const struct shape *shape)
 	compare(alike, shape, shape->ip + 8, 32 + PORTS);
 }
 
-static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, bool is_udp, bool has_length)
+static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, bool is_udp, bool is_same)
 {
 	struct shape shape = shape_of(is_tagged, is_ipv6);
 
@@ -93,8 +96,10 @@ static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, boo
 		compare_ipv6(alike, &shape);
 	else
 		compare_ipv4(alike, &shape);
-	if (has_length)
+	if (is_same)
 		compare(alike, &shape, shape.length, 2);
+	else
+		compare_bits(alike, &shape, shape.ip + 1, (uint8_t)~(ECN << shape.ecn));
 	if (!is_udp) {
 		compare_bits(alike, &shape, shape.transport + TCP_OFFSET, 0xf0);
 		compare_bits(alike, &shape, shape.transport + TCP_FLAGS, FIN_SYN);
@@ -213,7 +218,8 @@ struct making {
 	uint32_t count;
 };
 
-/* Frames of it, one behind the other, of the same lengths: mostly many. What has to be looked at once for all is here. */
+/* Frames of it, one behind the other, of the same lengths and mark: mostly many. What has to be looked at once for
+ * all is here. */
 struct run {
 	uint64_t lengths;
 	size_t stride;
@@ -221,6 +227,7 @@ struct run {
 	uint32_t l2;         /* bytes without FCS … */
 	uint32_t payload;    /* … and of those, behind the headers */
 	uint32_t count;      /* in the latest bin */
+	bool is_ce;
 	struct headers headers;
 };
 
@@ -238,6 +245,7 @@ static mb_inline bool begin_run(struct run *run, const struct making *train, con
 	run->last = (const uint8_t *)stretch->end - run->stride;
 	run->l2 = train->frame.len - common->fcs_len;
 	run->payload = length - common->header;
+	run->is_ce = (train->frame.data[shape->ip + 1] >> shape->ecn & ECN) == ECN;
 	load_headers(&run->headers, shape, train->frame.data, common->same);
 	return available <= common->largest && length <= available && length >= common->header;
 }
@@ -250,6 +258,7 @@ static mb_inline void add_run(struct making *train, struct run *run)
 	if (run->l2 < MB_WIRE_SHORTEST)
 		train->amount->padding += (uint64_t)run->count * (MB_WIRE_SHORTEST - run->l2);
 	train->amount->packets += run->count;
+	train->amount->ce_packets += run->is_ce ? run->count : 0;
 	train->amount->last_ns = train->last_ns;
 	train->bytes += bytes;
 	train->count += run->count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Senders send segment behind segment of one flow, and so they mostly arrive. A train is a run of
- * frames whose headers say the same but for lengths and sequence numbers: only the first is
- * decoded, the others are held against it.
+ * frames whose headers say the same but for lengths, sequence numbers and congestion marks: only the
+ * first is decoded, the others are held against it.
  */
 #ifndef MB_TRAINS_H
 #define MB_TRAINS_H
@@ -56,8 +56,8 @@ struct mb_trains {
 	struct mb_frame head_frames[MB_TRAINS];
 	struct mb_amount amounts[MB_AMOUNTS];
 	struct mb_cell cell;
-	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP: what decides on sender, flow, marks and side … */
-	struct mb_alike same[2][2][2];  /* … and the length of the packet */
+	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP: what decides on sender, flow and side … */
+	struct mb_alike same[2][2][2];  /* … and the length of the packet and MB_MARK_CE */
 };
 
 /* Amounts are of one bin of each width, 1 ns or more. */
@@ -65,7 +65,7 @@ void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin
 
 /* Divide into trains the frames at the front of STRETCH that come from the INTERFACE of the first, and
  * take them off it: all that there is room for. Every packet of a train is as mb_decode() says of its
- * first frame, but for stamp, lengths and sequence number. The frames must outlive the trains. */
+ * first frame, but for stamp, lengths, sequence number and MB_MARK_CE. The frames must outlive the trains. */
 void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch,
 		      const struct mb_interface *interface, const struct mb_decode_options *options);
 

@@ -17,7 +17,7 @@ SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=
 
 PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
 TRAIN = struct.Struct("<IIII")
-AMOUNT = struct.Struct("<QQqqI4x")
+AMOUNT = struct.Struct("<QQqqII")
 EXTRAS = struct.Struct("<QQQQI4xII")
 ADDRESS = struct.Struct("<QQI4x")
 
@@ -58,6 +58,7 @@ class Amount(NamedTuple):
     first_ns: int
     last_ns: int
     packets: int
+    ce_packets: int
 
 
 class Train(NamedTuple):

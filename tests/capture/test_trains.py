@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from train_builder import KINDS, frame, random_frames
 
-TCP_MARK = 2
+CE_MARK, TCP_MARK = 1, 2
 SECOND = 10**9
 VARYING = {"ts_ns": 0, "bytes": 0, "wire_bytes": 0, "tcp_seq": 0, "tcp_len": 0}
 
@@ -37,9 +37,13 @@ def check(frames: list[Frame], widths: tuple[int, int] = (70, 100), **options: i
     return trains
 
 
+def unvarying(packet: Decoded) -> Decoded:
+    return packet._replace(**VARYING, marks=packet.marks & ~CE_MARK)
+
+
 def check_members(train: Train, members: list[Decoded], widths: tuple[int, int]) -> None:
     for member in members:
-        assert member._replace(**VARYING) == members[0]._replace(**VARYING)
+        assert unvarying(member) == unvarying(members[0])
         assert member.wire_bytes == max(member.bytes, 60) + 24
     stamps = [member.ts_ns for member in members]
     assert stamps == sorted(stamps)
@@ -47,7 +51,8 @@ def check_members(train: Train, members: list[Decoded], widths: tuple[int, int])
     in_cells = [list(group) for _, group in groupby(members, lambda member: member.ts_ns // cell_ns)]
     assert train.amounts == [
         Amount(sum(member.bytes for member in group), sum(max(60 - member.bytes, 0) for member in group),
-               group[0].ts_ns, group[-1].ts_ns, len(group)) for group in in_cells]
+               group[0].ts_ns, group[-1].ts_ns, len(group), sum(member.marks & CE_MARK for member in group))
+        for group in in_cells]
     if train.head.marks & TCP_MARK:
         ends = [(member.tcp_seq + member.tcp_len) % 2**32 for member in members]
         assert [member.tcp_seq for member in members[1:]] == ends[:-1]
@@ -59,7 +64,7 @@ def test_segments_of_a_flow_are_one_train(kind: tuple[int, int, tuple[int, ...]]
     sizes = [100, 1, 0, 1400, 7]
     sequence = [2**32 - 50 + sum(sizes[:i]) for i in range(len(sizes))]
     stamped = enumerate(zip(sizes, sequence, strict=True))
-    frames = [frame(*kind, size, number % 2**32, 5 * i) for i, (size, number) in stamped]
+    frames = [frame(*kind, size, number % 2**32, 5 * i, traffic_class=i % 4) for i, (size, number) in stamped]
     assert [train.count for train in check(frames)] == [len(sizes)]
     in_us = [made._replace(ts_ns=made.ts_ns * 1000) for made in frames]
     assert driver().trains(in_us, ETHERNET, layout="us") == check(in_us, widths=(10_000, 1_000_000))

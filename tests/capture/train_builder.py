@@ -8,14 +8,16 @@ import frame_builder as make
 from decode_check import v4, v6
 from decode_tool import Frame
 
+MARKS = [2, 2, 2, 2, 3, 1, 0]  # of ECN
 KINDS = [(is_ipv6, is_tcp, tags) for is_ipv6 in (0, 1) for is_tcp in (0, 1) for tags in ((), (0x8100,))]
 
 
-def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequence: int, ts_ns: int) -> Frame:
+def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequence: int, ts_ns: int,
+          traffic_class: int = 0) -> Frame:
     data = bytes(payload)
     segment = make.tcp(data, (9, 80), sequence, options=bytes(12)) if is_tcp else make.udp(data, (9, 80))
     protocol = 6 if is_tcp else 17
-    packet = v6(segment, protocol) if is_ipv6 else v4(segment, protocol)
+    packet = v6(segment, protocol, traffic_class=traffic_class) if is_ipv6 else v4(segment, protocol, tos=traffic_class)
     whole = make.ethernet(packet, 0x86DD if is_ipv6 else 0x0800, tags=tags).ljust(80, b"\0")
     return Frame(whole, len(whole), ts_ns=ts_ns)
 
@@ -23,12 +25,14 @@ def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequ
 def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int) -> list[Frame]:
     """COUNT of them, from BEGIN_NS on some 50 ns apart; TROUBLE: the share that is damaged, and that goes back less."""
     frames, kind, sequence, ts_ns = [], draw.choice(KINDS), 0, begin_ns
+    services = draw.choice([0, 0x28]), draw.choice([0, 0x28])
     for _ in range(count):
         if draw.random() < 0.1:
             kind = draw.choice(KINDS)
         payload = draw.choice([0, 1, 5, 100, 100, 700])
         ts_ns += draw.randrange(100) - (50 if draw.random() < trouble / 5 else 0)
-        made = frame(*kind, payload, sequence % 2**32, ts_ns)
+        traffic_class = draw.choice(services) | draw.choice(MARKS)
+        made = frame(*kind, payload, sequence % 2**32, ts_ns, traffic_class)
         sequence += payload - (draw.randrange(300) if draw.random() < trouble / 5 else 0)
         if draw.random() < trouble:
             made = damage(made, draw)
