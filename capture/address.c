@@ -22,6 +22,25 @@ static uint64_t get_be(const uint8_t *bytes, int count)
 	return value;
 }
 
+static char *put_decimal(char *text, unsigned octet)
+{
+	if (octet >= 100)
+		*text++ = (char)('0' + octet / 100);
+	if (octet >= 10)
+		*text++ = (char)('0' + octet / 10 % 10);
+	*text++ = (char)('0' + octet % 10);
+	return text;
+}
+
+/* inet_ntop() takes 1,900 instructions for this, which showed where senders are many. */
+static void format_ipv4(uint32_t address, char text[MB_ADDRESS_TEXT])
+{
+	for (int shift = 24; shift >= 0; shift -= 8) {
+		text = put_decimal(text, address >> shift & 0xff);
+		*text++ = shift ? '.' : '\0';
+	}
+}
+
 int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT])
 {
 	uint8_t bytes[16];
@@ -31,7 +50,7 @@ int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEX
 	text[0] = '\0';
 	switch (address->family) {
 	case MB_FAMILY_IPV4:
-		inet_ntop(AF_INET, bytes + 12, text, MB_ADDRESS_TEXT);
+		format_ipv4((uint32_t)address->lo, text);
 		break;
 	case MB_FAMILY_IPV6:
 		inet_ntop(AF_INET6, bytes, text, MB_ADDRESS_TEXT);

@@ -181,6 +181,6 @@ void mb_table_seal(struct mb_table *table)
 	table->interned = NULL;
 	/* Who keeps few rows for long should not keep the room of many. Where there is no memory to move them to,
 	 * they stay. */
-	if (table->count && table->count < table->capacity / 2)
+	if (table->count && table->count < table->capacity / 4)
 		resize(table, table->count);
 }
