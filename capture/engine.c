@@ -227,24 +227,19 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 	return engine->lanes[engine->n_lanes - 1];
 }
 
-/* Fill in of heads what the decoder cannot know: the side, and the quality. */
-static void complete_heads(struct mb_engine *engine, const struct mb_interface *interface)
+/* Fill in of a head what the decoder cannot know: the side, and the quality. True when it is foreign. */
+static inline bool complete_head(const struct mb_engine *engine, const struct mb_interface *interface,
+				 const struct mb_frame *frame, struct mb_packet *head)
 {
-	const bool is_ethernet = interface->linktype == LINKTYPE_ETHERNET;
-	struct mb_trains *trains = &engine->trains;
+	bool is_foreign;
 
-	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_frame *frame = &trains->head_frames[i];
-		struct mb_packet *head = &trains->heads[i];
-		bool is_foreign;
-
-		head->direction = mb_sides_tell(&engine->sides, frame, head, is_ethernet, &is_foreign);
-		engine->foreign_packets += is_foreign ? trains->trains[i].count : 0;
-		head->quality = (uint16_t)(interface->quality | frame->quality);
-		if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
-			head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
-					 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
-	}
+	head->direction = mb_sides_tell(&engine->sides, frame, head, interface->linktype == LINKTYPE_ETHERNET,
+					&is_foreign);
+	head->quality = (uint16_t)(interface->quality | frame->quality);
+	if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
+		head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+				 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
+	return is_foreign;
 }
 
 static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
@@ -253,23 +248,26 @@ static void exclude(struct mb_engine *engine, const struct mb_packet *head, cons
 	engine->excluded_bytes += train->count == 1 ? head->bytes : train->bytes;
 }
 
-/* The lanes of an interface by direction, as far as any of the heads is of it; NULL for directions
- * that were not asked for. Has the look-ups of the heads' flows under way. */
-static int find_lanes(struct mb_engine *engine, uint16_t interface, struct mb_lane *lanes[3],
-		      struct mb_error *error)
+/* Complete the heads, and find the lanes of their interface by direction, as far as any is of it; NULL for
+ * directions that were not asked for. Has the look-ups of the heads' flows under way. */
+static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
+		      struct mb_lane *lanes[3], struct mb_error *error)
 {
-	const struct mb_trains *trains = &engine->trains;
+	struct mb_trains *trains = &engine->trains;
 
 	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_packet *head = &trains->heads[i];
-		uint8_t side = head->direction;
+		struct mb_packet *head = &trains->heads[i];
+		uint8_t side;
 
+		if (complete_head(engine, interface, &trains->head_frames[i], head))
+			engine->foreign_packets += trains->trains[i].count;
+		side = head->direction;
 		if (!lanes[side]) {
 			struct mb_engine_lane *lane;
 
 			if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
 				continue;
-			lane = find_lane(engine, interface, side, error);
+			lane = find_lane(engine, number, side, error);
 			if (!lane)
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
@@ -338,8 +336,7 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 	interface = &mb_source_interfaces(engine->source, &n_interfaces)[number];
 	mb_trains_decode(trains, stretch, interface, &engine->options.decode);
 	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? trains->frames : 0;
-	complete_heads(engine, interface);
-	if (find_lanes(engine, number, lanes, error))
+	if (find_lanes(engine, interface, number, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
 		const struct mb_packet *head = &trains->heads[i];
