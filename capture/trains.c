@@ -404,9 +404,9 @@ static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape 
 	    mb_be16(ip - 2) != (is_ipv6 ? MB_NEXT_IPV6 : MB_NEXT_IPV4) ||
 	    (!is_ipv6 && (ip[0] != 0x45 || mb_be16(ip + 6) & 0x3fff)))
 		return false;
-	return protocol == MB_IPPROTO_UDP ||
-	       (protocol == MB_IPPROTO_TCP && !(tcp[TCP_FLAGS] & FIN_SYN) &&
-		tcp[TCP_OFFSET] >> 2 >= TCP_HEADER);
+	/* without a branch: which of the two it is nobody can predict */
+	return (protocol == MB_IPPROTO_UDP) |
+	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= TCP_HEADER));
 }
 
 /* Whether two frames might be of one flow, by the twelve bytes at which IPv4 has addresses and ports, and
