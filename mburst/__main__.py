@@ -12,8 +12,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     from .cli import build_parser
 
-    arguments = build_parser().parse_args(argv)
     try:
+        arguments = build_parser().parse_args(argv)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
         return code

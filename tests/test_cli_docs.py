@@ -70,7 +70,7 @@ def test_every_option_that_is_named_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page, command", list(commands()), ids=lambda value: str(getattr(value, "name", value)))
 def test_every_command_parses(page: Path, command: str) -> None:
-    build_parser().parse_args(shlex.split(command, comments=True)[1:])  # leaves by SystemExit when it does not
+    build_parser().parse_args(shlex.split(command, comments=True)[1:])  # raises UsageError when it does not
 
 
 def test_there_are_commands_to_parse() -> None:

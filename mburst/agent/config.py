@@ -7,8 +7,6 @@ this module knows no option of any verb; it asks the verb's own parser.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import os
 import re
 import tomllib
@@ -191,13 +189,10 @@ def _try(path: Path, where: str, argv: Sequence[str]) -> None:
     """Let the verb's own parser say what is wrong. Raises UsageError."""
     from ..cli import build_parser
 
-    said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            build_parser().parse_args(list(argv))
-    except SystemExit:
-        reason = said.getvalue().strip().splitlines()[-1].split(": error: ")[-1]
-        raise UsageError(f"{path}: {where}: {reason}", f"`mburst {argv[0]} --help` tells what it takes") from None
+        build_parser().parse_args(list(argv))
+    except UsageError as error:
+        raise UsageError(f"{path}: {where}: {error}", error.hint) from None
 
 
 # --- reports and deliveries -------------------------------------------------------------------------------------------

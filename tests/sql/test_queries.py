@@ -26,10 +26,7 @@ Ask = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     def run(*words: Any) -> tuple[int, str, str]:
-        try:
-            code = main([str(word) for word in words])
-        except SystemExit as stopped:  # argparse's own way
-            code = int(stopped.code or 0)
+        code = main([str(word) for word in words])
         out, err = capsys.readouterr()
         return code, out, err
 
