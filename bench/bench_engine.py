@@ -24,8 +24,8 @@ from typing import Any
 from side_by_side import HERE, TRAINS, fresh_capture, machine, ratio, rounds, spread
 
 TOTALS = ("packets", "bytes", "wire_bytes", "ce_packets", "retransmits")
-TURN_NS = 10**9  # of CPU
 EXACT = ("packets", "bytes", "wire_bytes", "ce_packets", "bins", "senders")
+TURN_NS = 10**9  # of CPU
 
 
 def read_with_engine(capture: str) -> dict[str, Any]:

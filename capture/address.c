@@ -33,25 +33,27 @@ static char *put_decimal(char *text, unsigned octet)
 }
 
 /* inet_ntop() takes 1,900 instructions for this, which showed where senders are many. */
-static void format_ipv4(uint32_t address, char text[MB_ADDRESS_TEXT])
+static int format_ipv4(uint32_t address, char text[MB_ADDRESS_TEXT])
 {
+	char *end = text;
+
 	for (int shift = 24; shift >= 0; shift -= 8) {
-		text = put_decimal(text, address >> shift & 0xff);
-		*text++ = shift ? '.' : '\0';
+		end = put_decimal(end, address >> shift & 0xff);
+		*end++ = shift ? '.' : '\0';
 	}
+	return (int)(end - text) - 1;
 }
 
 int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT])
 {
 	uint8_t bytes[16];
 
+	if (address->family == MB_FAMILY_IPV4)
+		return format_ipv4((uint32_t)address->lo, text);
 	put_be(bytes, address->hi, 8);
 	put_be(bytes + 8, address->lo, 8);
 	text[0] = '\0';
 	switch (address->family) {
-	case MB_FAMILY_IPV4:
-		format_ipv4((uint32_t)address->lo, text);
-		break;
 	case MB_FAMILY_IPV6:
 		inet_ntop(AF_INET6, bytes, text, MB_ADDRESS_TEXT);
 		break;

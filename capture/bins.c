@@ -413,25 +413,14 @@ static inline void add_amount(struct mb_lane *lane, const struct mb_packet *head
 	lane->newest_ns = amount->last_ns;
 }
 
-/* Whether of a train of TCP none but HEAD repeats what was sent before; if so, the train was sent now, and *IS_BACK
- * whether HEAD repeats it. */
+/* Whether of a train of TCP none but HEAD repeats what was sent before, and *IS_BACK whether HEAD does. */
 static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train,
 			     bool *is_back)
 {
-	struct mb_sequence *sequence;
-
 	*is_back = false;
-	if (!(head->marks & MB_MARK_TCP))
-		return true;
-	sequence = mb_sequences_find(lane->sequences, head);
-	if (unlikely((int32_t)(head->tcp_seq - sequence->next) < 0)) {
-		if ((int32_t)(head->tcp_seq + head->tcp_len - sequence->next) < 0)
-			return false;
-		*is_back = mb_sequence_back(sequence, head->tcp_seq, head->tcp_len);
-	}
-	if (train->tcp_end != head->tcp_seq) /* acknowledgments alone take no sequence space */
-		sequence->next = train->tcp_end;
-	return true;
+	return !(head->marks & MB_MARK_TCP) ||
+	       mb_sequence_continues(mb_sequences_find(lane->sequences, head), head->tcp_seq, head->tcp_len,
+				     train->tcp_end, is_back);
 }
 
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)

@@ -45,7 +45,7 @@ static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, bool inn
 {
 	uint64_t head = mb_be64(ip), addresses, tail;
 	uint32_t length = head >> 32 & 0xffff;
-	uint32_t ce = ((head >> 48 & 3) + 1) >> 2;
+	uint32_t ce = mb_is_ce((uint32_t)(head >> 48));
 
 	/* version 4 and 20 bytes of header; neither more to come nor an offset */
 	if (unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
@@ -67,7 +67,7 @@ static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, bool inn
 	struct mb_address destination;
 	uint64_t head = mb_be64(ip), tail;
 	uint32_t length = (head >> 16 & 0xffff) + 40;
-	uint32_t ce = ((head >> 52 & 3) + 1) >> 2;
+	uint32_t ce = mb_is_ce((uint32_t)(head >> 52));
 
 	if (unlikely(head >> 60 != 6 || length > available))
 		return false;

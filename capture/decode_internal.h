@@ -20,6 +20,7 @@
 enum {
 	MB_ETHERNET_HEADER = 14,
 	MB_MAC_LENGTH = 6,
+	MB_ECN = 3, /* bits of IP's traffic class */
 };
 
 /* As files have them. */
@@ -126,6 +127,12 @@ static inline uint64_t mb_be64(const uint8_t *bytes)
 static inline uint64_t mb_mac(const uint8_t *bytes)
 {
 	return (uint64_t)mb_be16(bytes) << 32 | mb_be32(bytes + 2);
+}
+
+/* Whether the ECN field of an IP header's traffic class, its two lowest bits, says CE (RFC 3168). */
+static inline bool mb_is_ce(uint32_t traffic_class)
+{
+	return (traffic_class & MB_ECN) == MB_ECN;
 }
 
 static inline uint32_t mb_frame_bytes(const struct mb_frame *frame, uint32_t fcs_len)

@@ -5,11 +5,6 @@
  */
 #include "decode_internal.h"
 
-static bool is_ce(unsigned traffic_class)
-{
-	return (traffic_class & 3) == 3;
-}
-
 /* End the walk where the IP header says. A length that the frame does not hold is a contradiction. */
 static void end_packet(struct mb_walk *walk, uint64_t length)
 {
@@ -54,7 +49,7 @@ static bool read_ipv4(struct mb_walk *walk, struct mb_ip *ip)
 	ip->destination = (struct mb_address){.lo = 0xffffull << 32 | mb_be32(header + 16), .family = MB_FAMILY_IPV4};
 	ip->protocol = header[9];
 	ip->fragment = mb_be16(header + 6) & 0x3fff; /* more to come, or not the first */
-	if (is_ce(header[1]))
+	if (mb_is_ce(header[1]))
 		ip->marks |= MB_MARK_CE;
 
 	length = mb_be16(header + 2);
@@ -143,7 +138,7 @@ static bool read_ipv6(struct mb_walk *walk, struct mb_ip *ip)
 	ip->source = (struct mb_address){mb_be64(header + 8), mb_be64(header + 16), MB_FAMILY_IPV6};
 	ip->destination = (struct mb_address){mb_be64(header + 24), mb_be64(header + 32), MB_FAMILY_IPV6};
 	ip->protocol = header[6];
-	if (is_ce(mb_be16(header) >> 4u))
+	if (mb_is_ce(mb_be16(header) >> 4u))
 		ip->marks |= MB_MARK_CE;
 
 	walk->offset += 40;

@@ -65,4 +65,20 @@ static inline bool mb_sequence_back(struct mb_sequence *sequence, uint32_t first
 	return back;
 }
 
+/* Whether of segments without a gap up to END, of which the one from FIRST is LENGTH long, no other repeats sequence
+ * space that the flow has sent. If so, they were sent now, and *IS_BACK is as mb_sequence_back() says of that one. */
+static inline bool mb_sequence_continues(struct mb_sequence *sequence, uint32_t first, uint32_t length, uint32_t end,
+					 bool *is_back)
+{
+	*is_back = false;
+	if (__builtin_expect((int32_t)(first - sequence->next) < 0, 0)) {
+		if ((int32_t)(first + length - sequence->next) < 0)
+			return false;
+		*is_back = mb_sequence_back(sequence, first, length);
+	}
+	if (end != first) /* acknowledgments alone take no sequence space */
+		sequence->next = end;
+	return true;
+}
+
 #endif

@@ -23,7 +23,6 @@ enum {
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
-	ECN = 3, /* its field's bits, of which CE has both */
 	AHEAD = 8192, /* bytes; a quarter of it and twice as many measured the same */
 	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
 };
@@ -99,7 +98,7 @@ static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, boo
 	if (is_same)
 		compare(alike, &shape, shape.length, 2);
 	else
-		compare_bits(alike, &shape, shape.ip + 1, (uint8_t)~(ECN << shape.ecn));
+		compare_bits(alike, &shape, shape.ip + 1, (uint8_t)~(MB_ECN << shape.ecn));
 	if (!is_udp) {
 		compare_bits(alike, &shape, shape.transport + TCP_OFFSET, 0xf0);
 		compare_bits(alike, &shape, shape.transport + TCP_FLAGS, FIN_SYN);
@@ -245,7 +244,7 @@ static mb_inline bool begin_run(struct run *run, const struct making *train, con
 	run->last = (const uint8_t *)stretch->end - run->stride;
 	run->l2 = train->frame.len - common->fcs_len;
 	run->payload = length - common->header;
-	run->is_ce = (train->frame.data[shape->ip + 1] >> shape->ecn & ECN) == ECN;
+	run->is_ce = mb_is_ce(train->frame.data[shape->ip + 1] >> shape->ecn);
 	load_headers(&run->headers, shape, train->frame.data, common->same);
 	return available <= common->largest && length <= available && length >= common->header;
 }
