@@ -33,14 +33,14 @@ COLUMNS = (
     "pattern",
     "top_sources",
     "quality",
-    "run",
-    "epoch",
+    "recording_id",
+    "clock_epoch",
     "bin_ns",
     "link_bps",
 )
 
 # The variables of bursts.sql that choose what is judged, beside `hosts` and those of the definition.
-FILTERS = ("rack", "interface", "direction", "run", "since_ns", "until_ns")
+FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 FETCH = 10_000
 
 
@@ -73,7 +73,7 @@ def find_bursts(
     rack: str | None = None,
     interface: str | None = None,
     direction: str | None = None,
-    run: str | None = None,
+    recording: str | None = None,
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> list[dict[str, Any]]:
@@ -82,7 +82,8 @@ def find_bursts(
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
     `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
     does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
-    return list(each_burst(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction, run=run,
+    return list(each_burst(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
+                           recording=recording,
                            since_ns=since_ns, until_ns=until_ns))
 
 
@@ -150,9 +151,9 @@ def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
     same time, so that each burst is found in both."""
     return con.execute("""
         WITH spans AS (
-            SELECT run, host, interface, direction, start_ns, end_ns
-            FROM lanes JOIN (SELECT run, start_ns, end_ns FROM runs) USING (run))
-        SELECT a.run, b.run
+            SELECT recording_id, host, interface, direction, start_ns, end_ns
+            FROM lanes JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) USING (recording_id))
+        SELECT a.recording_id, b.recording_id
         FROM spans AS a JOIN spans AS b USING (host, interface, direction)
-        WHERE a.run < b.run AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns
+        WHERE a.recording_id < b.recording_id AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns
         ORDER BY ALL""").fetchall()

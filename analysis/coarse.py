@@ -16,15 +16,15 @@ COARSE_STAMPS = 4 | 8  # quality: ring, file-µs
 
 _MOSTLY_COARSE = """
 WITH wanted AS (
-    SELECT run, host, interface, direction, coalesce($bin_ns, bin_ns) AS judged_ns
-    FROM runs
+    SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS judged_ns
+    FROM recordings
     WHERE judged_ns < $fine_ns AND (quality & $coarse <> 0 OR NOT complete)
       AND ($hosts IS NULL OR list_contains($hosts, host)) AND rack = coalesce($rack, rack)
       AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
-      AND run = coalesce($run, run)
+      AND recording_id = coalesce($recording, recording_id)
 )
 SELECT wanted.host, wanted.interface, wanted.direction, judged_ns
-FROM bins JOIN wanted USING (run)
+FROM bins JOIN wanted USING (recording_id)
 WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, ts_ns)
 GROUP BY ALL
 HAVING 2 * count(*) FILTER (bins.quality & $coarse <> 0) > count(*)
@@ -48,7 +48,7 @@ def refuse_coarse(
     rack: str | None = None,
     interface: str | None = None,
     direction: str | None = None,
-    run: str | None = None,
+    recording: str | None = None,
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> None:
@@ -56,7 +56,8 @@ def refuse_coarse(
     stamps. Which recordings, and what time of them: as for `find_bursts`."""
     settings: dict[str, Any] = {
         "bin_ns": bin_ns, "fine_ns": FINE_NS, "coarse": COARSE_STAMPS, "hosts": hosts, "rack": rack,
-        "interface": interface, "direction": direction, "run": run, "since_ns": since_ns, "until_ns": until_ns,
+        "interface": interface, "direction": direction, "recording": recording, "since_ns": since_ns,
+        "until_ns": until_ns,
     }  # fmt: skip
     with readable(con):
         row = con.execute(_MOSTLY_COARSE, settings).fetchone()

@@ -183,9 +183,10 @@ def read_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition, *, 
     spans: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for host, name, way, start, end in con.execute(
             """SELECT host, interface, direction, coalesce(start_ns, first_ns), coalesce(end_ns, last_ns)
-               FROM lanes JOIN (SELECT run, start_ns, end_ns FROM runs) USING (run)
-               LEFT JOIN (SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns FROM bins
-                          WHERE run IN (SELECT run FROM runs WHERE end_ns IS NULL) GROUP BY run) USING (run)
+               FROM lanes JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) USING (recording_id)
+               LEFT JOIN (SELECT recording_id, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns FROM bins
+                          WHERE recording_id IN (SELECT recording_id FROM recordings WHERE end_ns IS NULL)
+                              GROUP BY recording_id) USING (recording_id)
             """).fetchall():
         if start is not None and end is not None:
             clipped = max(start, since_ns if since_ns is not None else start), min(end, until_ns or end)

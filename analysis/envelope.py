@@ -23,11 +23,11 @@ Interval = tuple[int, int]
 
 _CELLS = """
 SELECT ts_ns // $width AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until GROUP BY 1 ORDER BY 1
+FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY 1 ORDER BY 1
 """
 _BINS_OF_CELLS = """
 SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until
+FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until
     AND ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
 """
 
@@ -42,7 +42,7 @@ class Slice:
     until_ns: int
 
     def parameters(self) -> dict[str, Any]:
-        return {"runs": list(self.runs), "since": self.since_ns, "until": self.until_ns}
+        return {"ids": list(self.runs), "since": self.since_ns, "until": self.until_ns}
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,8 @@ def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], li
         return factors[-1]
     sketches = ", ".join(f"approx_count_distinct(ts_ns // {where.bin_ns * factor})" for factor in candidates)
     counts = con.execute(
-        f"SELECT {sketches} FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until",
+        f"SELECT {sketches} FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since "
+        "AND ts_ns < $until",
         where.parameters(),
     ).fetchone()
     assert counts is not None

@@ -71,7 +71,7 @@ def groups(
     ).fetchall()
     together = cluster({frozenset(members): numbers for members, numbers in sets})
     total = sum(burst["bytes"] for burst in largest) or 1
-    racks = dict(con.execute("SELECT DISTINCT host, rack FROM runs WHERE rack <> ''").fetchall())
+    racks = dict(con.execute("SELECT DISTINCT host, rack FROM recordings WHERE rack <> ''").fetchall())
     racks |= {address: racks[host] for address, host in (addresses or {}).items() if host in racks}
     sent = sent_by_group(con, together)
     found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]

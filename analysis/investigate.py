@@ -149,7 +149,8 @@ def choose_runs(
             continue
         kept = chosen.setdefault(lane, [])
         if kept and (run["first_ns"] < kept[-1]["end_ns"] or run["bin_ns"] != kept[-1]["bin_ns"]):
-            notes.append(f"{' '.join(lane)}: run {run['run']} overlaps another or has other bins; it is left out")
+            notes.append(f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other "
+                         "bins; it is left out")
             continue
         kept.append(run)
     return chosen

@@ -117,7 +117,7 @@ class BurstWatch:
             self._con.execute("SET threads = 1")  # for a few rows, more cost more
         con = self._con
         con.register("bins", _bins(lane, run, since_ns))
-        con.register("runs", pa.Table.from_pylist([lane.runs[run]]))
+        con.register("recordings", pa.Table.from_pylist([lane.runs[run]]))
         tables = self.live.senders.get(run)
         con.register("sources", pa.concat_tables(table.unify_dictionaries() for table in tables) if tables
                      else con.sql("FROM defined.sources").to_arrow_table())
@@ -128,13 +128,13 @@ def _bins(lane: LiveLane, run: str, since_ns: int) -> pa.Table:
     """What bursts.sql reads of `bins`."""
     import pyarrow as pa
 
-    names = ("ts_ns", "epoch", "bytes", "wire_bytes", "packets", "quality")
+    names = ("ts_ns", "clock_epoch", "bytes", "wire_bytes", "packets", "quality")
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for (name, epoch), series, part in lane.rows(since_ns, 2**63 - 1):
         if name == run:
             columns["ts_ns"].append(series.times[part].copy())
-            columns["epoch"].append(np.full(part.stop - part.start, epoch, np.int64))
+            columns["clock_epoch"].append(np.full(part.stop - part.start, epoch, np.int64))
             for column in ("bytes", "wire_bytes", "packets", "quality"):
                 columns[column].append(series.column(column)[part].copy())
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-    return pa.table({"run": pa.array([run] * len(joined["ts_ns"]), pa.string()).dictionary_encode(), **joined})
+    return pa.table({"recording_id": pa.array([run] * len(joined["ts_ns"]), pa.string()).dictionary_encode(), **joined})

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from .envelope import Envelope, Interval, merge_intervals, merged
-from .report_data import LOSING
+from .report_data import DROPS
 from .series import Series
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class LiveLane:
             return None
         newest = max(unended, key=lambda run: run["written_ns"])
         ended_ns = max((run["written_ns"] for run in self.runs.values() if run["complete"]), default=0)
-        return str(newest["run"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
+        return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def coverage(self) -> list[Interval]:
         """When it was recorded, ascending and disjoint: by its runs, and by its bins while one has not ended."""
@@ -130,7 +130,7 @@ class LiveLane:
         kept = times >= self.complete_from_ns
         if kept.any():
             series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})
-            self.lost.insert(times[kept & (columns["quality"] & LOSING != 0)], {})
+            self.lost.insert(times[kept & (columns["quality"] & DROPS != 0)], {})
             self.stamps = int(np.bitwise_or.reduce(columns["quality"][-1000:]))
         self.changed(covered, first)
 

@@ -22,7 +22,7 @@ REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
 MOST_BINS = 4_000_000  # in memory, over all lanes
 MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
 MOST_SENDERS = 2_000_000  # rows of `sources` that wait for a burst to end
-TABLES = ("bins", "sources", "probes", "queues", "clock", "runs")  # runs last: a run is written before its bins
+TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")  # runs last: a run is written before its bins
 
 _PROBES = f"""
 SELECT src, dst, protocol, stamp_kind, tx_ns, CASE WHEN NOT lost THEN {LATENCY} END AS latency, lost,
@@ -82,10 +82,11 @@ class LiveStore:
         newest = con.execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS
         con = self.store.connect(self.rack, self.complete_from_ns)
-        self._take_runs(con.sql("SELECT * FROM runs").to_arrow_table())
+        self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
         unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["complete"]]
-        for run, first, last in con.execute("SELECT run, min(ts_ns), max(ts_ns) FROM bins "
-                                            "WHERE run IN (SELECT unnest($1)) GROUP BY run", [unended]).fetchall():
+        for run, first, last in con.execute("SELECT recording_id, min(ts_ns), max(ts_ns) FROM bins "
+                                            "WHERE recording_id IN (SELECT unnest($1)) GROUP BY recording_id",
+                                            [unended]).fetchall():
             lane = self.lane_of[run]
             lane.spans[run] = (first, last + lane.bin_ns)
         self._take_newest(con, newest)
@@ -93,7 +94,8 @@ class LiveStore:
 
     def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
         """The rows of the newest minutes, or of less where there are too many."""
-        wanted = {"bins": ("ts_ns", "run, epoch, ts_ns, " + ", ".join(COLUMNS)), "sources": ("last_ns", "*"),
+        wanted = {"bins": ("ts_ns", "recording_id, clock_epoch, ts_ns, " + ", ".join(COLUMNS)),
+                  "sources": ("last_ns", "*"),
                   "probes": ("tx_ns", "*"), "queues": ("ts_ns", "*"), "clock": ("ts_ns", "*")}
         for table, (time, columns) in wanted.items():
             since, limit = self.complete_from_ns, MOST_BINS if table == "bins" else MOST_SENDERS
@@ -113,12 +115,12 @@ class LiveStore:
 
         found = {table: rows for table, tail in self._tails.items() if (rows := tail.poll())}
         with self.lock:
-            for table in sorted(found, key=lambda name: name != "runs"):
+            for table in sorted(found, key=lambda name: name != "recordings"):
                 self._take(table, pa.concat_tables(_plain(rows) for rows in found[table]))
         return bool(found)
 
     def _take(self, table: str, rows: pa.Table) -> None:
-        takers = {"runs": self._take_runs, "bins": self._take_bins, "sources": self._take_senders,
+        takers = {"recordings": self._take_runs, "bins": self._take_bins, "sources": self._take_senders,
                   "probes": self._take_probes, "queues": self._take_queues, "clock": self._take_clock}
         if rows.num_rows:
             takers[table](rows)
@@ -129,15 +131,15 @@ class LiveStore:
                 continue
             key = tuple(run[name] for name in KEY)
             lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
-            known = lane.runs.get(run["run"])
+            known = lane.runs.get(run["recording_id"])
             if known is None or (known["written_ns"], known["complete"]) <= (run["written_ns"], run["complete"]):
                 covered = lane.coverage()
-                lane.runs[run["run"]] = run
-                self.lane_of[run["run"]] = lane
+                lane.runs[run["recording_id"]] = run
+                self.lane_of[run["recording_id"]] = lane
                 lane.changed(covered)
 
     def _take_bins(self, rows: pa.Table) -> None:
-        for (run, epoch), columns in _by_run(rows, ("run", "epoch"), ("ts_ns", *COLUMNS)):
+        for (run, epoch), columns in _by_run(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
             if lane := self.lane_of.get(run):
                 lane.add(run, epoch, columns)
         share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
@@ -147,11 +149,11 @@ class LiveStore:
     def _take_senders(self, rows: pa.Table) -> None:
         import pyarrow.compute as pc
 
-        for run in pc.unique(rows.column("run")).to_pylist():
+        for run in pc.unique(rows.column("recording_id")).to_pylist():
             if self.lane_of.get(run) is None:
                 continue
             kept = self.senders.setdefault(run, [])
-            kept.append(rows.filter(pc.equal(rows.column("run"), run)))
+            kept.append(rows.filter(pc.equal(rows.column("recording_id"), run)))
             while len(kept) > 1 and sum(table.num_rows for table in kept) > MOST_SENDERS:
                 kept.pop(0)
 

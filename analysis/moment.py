@@ -15,7 +15,7 @@ from .bursts import BurstDefinition, find_bursts
 from .envelope import NS_PER_S, Envelope, Interval, Slice
 from .live_lane import LiveLane
 from .live_store import LiveStore
-from .report_data import LOSING, marked
+from .report_data import DROPS, marked
 
 if TYPE_CHECKING:
     import duckdb
@@ -83,7 +83,7 @@ class History:
             return []
         wanted = replace(self.definition, link_bps=link)
         found = [burst for run in list(lane.runs) if self._touches(lane, run, start_ns, end_ns)
-                 for burst in find_bursts(con, wanted, run=run, since_ns=start_ns - AROUND_NS,
+                 for burst in find_bursts(con, wanted, recording=run, since_ns=start_ns - AROUND_NS,
                                           until_ns=end_ns + AROUND_NS)
                  if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
         return sorted(found, key=lambda burst: burst["start_ns"])
@@ -124,7 +124,7 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
         return Moment(
             start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
             finished(envelope.read(con, seconds, dividing), edge),
-            marked(con, where, LOSING, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
+            marked(con, where, DROPS, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
             beside.read_latency(con, lane.named("host"), start_ns, end_ns, PATHS, POINTS)[0],
             beside.read_queues(con, start_ns, end_ns, QUEUES, POINTS)[0])
 

@@ -31,8 +31,9 @@ POINTS = 200  # of a distribution
 # A complete run says when it began and ended. One that was cut off, or is still going on, says only its beginning.
 _RUNS = """
 CREATE TEMP TABLE rack_runs AS
-SELECT * REPLACE (coalesce($link, link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS number
-FROM main.runs
+SELECT * REPLACE (coalesce($link,
+                           link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS number
+FROM main.recordings
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
                             ELSE start_ns < $until AND (NOT complete OR end_ns >= $since) END
 """
@@ -46,7 +47,7 @@ FROM (
     SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
            CAST(sum(packets) AS BIGINT) AS packets, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns,
            bit_or(quality) AS quality, count(*) FILTER (quality & 32 <> 0) AS losing_bins
-    FROM bins JOIN (SELECT run, number FROM rack_runs) USING (run)
+    FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
     WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
 GROUP BY number
 """
@@ -199,7 +200,8 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):
         con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
-        con.execute("CREATE TEMP VIEW runs AS SELECT * EXCLUDE (number) FROM rack_runs WHERE link_bps IS NOT NULL")
+        con.execute("CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs "
+                    "WHERE link_bps IS NOT NULL")
         con.execute(_TOTALS, where)
         # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
         judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)

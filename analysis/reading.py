@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 Lane = tuple[str, str, str]  # host, interface, direction
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
-LOSING = 32  # the bit of quality that says packets were dropped meanwhile (sql/schema/quality.sql)
+DROPS = 32  # the bit of quality that says packets were dropped meanwhile (sql/schema/quality.sql)
 OF_BURSTS = (
-    "burst", "run", "epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns", "end_ns", "bytes",
+    "burst", "recording_id", "clock_epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns",
+    "end_ns", "bytes",
     "fan_in", "onset_spread_ns", "pattern",
 )  # fmt: skip
 # Tables of bursts.sql that nobody reads afterwards.
@@ -59,13 +60,15 @@ class Question:
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
     """Recorded stretches: a run and clock epoch each, with its first and last bin."""
     result = con.execute(
-        """SELECT r.run, r.host, r.rack, r.interface, r.direction, coalesce($link, r.link_bps) AS link_bps, r.bin_ns,
-                  b.epoch, b.first_ns, b.last_ns + r.bin_ns AS end_ns, r.dropped, r.notes
-           FROM runs r JOIN (SELECT run, epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns FROM bins GROUP BY ALL) b
-             USING (run)
+        """SELECT r.recording_id, r.host, r.rack, r.interface, r.direction, coalesce($link, r.link_bps) AS link_bps,
+                  r.bin_ns,
+                  b.clock_epoch, b.first_ns, b.last_ns + r.bin_ns AS end_ns, r.dropped, r.notes
+           FROM recordings r JOIN (SELECT recording_id, clock_epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
+               FROM bins GROUP BY ALL) b
+             USING (recording_id)
            WHERE (len($hosts) = 0 OR list_contains($hosts, r.host))
              AND b.first_ns < coalesce($until, 9223372036854775807) AND b.last_ns >= coalesce($since, 0)
-           ORDER BY r.host, r.interface, r.direction, b.first_ns, r.run""",
+           ORDER BY r.host, r.interface, r.direction, b.first_ns, r.recording_id""",
         {"link": question.link_bps, "hosts": list(question.hosts), **question.span},
     )
     names = [column[0] for column in result.description]
@@ -88,11 +91,12 @@ def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, A
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
             for batch in con.sql(
-                "SELECT ts_ns, wire_bytes, quality FROM bins WHERE run = $run AND epoch = $epoch",
-                params={"run": row["run"], "epoch": row["epoch"]},
+                "SELECT ts_ns, wire_bytes, quality FROM bins WHERE recording_id = $recording "
+                "AND clock_epoch = $clock_epoch",
+                params={"recording": row["recording_id"], "clock_epoch": row["clock_epoch"]},
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
-                lossy.append(at[batch["quality"].to_numpy() & LOSING != 0])
+                lossy.append(at[batch["quality"].to_numpy() & DROPS != 0])
                 yield at, batch["wire_bytes"].to_numpy()
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
@@ -119,8 +123,8 @@ def read_bursts(
     for table in STEPS:  # the memory is wanted for what follows
         con.execute(f"DROP TABLE IF EXISTS {table}")
     found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
-    runs = {(run["run"], run["epoch"]) for rows in chosen.values() for run in rows}
-    return [burst for burst in found if (burst["run"], burst["epoch"]) in runs]
+    runs = {(run["recording_id"], run["clock_epoch"]) for rows in chosen.values() for run in rows}
+    return [burst for burst in found if (burst["recording_id"], burst["clock_epoch"]) in runs]
 
 
 def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, origin: int) -> Probes:

@@ -18,7 +18,7 @@ from .envelope import Envelope, Interval, Slice
 if TYPE_CHECKING:
     import duckdb
 
-LOSING, STEPPED = 32, 256  # bits of sql/schema/quality.sql
+DROPS, STEPPED = 32, 256  # bits of sql/schema/quality.sql
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Lane:
-    """One direction of one interface, recorded at one bin width and link speed; `runs` are its rows of `runs`."""
+    """One direction of one interface, recorded at one bin width and link speed; `runs` are its rows of `recordings`."""
 
     rack: str
     host: str
@@ -57,11 +57,11 @@ class Lane:
     runs: Sequence[Mapping[str, Any]]
 
     def total(self, column: str) -> int:
-        """The sum of a column of `runs` over the lane's recordings."""
+        """The sum of a column of `recordings` over the lane's recordings."""
         return sum(int(run[column]) for run in self.runs)
 
     def distinct(self, column: str) -> list[Any]:
-        """The values of a column of `runs`, in the order of the recordings, empty ones left out."""
+        """The values of a column of `recordings`, in the order of the recordings, empty ones left out."""
         return list(dict.fromkeys(run[column] for run in self.runs if run[column] not in ("", None)))
 
 
@@ -152,31 +152,32 @@ class LaneReport:
 
 _LANE = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
 _RUNS = """
-SELECT * FROM runs WHERE ($rack IS NULL OR rack = $rack) AND ($host IS NULL OR host = $host)
-ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns NULLS LAST, run
+SELECT * FROM recordings WHERE ($rack IS NULL OR rack = $rack) AND ($host IS NULL OR host = $host)
+ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns NULLS LAST, recording_id
 """
 _FACTS = """
-SELECT run, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
+SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
     CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
     arg_max(ts_ns, wire_bytes) AS busiest_ts, max(wire_bytes) AS busiest
-FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until GROUP BY run
+FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY recording_id
 """
 _QUALITIES = """
-SELECT run, bit, name, meaning, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets
-FROM (SELECT run, quality, packets FROM bins WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until)
+SELECT recording_id, bit, name, meaning, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets
+FROM (SELECT recording_id, quality, packets FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since
+    AND ts_ns < $until)
 JOIN quality q ON quality & q.bit <> 0 GROUP BY ALL ORDER BY bit
 """
 _MARKED = """
 SELECT DISTINCT ts_ns // $width AS cell FROM bins
-WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
+WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
 """
 _SOURCES = """
 WITH sent AS (
     SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
-    FROM sources WHERE run IN (SELECT unnest($runs)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
+    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
 ), burst AS (
     SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
-    WHERE run IN (SELECT unnest($runs)) GROUP BY source
+    WHERE recording_id IN (SELECT unnest($ids)) GROUP BY source
 )
 SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS senders,
     CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
@@ -201,14 +202,14 @@ def judge(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: Bu
     CON keeps the TEMP TABLE report_senders: what each sender sent in the bursts of each run. Raises as
     find_bursts does.
     """
-    con.execute("CREATE OR REPLACE TEMP TABLE report_senders (run VARCHAR, source VARCHAR, bytes DOUBLE)")
-    known = [run["run"] for lane in chosen if lane.link_bps for run in lane.runs]
-    whole = con.execute("SELECT count(*) FROM runs").fetchall()[0][0] == len(known)
+    con.execute("CREATE OR REPLACE TEMP TABLE report_senders (recording_id VARCHAR, source VARCHAR, bytes DOUBLE)")
+    known = [run["recording_id"] for lane in chosen if lane.link_bps for run in lane.runs]
+    whole = con.execute("SELECT count(*) FROM recordings").fetchall()[0][0] == len(known)
     bursts: list[dict[str, Any]] = []
     for run in [None] if whole else known:  # one question for all, unless some have to be left out
-        bursts += find_bursts(con, definition, run=run, since_ns=since_ns, until_ns=until_ns)
-        con.execute("INSERT INTO report_senders SELECT run, source, sum(s.bytes) FROM burst_sources s "
-                    "JOIN bursts USING (burst) GROUP BY run, source")
+        bursts += find_bursts(con, definition, recording=run, since_ns=since_ns, until_ns=until_ns)
+        con.execute("INSERT INTO report_senders SELECT recording_id, source, sum(s.bytes) FROM burst_sources s "
+                    "JOIN bursts USING (burst) GROUP BY recording_id, source")
     return bursts
 
 
@@ -216,11 +217,11 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
            since_ns: int | None = None, until_ns: int | None = None, limits: Limits | None = None) -> list[LaneReport]:
     """The report of each lane in [since_ns, until_ns), from the bursts that `judge` found in that time."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
-    runs = [run["run"] for lane in chosen for run in lane.runs]
-    parameters = {"runs": runs, "since": period[0], "until": period[1]}
-    facts = {row["run"]: row for row in beside.dicts(con, _FACTS, parameters)}
+    runs = [run["recording_id"] for lane in chosen for run in lane.runs]
+    parameters = {"ids": runs, "since": period[0], "until": period[1]}
+    facts = {row["recording_id"]: row for row in beside.dicts(con, _FACTS, parameters)}
     qualities = beside.dicts(con, _QUALITIES, parameters)
-    busy = sum(any(run["run"] in facts for run in lane.runs) for lane in chosen)
+    busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
     covered = [_coverage(lane, facts, period) for lane in chosen]
     owned = _assign(bursts, chosen)
@@ -234,7 +235,7 @@ def _coverage(lane: Lane, facts: Mapping[str, Mapping[str, Any]], period: Interv
     """When the lane was recorded: by its runs, and by its bins where a killed run could not say its end."""
     spans = []
     for run in lane.runs:
-        seen = facts.get(run["run"])
+        seen = facts.get(run["recording_id"])
         told = [(run["start_ns"], run["end_ns"])] if run["start_ns"] is not None and run["end_ns"] is not None else []
         if seen:
             told.append((seen["first"], seen["last"] + lane.bin_ns))
@@ -247,12 +248,12 @@ def _coverage(lane: Lane, facts: Mapping[str, Mapping[str, Any]], period: Interv
 
 def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane]) -> list[list[dict[str, Any]]]:
     """Each burst to the lane of its run."""
-    place = {run["run"]: i for i, lane in enumerate(chosen) for run in lane.runs}
+    place = {run["recording_id"]: i for i, lane in enumerate(chosen) for run in lane.runs}
     owned: list[list[dict[str, Any]]] = [[] for _ in chosen]
     for burst in bursts:
-        if burst["run"] in place:
-            owned[place[burst["run"]]].append(dict(burst))
-    return [sorted(own, key=lambda burst: (burst["start_ns"], burst["end_ns"], burst["run"])) for own in owned]
+        if burst["recording_id"] in place:
+            owned[place[burst["recording_id"]]].append(dict(burst))
+    return [sorted(own, key=lambda burst: (burst["start_ns"], burst["end_ns"], burst["recording_id"])) for own in owned]
 
 
 def _spans(bursts: Sequence[Mapping[str, Any]]) -> list[Interval]:
@@ -267,10 +268,10 @@ def worst_first(bursts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Interval],
                  facts: Mapping[str, Mapping[str, Any]], qualities: Sequence[Mapping[str, Any]],
                  bursts: list[dict[str, Any]], limits: Limits) -> LaneReport:
-    seen = [facts[run["run"]] for run in lane.runs if run["run"] in facts]
+    seen = [facts[run["recording_id"]] for run in lane.runs if run["recording_id"] in facts]
     start, end = (coverage[0][0], coverage[-1][1]) if coverage else (0, 0)
     start, end = min([start, *(row["first"] for row in seen)]), max([end, *(row["last"] + lane.bin_ns for row in seen)])
-    where = Slice([run["run"] for run in lane.runs], lane.bin_ns, start, end)
+    where = Slice([run["recording_id"] for run in lane.runs], lane.bin_ns, start, end)
     own_qualities = _qualities(lane, qualities)
     bits = {quality.bit for quality in own_qualities}
     base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
@@ -291,7 +292,7 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
                         key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
         busiest_second=_busiest(seconds), qualities=own_qualities,
-        losing=marked(con, where, LOSING, limits.intervals) if LOSING in bits else [],
+        losing=marked(con, where, DROPS, limits.intervals) if DROPS in bits else [],
         stepped=marked(con, where, STEPPED, limits.intervals) if STEPPED in bits else [],
         base=base, detail=detail, detail_cells=cells, seconds=seconds.at_most(limits.seconds), bursts=bursts,
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
@@ -313,10 +314,10 @@ def _busiest(seconds: Envelope) -> Peak | None:
 
 
 def _qualities(lane: Lane, rows: Sequence[Mapping[str, Any]]) -> list[Quality]:
-    runs = {run["run"] for run in lane.runs}
+    runs = {run["recording_id"] for run in lane.runs}
     summed: dict[int, Quality] = {}
     for row in rows:
-        if row["run"] in runs:
+        if row["recording_id"] in runs:
             before = summed.get(row["bit"], Quality(row["bit"], row["name"], row["meaning"], 0, 0))
             summed[row["bit"]] = Quality(row["bit"], row["name"], row["meaning"], before.bins + row["bins"],
                                          before.packets + row["packets"])

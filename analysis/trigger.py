@@ -84,7 +84,8 @@ def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: i
     """Source bins in which the host sent on at least so many flows. None where its outgoing direction is not
     recorded."""
     [(first, last, width)] = con.execute(
-        """SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM runs WHERE host = $host) FROM sources
+        """SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM recordings WHERE host = $host)
+           FROM sources
            WHERE host = $host AND interface = $interface AND direction = 'out' AND source <> 'other'""",
         {"host": host, "interface": interface},
     ).fetchall()

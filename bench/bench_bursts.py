@@ -32,7 +32,7 @@ FULL = 12_500  # wire bytes of a bin at 10 Gb/s
 SENDERS = 4
 BATCH = 1 << 16
 T0 = 1_700_000_000_000_000_000
-LANE = {"run": "run-1", "host": "cache-1", "rack": "r1", "interface": "eth0", "direction": "in"}
+LANE = {"recording_id": "run-1", "host": "cache-1", "rack": "r1", "interface": "eth0", "direction": "in"}
 MBURST = Path(sys.executable).parent / "mburst"
 SUM = "SELECT sum(wire_bytes) FROM {}"
 
@@ -51,7 +51,7 @@ def utilizations(bins: int, hot: float, chance: np.random.Generator) -> np.ndarr
 def table(count: int, **columns: Any) -> pa.Table:
     """Columns of COUNT rows: arrays as they are, text dictionary-encoded, a number repeated."""
     made = {}
-    for name, value in {**LANE, "epoch": np.uint16(0), **columns}.items():
+    for name, value in {**LANE, "clock_epoch": np.uint16(0), **columns}.items():
         if isinstance(value, str):
             value = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int8)), pa.array([value]))
         made[name] = np.full(count, value) if np.isscalar(value) else value
@@ -83,13 +83,14 @@ def fresh_store(bins: int, hot: float) -> Iterator[Store]:
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         store = Store.create(Path(folder, "store"))
         chance = np.random.default_rng(1)
-        run_row = {**LANE, "capture": "capture-1", "link_bps": 10**10, "bin_ns": BIN_NS, "source_bin_ns": 1_000_000,
+        run_row = {**LANE, "capture_id": "capture-1", "link_bps": 10**10, "bin_ns": BIN_NS, "source_bin_ns": 1_000_000,
                    "backend": "bench", "input": "", "filter": "", "snaplen": 0, "clock": "made up", "offloads": "",
-                   "notes": "", "start_ns": T0, "end_ns": T0 + bins * BIN_NS, "epochs": 1, "packets": 0, "bytes": 0,
+                   "notes": "", "start_ns": T0, "end_ns": T0 + bins * BIN_NS, "clock_epochs": 1,
+                   "packets": 0, "bytes": 0,
                    "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
                    "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "", "complete": True, "written_ns": T0}
         host, rack = LANE["host"], LANE["rack"]
-        with (store.writer("runs", host, rack) as runs, store.writer("bins", host, rack) as writer,
+        with (store.writer("recordings", host, rack) as runs, store.writer("bins", host, rack) as writer,
               store.writer("sources", host, rack) as senders):
             runs.append(pa.Table.from_pylist([run_row]))
             for first in range(0, bins, 10_000_000):

@@ -5,7 +5,7 @@
 A server (gnmi_source.py) on another core sends UPDATES updates of 512 queues, ten leaves each, as fast as they are
 taken. Counted from the collector's first message to the sync behind the last one, while it writes, and then to the end
 of the process with all rows sealed. Of each queue's ten leaves five are columns of `queues`, and five are rows of
-`leaves`.
+`gnmi_values`.
 
 Then the disk stalls (the store's writer is made to wait): how much memory the collector takes, and what it says it
 dropped, beside what it received.
@@ -37,7 +37,7 @@ import asyncio, resource, sys, time
 from mburst.sql.writer import Writer
 append = Writer.append
 def stalled(self, batch):
-    time.sleep(1e6 if self._table in ("queues", "leaves") else 0)
+    time.sleep(1e6 if self._table in ("queues", "gnmi_values") else 0)
     append(self, batch)
 Writer.append = stalled
 from mburst.collector import Collector
@@ -118,9 +118,9 @@ def wait_for_sync(store: Path) -> None:
 
     while True:
         time.sleep(0.1)
-        if (store / "mburst.json").exists() and (store / "hot" / "collection").exists():
+        if (store / "mburst.json").exists() and (store / "hot" / "gnmi_events").exists():
             found = (
-                Store.open(store).connect().execute("SELECT count(*) FROM collection WHERE event = 'sync'").fetchone()
+                Store.open(store).connect().execute("SELECT count(*) FROM gnmi_events WHERE event = 'sync'").fetchone()
             )
             if found and found[0]:
                 return
@@ -132,7 +132,7 @@ def spans(store: Path) -> tuple[int, int]:
 
     con = Store.open(store).connect()
     (first,) = con.execute("SELECT min(receive_ns) FROM queues").fetchone() or (0,)
-    (sync,) = con.execute("SELECT ts_ns FROM collection WHERE event = 'sync'").fetchone() or (0,)
+    (sync,) = con.execute("SELECT ts_ns FROM gnmi_events WHERE event = 'sync'").fetchone() or (0,)
     return first, sync
 
 

@@ -36,8 +36,8 @@ def write(store: Path, seconds: int, rng: np.random.Generator) -> None:
 
     opened = Store.create(store)
     begin = onsets(seconds, rng)
-    names = {"run": "r", "host": "cache", "rack": "a", "interface": "eth0", "direction": "in"}
-    with opened.writer("runs", "cache", "a") as writer:
+    names = {"recording_id": "r", "host": "cache", "rack": "a", "interface": "eth0", "direction": "in"}
+    with opened.writer("recordings", "cache", "a") as writer:
         writer.append(run_row(names, seconds))
     with opened.writer("bins", "cache", "a") as bins, opened.writer("sources", "cache", "a") as sources:
         for minute in range(0, seconds, 60):
@@ -60,7 +60,7 @@ def run_row(names: dict[str, str], seconds: int) -> pa.RecordBatch:
     end = START + seconds * 10**9
     row = {
         **names,
-        "capture": "c",
+        "capture_id": "c",
         "link_bps": LINK,
         "bin_ns": BIN,
         "source_bin_ns": 1_000_000,
@@ -73,7 +73,7 @@ def run_row(names: dict[str, str], seconds: int) -> pa.RecordBatch:
         "notes": "",
         "start_ns": START,
         "end_ns": end,
-        "epochs": 1,
+        "clock_epochs": 1,
         "packets": 0,
         "bytes": 0,
         "wire_bytes": 0,
@@ -103,7 +103,7 @@ def bin_rows(
     return pa.RecordBatch.from_pydict(
         {
             **constant(names, n),
-            "epoch": zero.astype(np.uint16),
+            "clock_epoch": zero.astype(np.uint16),
             "ts_ns": at,
             "bytes": wire - 24,
             "wire_bytes": wire,
@@ -126,7 +126,7 @@ def source_rows(names: dict[str, str], begin: np.ndarray) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(
         {
             **constant(names, n),
-            "epoch": np.zeros(n, np.uint16),
+            "clock_epoch": np.zeros(n, np.uint16),
             "ts_ns": at,
             "source": who,
             "bytes": np.full(n, 3075),

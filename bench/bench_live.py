@@ -73,7 +73,7 @@ class Feeder(threading.Thread):
         self.ending = threading.Event()
         self.at = time.time_ns() // BIN_NS * BIN_NS
         self.noise = np.random.default_rng(1)
-        with store.writer("runs", "bench", "r1") as runs:
+        with store.writer("recordings", "bench", "r1") as runs:
             runs.append(pa.Table.from_pylist([self._run()]))
         self._append()
 
@@ -81,9 +81,9 @@ class Feeder(threading.Thread):
         texts = dict.fromkeys(("backend", "input", "filter", "offloads", "notes", "version"), "")
         counts = dict.fromkeys(("snaplen", "packets", "bytes", "wire_bytes", "unattributed_packets",
                                 "unattributed_bytes", "dropped", "late", "late_bytes", "unparsed"), 0)
-        return {"run": "bench-0", "capture": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
+        return {"recording_id": "bench-0", "capture_id": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
                 "direction": "in", "link_bps": 10**9, "bin_ns": BIN_NS, "source_bin_ns": 10**6, "clock": "software, ns",
-                "start_ns": self.at, "end_ns": self.at, "epochs": 1, "quality": 2, "complete": False,
+                "start_ns": self.at, "end_ns": self.at, "clock_epochs": 1, "quality": 2, "complete": False,
                 "written_ns": self.at, **texts, **counts}
 
     def _append(self) -> None:
@@ -91,10 +91,10 @@ class Feeder(threading.Thread):
         times = np.arange(self.at, end, BIN_NS)
         wire = self.noise.integers(84, 4000, len(times))
         wire[self.noise.random(len(times)) < 0.002] = 12_500
-        names = {"run": "bench-0", "host": "bench", "rack": "r1", "interface": "eth0", "direction": "in"}
+        names = {"recording_id": "bench-0", "host": "bench", "rack": "r1", "interface": "eth0", "direction": "in"}
         self.writers["bins"].append(pa.table({
             **{name: pa.array([value] * len(times)).dictionary_encode() for name, value in names.items()},
-            "epoch": np.zeros(len(times), np.uint16), "ts_ns": times, "bytes": wire - 24, "wire_bytes": wire,
+            "clock_epoch": np.zeros(len(times), np.uint16), "ts_ns": times, "bytes": wire - 24, "wire_bytes": wire,
             "packets": np.ones(len(times), np.uint32), "ce_packets": np.zeros(len(times), np.uint32),
             "retransmits": np.zeros(len(times), np.uint32), "quality": np.full(len(times), 2, np.uint16)}))
         sent = np.arange(self.at // 10**6 * 10**6 + 10**6, end, 10**6)

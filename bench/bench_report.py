@@ -59,19 +59,19 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
     start = START + day * DAY_NS
     names = {"host": host, "rack": rack}
     run = f"{rack}-{host}-{day}"
-    column = {"run": run, **names, "interface": "eth0", "direction": "in"}
-    with store.writer("runs", **names) as writer:
+    column = {"recording_id": run, **names, "interface": "eth0", "direction": "in"}
+    with store.writer("recordings", **names) as writer:
         writer.append(pa.Table.from_pylist([{
-            **column, "capture": run, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": BIN, "backend": "afpacket",
+            **column, "capture_id": run, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": BIN, "backend": "afpacket",
             "input": "eth0", "filter": "", "snaplen": 128, "clock": "software, ns", "offloads": "", "notes": "",
-            "start_ns": start, "end_ns": start + DAY_NS - 1, "epochs": 1, "packets": n,
+            "start_ns": start, "end_ns": start + DAY_NS - 1, "clock_epochs": 1, "packets": n,
             "bytes": int(wire.sum()) - 24 * n,
             "wire_bytes": int(wire.sum()), "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
             "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "bench", "complete": True,
             "written_ns": start + DAY_NS}]))
     with store.writer("bins", **names) as writer:
         writer.append(pa.table({
-            **{name: text(value, n) for name, value in column.items()}, "epoch": np.zeros(n, np.uint16),
+            **{name: text(value, n) for name, value in column.items()}, "clock_epoch": np.zeros(n, np.uint16),
             "ts_ns": start + bins * BIN, "bytes": wire - 24, "wire_bytes": wire, "packets": np.ones(n, np.uint32),
             "ce_packets": np.zeros(n, np.uint32), "retransmits": np.zeros(n, np.uint32),
             "quality": np.full(n, 2, np.uint16)}))
@@ -82,7 +82,8 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
     m = len(who)
     with store.writer("sources", **names) as writer:
         writer.append(pa.table({
-            **{name: text(value, m) for name, value in column.items()}, "epoch": np.zeros(m, np.uint16), "ts_ns": at,
+            **{name: text(value, m) for name, value in column.items()}, "clock_epoch": np.zeros(m,
+                                                                                                np.uint16), "ts_ns": at,
             "source": pa.DictionaryArray.from_arrays(pa.array(who, pa.int16()), pa.array(SENDERS)),
             "bytes": np.repeat(length * FULL // fan, fan), "packets": np.ones(m, np.uint32),
             "flows": np.ones(m, np.uint32), "members": np.ones(m, np.uint32), "first_ns": at + 10,

@@ -10,8 +10,8 @@ QUALITY_SW: int
 QUALITY_RING: int
 QUALITY_FILE_US: int
 QUALITY_UNSYNCED: int
-QUALITY_LOSING: int
-QUALITY_GSO: int
+QUALITY_DROPS: int
+QUALITY_GRO: int
 QUALITY_TRUNCATED: int
 QUALITY_STEPPED: int
 
@@ -44,7 +44,7 @@ class Lane(TypedDict):
     ce_packets: int
     retransmits: int
     quality: int
-    epochs: int
+    clock_epochs: int
 
 class Facts(TypedDict):
     """What holds for the capture as a whole, so far."""
@@ -179,8 +179,8 @@ class Capture:
     @property
     def facts(self) -> Facts: ...
     def read(self) -> tuple[Rows, Rows] | None:
-        """The next rows of bins (lane, epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
-        retransmits, quality) and of senders (lane, epoch, ts_ns, source, bytes, packets, flows,
+        """The next rows of bins (lane, clock_epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
+        retransmits, quality) and of senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows,
         members, first_ns, last_ns, source_port, destination_port), each sorted by time within a
         lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 

@@ -9,7 +9,7 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
-	{ "lane", "s", 2, 0 },       { "epoch", "S", 2, 0 },      { "ts_ns", "l", 8, 0 },
+	{ "lane", "s", 2, 0 },       { "clock_epoch", "S", 2, 0 },      { "ts_ns", "l", 8, 0 },
 	{ "bytes", "l", 8, 0 },      { "wire_bytes", "l", 8, 0 }, { "packets", "I", 4, 0 },
 	{ "ce_packets", "I", 4, 0 }, { "retransmits", "I", 4, 0 }, { "quality", "S", 2, 0 },
 };
@@ -67,7 +67,7 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 
 	if (unlikely(lane->lost.count) &&
 	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
-		bin->quality |= MB_QUALITY_LOSING;
+		bin->quality |= MB_QUALITY_DROPS;
 	else if (!bin->packets && !bin->bytes) {
 		bin->quality = 0;
 		return 0;

@@ -237,7 +237,7 @@ static inline bool complete_head(const struct mb_engine *engine, const struct mb
 					&is_foreign);
 	head->quality = (uint16_t)(interface->quality | frame->quality);
 	if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
-		head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GSO : 0) |
+		head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
 				 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
 	return is_foreign;
 }

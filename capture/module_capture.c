@@ -272,7 +272,7 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 		"late", totals->late, "late_bytes", totals->late_bytes,
 		"unparsed", totals->unparsed, "merged", totals->merged,
 		"ce_packets", totals->ce_packets, "retransmits", totals->retransmits,
-		"quality", totals->quality, "epochs", totals->epochs);
+		"quality", totals->quality, "clock_epochs", totals->epochs);
 }
 
 static PyObject *capture_lanes(PyObject *object, void *closure)

@@ -16,7 +16,7 @@ struct mb_sender_slot {
 };
 
 const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS] = {
-	{ "lane", "s", 2, 0 },    { "epoch", "S", 2, 0 },   { "ts_ns", "l", 8, 0 },
+	{ "lane", "s", 2, 0 },    { "clock_epoch", "S", 2, 0 },   { "ts_ns", "l", 8, 0 },
 	{ "source", "i", 4, 1 },  { "bytes", "l", 8, 0 },   { "packets", "I", 4, 0 },
 	{ "flows", "I", 4, 0 },   { "members", "I", 4, 0 }, { "first_ns", "l", 8, 0 },
 	{ "last_ns", "l", 8, 0 }, { "source_port", "S", 2, 0 }, { "destination_port", "S", 2, 0 },

@@ -33,7 +33,8 @@ def moment_head(lane: LiveLane, moment: Moment, origin_ns: int, pack: Pack) -> d
         "queues": [{**queue_of(pack, queue, origin_ns), "semantics": queue.semantics, "dropped": queue.dropped_packets}
                    for queue in moment.queues],
         "bursts": [{**burst_of(0, burst, origin_ns), "peak": burst["peak_utilization"],
-                    "mean": burst["mean_utilization"], "quality": burst["quality"], "run": burst["run"]}
+                    "mean": burst["mean_utilization"], "quality": burst["quality"],
+                    "recording_id": burst["recording_id"]}
                    for burst in moment.bursts],
     }
 

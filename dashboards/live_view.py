@@ -186,7 +186,7 @@ class LiveView:
         stamps = [name for bit, name in STAMPS.items() if lane.stamps & bit]
         return {
             "recording": lane.recording, "dropped": self.dropped() if self.dropped else sum(
-                run["dropped"] for run in {run["capture"]: run for run in runs}.values()),
+                run["dropped"] for run in {run["capture_id"]: run for run in runs}.values()),
             "droppedIsWhole": self.dropped is not None or not lane.recording, "late": sum(run["late"] for run in runs),
             "losing": sum(b - a for a, b in losing), "stamps": stamps, "clock": newest["clock"],
             "notes": newest["notes"].splitlines(),

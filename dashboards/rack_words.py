@@ -14,7 +14,7 @@ from ..units import format_duration, format_share
 from .words import DIRECTIONS, NOTE, WARNING, Statement, count
 
 DAY_NS = 86_400 * 10**9
-UNSYNCED, STEPPED, MERGED = 16, 256, 64  # bits of sql/schema/quality.sql
+UNSYNCED, STEPPED, GRO = 16, 256, 64  # bits of sql/schema/quality.sql
 
 
 def moment(ts_ns: int) -> str:
@@ -159,7 +159,7 @@ def _clocks(report: RackReport) -> Iterator[Statement]:
         (UNSYNCED, NOTE, "clocks were not synchronized", "Durations hold; contention between hosts, and latency or "
          "queues beside bursts, may be laid to the wrong moment."),
         (STEPPED, NOTE, "clocks stepped", "No burst spans a step."),
-        (MERGED, NOTE, "bins hold merged frames (GRO or TSO)", "Single bins read too high, and their neighbours too "
+        (GRO, NOTE, "bins hold merged frames (GRO or TSO)", "Single bins read too high, and their neighbours too "
          "low."),
     ):
         hosts = sorted({lane.host for lane in report.lanes if lane.quality & bit})

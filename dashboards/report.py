@@ -217,7 +217,7 @@ def _lane_json(report: LaneReport) -> dict[str, Any]:
                     "p50_ns": p.p50_ns, "p99_ns": p.p99_ns, "max_ns": p.max_ns} for p in report.latency],
         "queues": [{"device": q.device, "port": q.port, "queue": q.queue, "semantics": q.semantics, "n": q.windows,
                     "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets} for q in report.queues],
-        "runs": [dict(run) for run in lane.runs], "bursts": report.bursts,
+        "recordings": [dict(run) for run in lane.runs], "bursts": report.bursts,
     }
 
 

@@ -112,7 +112,7 @@ def _loss(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
     dropped, late = lane.total("dropped"), lane.total("late")
     recorded = lane.total("packets")
-    marked = sum("losing" in burst["quality"] for burst in report.bursts)
+    marked = sum("drops" in burst["quality"] for burst in report.bursts)
     if dropped:
         text = (f"That is {format_share(dropped / (dropped + recorded))} of what passed. Counts, utilization and "
                 "senders are lower bounds where packets were lost, and bursts can have been missed there.")
@@ -163,7 +163,7 @@ def _link(report: LaneReport) -> Iterator[Statement]:
 
 def _clock(report: LaneReport) -> Iterator[Statement]:
     lane = report.lane
-    steps = sum(int(run["epochs"]) - 1 for run in lane.runs)
+    steps = sum(int(run["clock_epochs"]) - 1 for run in lane.runs)
     if steps > 0:
         yield Statement(WARNING, f"The clock stepped {'once' if steps == 1 else f'{steps} times'}",
                         "No bin spans a step, but times before and after it do not fit together, and gaps across it "
@@ -189,7 +189,7 @@ def _clock(report: LaneReport) -> Iterator[Statement]:
 
 def _frames(report: LaneReport) -> Iterator[Statement]:
     qualities = {quality.name: quality for quality in report.qualities}
-    merged = qualities.get("gso")
+    merged = qualities.get("gro")
     if merged:
         offloads = " ".join(report.lane.distinct("offloads"))
         yield Statement(WARNING, f"{format_share(merged.bins / report.bins)} of bins hold merged frames (GRO or TSO)",

@@ -20,12 +20,13 @@ DELAY_TOP, DELAY_PX, DELAY_MS = 262, 3.5, 40
 
 LOAD = """
 SELECT (ts_ns - first_ns) // $width AS slot, sum(wire_bytes) * 8e9 / $width / any_value(link_bps) AS utilization
-FROM bins JOIN (SELECT run, link_bps, start_ns // 1000000000 * 1000000000 AS first_ns FROM runs WHERE direction = 'in')
-USING (run) WHERE ts_ns >= first_ns AND ts_ns < first_ns + $span GROUP BY slot ORDER BY slot
+FROM bins JOIN (SELECT recording_id, link_bps, start_ns // 1000000000 * 1000000000 AS first_ns FROM recordings
+    WHERE direction = 'in')
+USING (recording_id) WHERE ts_ns >= first_ns AND ts_ns < first_ns + $span GROUP BY slot ORDER BY slot
 """
 DELAY = """
 SELECT (tx_ns - first_ns) // 1000000 AS slot, max(rx_ns - tx_ns) / 1e6 AS delay
-FROM probes, (SELECT start_ns // 1000000000 * 1000000000 AS first_ns FROM runs WHERE direction = 'in')
+FROM probes, (SELECT start_ns // 1000000000 * 1000000000 AS first_ns FROM recordings WHERE direction = 'in')
 WHERE NOT lost AND tx_ns >= first_ns AND tx_ns < first_ns + $span GROUP BY slot ORDER BY slot
 """
 Points = list[tuple[int, float]]

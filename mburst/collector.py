@@ -2,7 +2,7 @@
 subscriptions, and one that writes.
 
 Reading never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
-by device, and told in `collection`, while the streams go on being read.
+by device, and told in `gnmi_events`, while the streams go on being read.
 """
 
 from __future__ import annotations

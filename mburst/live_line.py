@@ -108,5 +108,5 @@ class BurstCount:
             self._con = in_memory()
             self._con.execute("CREATE VIEW sources AS FROM defined.sources")
         self._con.register("bins", self._bins)
-        self._con.register("runs", pa.Table.from_pylist(runs))
+        self._con.register("recordings", pa.Table.from_pylist(runs))
         return self._con

@@ -112,7 +112,8 @@ def already_recorded(store: Store, capture: str) -> list[Row]:
     """The rows of runs that a former, complete recording of the same capture left."""
     con = store.connect()
     try:
-        rows = con.execute("SELECT * FROM runs WHERE capture = ? AND complete ORDER BY run", [capture])
+        rows = con.execute("SELECT * FROM recordings WHERE capture_id = ? AND complete ORDER BY recording_id",
+                           [capture])
         names = [column[0] for column in rows.description]
         return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
     finally:
@@ -129,7 +130,7 @@ def record(
     it then returns as usual.
     """
     capture_id = fingerprint(recording)
-    known = [] if store.is_empty("runs") else already_recorded(store, capture_id)
+    known = [] if store.is_empty("recordings") else already_recorded(store, capture_id)
     return known or _Recorder(store, recording, capture_id).run(progress)
 
 
@@ -192,7 +193,7 @@ class _Recorder:
             cluster=recording.live.cluster,
         )
         names = {"host": recording.host, "rack": recording.rack}
-        self.runs = store.writer("runs", **names)
+        self.runs = store.writer("recordings", **names)
         self.bins = store.writer("bins", **names)
         self.sources = store.writer("sources", **names)
         self.lanes: list[Lane] = []
@@ -264,7 +265,7 @@ class _Recorder:
             return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string()))
 
         columns = {
-            "run": named(lane, [self._run_id(i) for i in range(len(self.lanes))]),
+            "recording_id": named(lane, [self._run_id(i) for i in range(len(self.lanes))]),
             "host": named(one, [self.recording.host]),
             "rack": named(one, [self.recording.rack]),
             "interface": named(lane, [self._interface(i) for i in range(len(self.lanes))]),
@@ -313,8 +314,8 @@ class _Recorder:
     def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
         lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
         return {
-            "run": self._run_id(index),
-            "capture": self.capture_id,
+            "recording_id": self._run_id(index),
+            "capture_id": self.capture_id,
             "host": recording.host,
             "rack": recording.rack,
             "interface": self._interface(index),
@@ -331,7 +332,7 @@ class _Recorder:
             "notes": "\n".join(notes),
             "start_ns": lane["start_ns"] if lane["packets"] else None,
             "end_ns": lane["end_ns"] if lane["packets"] else None,
-            "epochs": lane["epochs"],
+            "clock_epochs": lane["clock_epochs"],
             "packets": lane["packets"],
             "bytes": lane["bytes"],
             "wire_bytes": lane["wire_bytes"],
@@ -381,7 +382,7 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     late = sum(lane["late"] for lane in lanes)
     if late:
         notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
-    steps = sum(lane["epochs"] - 1 for lane in lanes)
+    steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
         notes.append(f"the clock went back {steps:,} times: bins before and after are kept apart")
     if facts["folded_bins"]:

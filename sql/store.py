@@ -19,10 +19,10 @@ MARKER = "mburst.json"
 FORMAT = 1
 MACROS = Path(__file__).parent / "macros.sql"
 
-# Runs come last: a run is written before its bins, so no reader sees bins without their run.
+# Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
-    "bins", "sources", "queues", "ports", "buffers", "links", "leaves", "collection", "device_clocks", "probes",
-    "clock", "runs",
+    "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
+    "clock", "recordings",
 ]  # fmt: skip
 
 
@@ -96,7 +96,8 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """An in-memory DuckDB with a view for each table of LISTING, the table quality, and the macros of macros.sql,
         over what the store holds at this moment. RACK, SINCE_NS and UNTIL_NS leave out files that cannot hold such rows
-        (a rack or a whole day at a time, with a day to spare); they do not filter rows, never leave out runs by time,
+        (a rack or a whole day at a time,
+         with a day to spare); they do not filter rows, never leave out recordings by time,
         and never leave out links, which hold until something else is said. Nothing is fetched from a network.
         Raises MburstError."""
         narrow = segments.Narrow(
@@ -113,7 +114,7 @@ class Store:
         names = [column.name for column in tables.columns(table)]
         if "rack" not in names:
             narrow = segments.Narrow(None, narrow.first_day, narrow.last_day)
-        if table == "runs":  # their date is when they were written, not what they are about
+        if table == "recordings":  # their date is when they were written, not what they are about
             narrow = segments.Narrow(narrow.rack)
         if table == "links":
             narrow = segments.Narrow()
@@ -132,8 +133,8 @@ class Store:
         select = " UNION ALL ".join(
             f"SELECT {', '.join(names)} FROM {branch}" for branch in branches or [f"defined.{table}"]
         )
-        if table == "runs":
-            latest = "row_number() OVER (PARTITION BY run ORDER BY written_ns DESC, complete DESC) = 1"
+        if table == "recordings":
+            latest = "row_number() OVER (PARTITION BY recording_id ORDER BY written_ns DESC, complete DESC) = 1"
             select = f"SELECT * FROM ({select}) QUALIFY {latest}"
         try:
             with readable(connection):

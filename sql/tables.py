@@ -15,7 +15,7 @@ SCHEMA = Path(__file__).parent / "schema"
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
-    "runs": ("written_ns",),
+    "recordings": ("written_ns",),
     "bins": ("interface", "direction", "ts_ns"),
     "sources": ("interface", "direction", "ts_ns"),
     "queues": ("device", "port", "ts_ns"),
@@ -24,8 +24,8 @@ ORDER = {
     "ports": ("device", "port", "ts_ns"),
     "buffers": ("device", "component", "resource", "ts_ns"),
     "links": ("device", "port", "ts_ns"),
-    "leaves": ("device", "path", "ts_ns"),
-    "collection": ("device", "ts_ns"),
+    "gnmi_values": ("device", "path", "ts_ns"),
+    "gnmi_events": ("device", "ts_ns"),
     "device_clocks": ("device", "ts_ns"),
 }
 

@@ -41,13 +41,13 @@ LINKS = pa.schema(
         "device": TEXT, "port": TEXT, "queue": TEXT, "origin": TEXT, "present": pa.bool_(),
     }
 )  # fmt: skip
-LEAVES = pa.schema(
+GNMI_VALUES = pa.schema(
     {
         "batch": TEXT, "device": TEXT, "path": TEXT, "ts_ns": NUMBER, "receive_ns": NUMBER, "value": TEXT, "kind": TEXT,
         "duplicates": NUMBER, "deleted": pa.bool_(),
     }
 )  # fmt: skip
-COLLECTION = pa.schema(
+GNMI_EVENTS = pa.schema(
     {
         "batch": TEXT, "device": TEXT, "subscription": TEXT, "ts_ns": NUMBER, "until_ns": NUMBER, "event": TEXT,
         "amount": NUMBER, "detail": TEXT,
@@ -77,4 +77,4 @@ STAMP_KINDS = ("hw", "sw", "app", "")
 SEMANTICS = ("gauge", "max-since-last", "periodic-max", "sliding-max", "event")
 
 # Bits of quality that say something about what a device told; those of captures are in capture/frame.h.
-QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_MERGED = 512, 1024, 2048, 4096, 8192
+QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES = 512, 1024, 2048, 4096, 8192

@@ -13,7 +13,7 @@ from mburst.sql import Store
 from mburst.sql.tables import arrow_schema as schema
 
 ORIGIN = 1_800_000_000_000_000_000
-LANE = {"run": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
+LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 
 
 def store_case(folder: Path, case: Case) -> Store:
@@ -24,7 +24,7 @@ def store_case(folder: Path, case: Case) -> Store:
     used = np.flatnonzero(bytes_)
     write(
         store,
-        "runs",
+        "recordings",
         {
             **LANE,
             "link_bps": int(port.link_bps),
@@ -40,7 +40,7 @@ def store_case(folder: Path, case: Case) -> Store:
         "wire_bytes": bytes_[used],
         "bytes": bytes_[used] - bytes_[used] // 70,
     }
-    numbers = ("packets", "ce_packets", "retransmits", "epoch", "quality")
+    numbers = ("packets", "ce_packets", "retransmits", "clock_epoch", "quality")
     with store.writer("bins", "h", "a") as writer:
         writer.append(
             pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}})

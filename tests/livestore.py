@@ -23,16 +23,16 @@ class Growing:
     def __init__(self, folder: Path, begin_ns: int, host: str = "cache-1", rack: str = "r1",
                  run: str = RUN) -> None:
         self.store = Store.create(folder)
-        self.names = {"run": run, "host": host, "rack": rack, "interface": "eth1"}
+        self.names = {"recording_id": run, "host": host, "rack": rack, "interface": "eth1"}
         self.at = begin_ns
         self.wire: dict[int, int] = {}
         self.writers = {table: self.store.writer(table, host=host, rack=rack)
-                        for table in ("runs", "bins", "sources", "clock")}
+                        for table in ("recordings", "bins", "sources", "clock")}
         self.begin_ns = begin_ns
         self._tell_run(begin_ns + BIN, complete=False)
 
     def _tell_run(self, end_ns: int, complete: bool) -> None:
-        self.writers["runs"].append(rows("runs", {
+        self.writers["recordings"].append(rows("recordings", {
             **self.names, "bin_ns": BIN, "complete": complete, "clock": "software, ns", "quality": 2, "packets": 1,
             "start_ns": self.begin_ns, "end_ns": end_ns, "written_ns": time.time_ns()}))
 
@@ -70,7 +70,7 @@ class Growing:
         """Begin another recording so many bins later, whether this one could end or was cut off."""
         self.at += bins * BIN
         self.begin_ns = self.at
-        self.names["run"] += "-again"
+        self.names["recording_id"] += "-again"
         self._tell_run(self.at + BIN, complete=False)
 
     def burst(self, bins: int = 2, senders: tuple[str, ...] = ("10.1.0.1",)) -> int:

@@ -25,10 +25,10 @@ def fill(store: Store, hosts: Mapping[str, Sequence[Burst]], *, start: int = STA
     """A recording of each host over LENGTH ns from START: bins of 1 ms, full in its bursts, and a quiet one each
     second of the first ten. Each burst is sent by SENDERS in equal parts."""
     for host, bursts in hosts.items():
-        name = {"run": f"{rack}-{host}-{start}", "host": host, "rack": rack}
+        name = {"recording_id": f"{rack}-{host}-{start}", "host": host, "rack": rack}
         hot = {first + i for first, n in bursts for i in range(n)}
         bins = sorted(hot | set(range(0, 10_000, 1000)))
-        write(store, "runs", {**name, "start_ns": start, "end_ns": start + length - 1, "packets": len(bins),
+        write(store, "recordings", {**name, "start_ns": start, "end_ns": start + length - 1, "packets": len(bins),
                               "written_ns": start + length, "backend": "afpacket", **run})
         write(store, "bins", *({**name, "ts_ns": start + i * MS, "wire_bytes": FULL if i in hot else 100,
                                 "bytes": FULL - 24 if i in hot else 76, "quality": 2} for i in bins))

@@ -10,13 +10,13 @@ from mburst.sql import Store
 from mburst.sql.tables import arrow_schema
 
 DEFAULTS: dict[str, Any] = {
-    "run": "run-1",
+    "recording_id": "run-1",
     "host": "cache-1",
     "ts_ns": 1_700_000_000_000_000_000,
     "rack": "r1",
     "interface": "eth0",
     "direction": "in",
-    "epoch": 0,
+    "clock_epoch": 0,
     "bytes": 0,
     "wire_bytes": 0,
     "packets": 1,
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "source": "10.0.0.1",
     "flows": 1,
     "members": 1,
-    "capture": "capture-1",
+    "capture_id": "capture-1",
     "link_bps": 10**9,
     "bin_ns": 1_000_000,
     "source_bin_ns": 1_000_000,
@@ -39,7 +39,7 @@ DEFAULTS: dict[str, Any] = {
     "notes": "",
     "start_ns": None,
     "end_ns": None,
-    "epochs": 1,
+    "clock_epochs": 1,
     "unattributed_packets": 0,
     "unattributed_bytes": 0,
     "dropped": 0,
@@ -69,7 +69,7 @@ def rows(table: str, *given: dict[str, Any]) -> pa.Table:
     full = [
         {field.name: None if field.nullable else DEFAULTS.get(field.name) for field in schema} | row for row in given
     ]
-    if table == "runs":
+    if table == "recordings":
         full = [
             {**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"])}
             for row, wanted in zip(full, given, strict=True)

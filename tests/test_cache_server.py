@@ -60,7 +60,7 @@ def test_senders_bytes_are_those_of_the_truth_to_the_byte(store, truth, capsys):
 def test_every_byte_is_accounted_for(store, case, capsys):
     query = ("SELECT (SELECT sum(bytes) FROM bins) AS bins, (SELECT sum(bytes) FROM sources) AS sources, "
              "sum(unattributed_bytes) AS unattributed, sum(bytes) AS bytes, sum(packets) AS packets, "
-             "sum(late) AS late FROM runs")
+             "sum(late) AS late FROM recordings")
     assert main(["sql", str(store), query, "--json"]) == 0
     [sums] = json.loads(capsys.readouterr().out)
     assert sums["bins"] == sums["sources"] + sums["unattributed"] == sums["bytes"]
@@ -68,13 +68,13 @@ def test_every_byte_is_accounted_for(store, case, capsys):
 
 
 def test_recording_it_again_adds_nothing(store, case, capsys):
-    width = json.loads(_sql(store, "SELECT bin_ns FROM runs", capsys))[0]["bin_ns"]
+    width = json.loads(_sql(store, "SELECT bin_ns FROM recordings", capsys))[0]["bin_ns"]
     arguments = ["record", str(case / "cache.pcap"), "-o", str(store), "--link", "1G", "--bin", f"{width}ns", "--json"]
     assert main(arguments) == 0
     first = capsys.readouterr().out
     assert main(arguments) == 0
     assert capsys.readouterr().out == first
-    assert json.loads(_sql(store, "SELECT count(*) AS n FROM runs", capsys)) == [{"n": 1}]
+    assert json.loads(_sql(store, "SELECT count(*) AS n FROM recordings", capsys)) == [{"n": 1}]
 
 
 def _sql(store: Path, query: str, capsys: pytest.CaptureFixture[str]) -> str:

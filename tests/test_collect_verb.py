@@ -58,7 +58,7 @@ def test_check_says_what_each_path_becomes(capsys, monkeypatch):
         "1 links in the inventory",
     ):
         assert part in said, part
-    assert "top-secret" not in said and "leaves" not in said.replace("kept as a leaf", "")
+    assert "top-secret" not in said and "gnmi_values" not in said.replace("kept as a leaf", "")
 
 
 def test_check_says_when_nobody_knows_a_path(tmp_path, capsys):
@@ -104,7 +104,7 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "values in" in out and err == ""
-    links = run("sql", tmp_path / "store", "collection", "--json")
+    links = run("sql", tmp_path / "store", "gnmi_events", "--json")
     assert {row["event"] for row in json.loads(links.stdout)} >= {"connect", "sync", "disconnect"}
 
 

@@ -213,7 +213,8 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record eth0 ", demo.out, re.MULTILINE)
     assert "To the server's second interface, meanwhile: round trip p50" in demo.out
     con = Store.open(demo.folder / "store").connect()
-    assert con.execute("SELECT direction, backend, complete, dropped FROM runs ORDER BY direction").fetchall() == [
+    kept = con.execute("SELECT direction, backend, complete, dropped FROM recordings ORDER BY direction")
+    assert kept.fetchall() == [
         ("in", "afpacket", True, 0), ("out", "afpacket", True, 0)]
     [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
     # Headers of Ethernet, IP and UDP besides.
@@ -250,7 +251,7 @@ def test_whatever_ends_it_nothing_is_left_running(can_build: None, number: int, 
     assert not racks_of(process.pid)
     assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
     [(packets, complete)] = Store.open(tmp_path / "store").connect().execute(
-        "SELECT packets, complete FROM runs WHERE direction = 'in'").fetchall()
+        "SELECT packets, complete FROM recordings WHERE direction = 'in'").fetchall()
     assert packets > 0 and complete  # what was recorded is kept
     with own(tmp_path):  # and the next demo finds its folder as its own
         assert not (tmp_path / "store").exists()

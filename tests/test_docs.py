@@ -53,7 +53,7 @@ def test_the_worked_example(tmp_path: Path) -> None:
     bins, senders, stated = tables(page)[-3:]
     second = int(bins[-1][0])
     store = Store.create(tmp_path / "store")
-    write(store, "runs", {})
+    write(store, "recordings", {})
     write(store, "bins", *({"ts_ns": int(at) * MS, "wire_bytes": int(number(sent))} for at, sent, *_ in bins))
     rows = []
     for source, sent, onset in senders:

@@ -191,5 +191,5 @@ def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
         out, error = server.process.communicate(timeout=60)
     assert server.process.returncode == 0, error
     assert f"recorded into {folder}" in out
-    counted = Store.open(folder).connect().execute("SELECT sum(packets) FROM runs WHERE complete").fetchall()
+    counted = Store.open(folder).connect().execute("SELECT sum(packets) FROM recordings WHERE complete").fetchall()
     assert counted[0][0] >= 10

@@ -16,7 +16,7 @@ import pytest
 
 from mburst.sql import Store
 
-GSO = 64  # of quality
+GRO = 64  # of quality
 
 
 class Recording:
@@ -91,7 +91,7 @@ def test_a_file_by_pfring_is_the_file(tmp_path, store):
                 "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL"):
         by_file, by_pfring = [con.execute(sql).fetchall() for con in stores]
         assert by_file == by_pfring and by_file
-    assert stores[1].execute("SELECT DISTINCT backend, clock FROM runs").fetchall() == [
+    assert stores[1].execute("SELECT DISTINCT backend, clock FROM recordings").fetchall() == [
         ("pfring", "file, 1 µs or coarser")]
 
 
@@ -108,7 +108,7 @@ def test_until_ctrl_c(lab, sender, store, backend):
     assert row["backend"] == backend and row["host"] == "cache" and row["link_bps"] == 10**9
     assert row["complete"] and row["clock"].startswith("software")
     assert "ended by SIGINT" in row["notes"]
-    of_run = f"FROM bins WHERE run = '{row['run']}'"
+    of_run = f"FROM bins WHERE recording_id = '{row['recording_id']}'"
     assert recording.query(f"SELECT sum(packets), sum(bytes) {of_run}") == [(5000, 2_500_000)]
     assert recording.query("SELECT sum(packets) FROM sources WHERE source = '02:00:00:00:00:01'") == [(5000,)]
 
@@ -172,7 +172,7 @@ def test_merged_frames_have_the_bytes_of_the_wire(lab, store, backend):
         [(wire[state], packets)] = recording.query("SELECT sum(wire_bytes), sum(packets) FROM bins")
         assert (wire[state], packets) == (row["wire_bytes"], row["packets"])
         assert (packets < segments / 2) == (state == "on")  # frames as they were handed over
-        assert bool(row["quality"] & GSO) == ("merged by GRO or TSO" in row["offloads"]) == (state == "on")
+        assert bool(row["quality"] & GRO) == ("merged by GRO or TSO" in row["offloads"]) == (state == "on")
         [(attributed,)] = recording.query("SELECT sum(bytes) FROM sources WHERE source = '10.9.0.1'")
         assert attributed == row["bytes"]
     assert wire["on"] == pytest.approx(wire["off"], rel=0.005)
@@ -201,7 +201,7 @@ def test_the_interface_vanishes(lab, sender, store):
     assert recording.error.startswith("mburst: ") and "has vanished" in recording.error
     assert "(the 700 packets before that are recorded)" in recording.error
     assert recording.error.count("\n") == 1
-    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
+    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM recordings")
     assert (packets, complete) == (700, True) and "has vanished" in notes
 
 
@@ -217,7 +217,7 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
     assert recording.code == 1
     assert recording.error == (f"mburst: {lab.b}: the capture broke off: No buffer space available "
                                "(the 700 packets before that are recorded)\n")
-    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM runs")
+    [(packets, complete, notes)] = recording.query("SELECT packets, complete, notes FROM recordings")
     assert (packets, complete) == (700, True) and "No buffer space available" in notes
 
 
@@ -286,9 +286,9 @@ def test_an_interface_that_stays_silent(lab, store):
     [row] = recording.end()
     assert recording.code == 0
     assert (row["packets"], row["start_ns"], row["direction"], row["complete"]) == (0, None, "in", True)
-    assert (row["interface"], row["link_bps"], row["epochs"]) == (lab.b, 10**9, 1)
+    assert (row["interface"], row["link_bps"], row["clock_epochs"]) == (lab.b, 10**9, 1)
     assert row["notes"].startswith("nothing came in ")
-    assert recording.query("SELECT direction, packets, complete FROM runs") == [("in", 0, True)]
+    assert recording.query("SELECT direction, packets, complete FROM recordings") == [("in", 0, True)]
     shown = subprocess.run([sys.executable, "-m", "mburst", "bursts", str(store)], capture_output=True, text=True)
     assert (shown.returncode, shown.stderr) == (0, "") and "no burst" in shown.stdout
 

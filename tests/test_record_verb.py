@@ -39,7 +39,7 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
     for row in rows:
         assert (row["host"], row["rack"], row["interface"], row["link_bps"]) == ("h", "r", "eth0", 10**9)
         assert (row["bin_ns"], row["source_bin_ns"], row["complete"]) == (100_000, 1_000_000, True)
-    columns = [row[0] for row in Store.open(store).connect().execute("DESCRIBE runs").fetchall()]
+    columns = [row[0] for row in Store.open(store).connect().execute("DESCRIBE recordings").fetchall()]
     assert list(rows[0]) == columns
 
 
@@ -89,7 +89,7 @@ def test_packets_before_a_fault_are_kept_and_the_fault_is_one_line(capture, tmp_
     [line] = capsys.readouterr().err.splitlines()
     assert str(offset) in line and "bad.pcap" in line
     assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (1000,)
-    assert "ended early" in total(tmp_path / "s", "SELECT notes FROM runs LIMIT 1")[0]
+    assert "ended early" in total(tmp_path / "s", "SELECT notes FROM recordings LIMIT 1")[0]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_killed_recording_loses_nothing_acknowledged_and_doubles_nothing(tmp_p
     for _ in range(2):
         count, distinct, packets = total(store, "SELECT count(*), count(DISTINCT ts_ns), sum(packets) FROM bins")
         assert count == distinct == packets >= seen
-        assert total(store, "SELECT count(*), bool_or(complete) FROM runs") == (1, False)
+        assert total(store, "SELECT count(*), bool_or(complete) FROM recordings") == (1, False)
         Store.open(store).seal()
     bytes_, members = total(store, "SELECT sum(bytes), sum(packets) FROM sources")
     assert bytes_ == 100 * members
@@ -184,7 +184,7 @@ def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.decode().splitlines() == ["mburst: interrupted"]
-    notes, complete = total(store, "SELECT notes, complete FROM runs")
+    notes, complete = total(store, "SELECT notes, complete FROM recordings")
     assert "interrupted" in notes and complete
 
 
@@ -203,7 +203,7 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
     assert signal.getsignal(number) is before
     assert capsys.readouterr().err.splitlines() == ["mburst: interrupted"]
-    notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM runs")
+    notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM recordings")
     assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", True, 100)
     assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (100,)
 

@@ -52,7 +52,8 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def lanes(case: Case, store: Path) -> list[tuple[str, int, Any]]:
     """Run, width of its bins and simulated frames of every direction that was recorded."""
     with Store.open(store).connect() as connection:
-        runs = connection.execute("SELECT run, bin_ns, direction FROM runs ORDER BY direction").fetchall()
+        runs = connection.execute(
+            "SELECT recording_id, bin_ns, direction FROM recordings ORDER BY direction").fetchall()
     sides = {"in": case.incoming(), "out": case.frames[case.frames["src"] == CACHE]}
     assert [direction for *_, direction in runs] == [side for side in sides if len(sides[side])]
     return [(run, width, sides[direction]) for run, width, direction in runs]
@@ -66,7 +67,8 @@ def test_bins_are_the_simulated_frames(recorded: tuple[Case, int, Path]) -> None
         columns = [begins, *(np.bincount(of_bin, weights) for weights in (frames["length"], wire, None, frames["ce"]))]
         with Store.open(store).connect() as connection:
             found = connection.execute(
-                "SELECT ts_ns, bytes, wire_bytes, packets, ce_packets FROM bins WHERE run = ? ORDER BY ts_ns", [run]
+                "SELECT ts_ns, bytes, wire_bytes, packets, ce_packets FROM bins "
+                "WHERE recording_id = ? ORDER BY ts_ns", [run]
             ).fetchnumpy()
         if case.scenario.snaplen == 14:  # marks are not in the captured bytes
             columns[4] = np.zeros(len(begins))
@@ -82,7 +84,8 @@ def test_sources_are_the_simulated_hosts(recorded: tuple[Case, int, Path]) -> No
             name = case.hosts[host].mac if case.scenario.snaplen == 14 else case.hosts[host].address
             expected[name] = int(frames["length"][frames["src"] == host].sum())
         with Store.open(store).connect() as connection:
-            found = connection.execute("SELECT source, sum(bytes) FROM sources WHERE run = ? GROUP BY source", [run])
+            found = connection.execute("SELECT source, sum(bytes) FROM sources WHERE recording_id = ? GROUP BY source",
+                                       [run])
             assert {source: int(total) for source, total in found.fetchall()} == expected
 
 

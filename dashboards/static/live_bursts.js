@@ -25,7 +25,7 @@ class BurstList {
     for (const burst of bursts) {
       const row = this.row(burst);
       const at = this.rows.findIndex((other) => other.burst.start <= burst.start);
-      if (at >= 0 && this.rows[at].burst.start === burst.start && this.rows[at].burst.run === burst.run) continue;
+      if (at >= 0 && this.rows[at].burst.start === burst.start && this.rows[at].burst.recording_id === burst.recording_id) continue;
       if (at < 0) {
         this.rows.push({ burst, row });
         this.list.append(row);
@@ -49,7 +49,7 @@ class BurstList {
       element("span", "peak", `peak ${share(burst.peak)}`), element("span", "size", bytes(burst.bytes)),
       element("span", "pattern", PATTERN_WORDS[burst.pattern] ?? burst.pattern),
       element("span", "from", senders + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "")));
-    if (burst.quality.includes("losing")) button.append(element("span", "lossy", "packets lost in it"));
+    if (burst.quality.includes("drops")) button.append(element("span", "lossy", "packets lost in it"));
     button.addEventListener("click", () => this.choose(burst));
     item.append(button);
     return item;

@@ -77,8 +77,8 @@ class Tape {
     const kept = lowerBound(this.losing.end, message.start);
     this.losing = { start: [...this.losing.start.slice(0, kept), ...message.losing.start],
       end: [...this.losing.end.slice(0, kept), ...message.losing.end] };
-    const known = new Set(this.bursts.map((burst) => `${burst.run} ${burst.start}`));
-    this.fresh = message.bursts.filter((burst) => !known.has(`${burst.run} ${burst.start}`));
+    const known = new Set(this.bursts.map((burst) => `${burst.recording_id} ${burst.start}`));
+    this.fresh = message.bursts.filter((burst) => !known.has(`${burst.recording_id} ${burst.start}`));
     this.bursts = [...this.bursts, ...this.fresh].sort((p, q) => p.start - q.start);
   }
 

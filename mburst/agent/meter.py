@@ -25,22 +25,23 @@ LONGEST_NS = 600 * 10**9  # a burst that goes on for longer is counted in pieces
 PROBE_SETTLE_NS = 10 * 10**9  # a lost probe is known when its time is up
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 STAMPS = {"hw": 1, "sw": 2, "ring": 4, "file_us": 8}  # bits of sql/schema/quality.sql
-LOSING = 32
+DROPS = 32
 DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 _NEW = f"""
-SELECT run, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {LOSING} <> 0) AS losing,
+SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {DROPS} <> 0) AS losing,
        {", ".join(f"count(*) FILTER (quality & {bit} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
-FROM bins JOIN marks USING (run) WHERE ts_ns > counted_ns GROUP BY run
+FROM bins JOIN marks USING (recording_id) WHERE ts_ns > counted_ns GROUP BY recording_id
 """
 _PEAKS = """
-SELECT run, max(filled) FROM (
-    SELECT run, sum(wire_bytes) AS filled FROM bins JOIN (SELECT run FROM runs WHERE $width % bin_ns = 0) USING (run)
-    WHERE ts_ns >= $whole GROUP BY run, ts_ns // $width HAVING max(ts_ns) > $since)
-GROUP BY run
+SELECT recording_id, max(filled) FROM (
+    SELECT recording_id, sum(wire_bytes) AS filled FROM bins JOIN (SELECT recording_id FROM recordings
+        WHERE $width % bin_ns = 0) USING (recording_id)
+    WHERE ts_ns >= $whole GROUP BY recording_id, ts_ns // $width HAVING max(ts_ns) > $since)
+GROUP BY recording_id
 """
 _PROBES = """
 SELECT src, dst, protocol, count(*) AS sent, count(*) FILTER (lost) AS lost,
@@ -53,7 +54,7 @@ SELECT device, port, queue, max(ts_ns) AS newest_ns, max(max_bytes) AS max_bytes
 FROM queues WHERE ts_ns > $since GROUP BY ALL ORDER BY ALL
 """
 _TARGETS = """
-SELECT device, arg_max(event, ts_ns) IN ('connect', 'sync') AS up FROM collection
+SELECT device, arg_max(event, ts_ns) IN ('connect', 'sync') AS up FROM gnmi_events
 WHERE event IN ('connect', 'sync', 'disconnect', 'refused') GROUP BY device ORDER BY device
 """
 
@@ -171,8 +172,8 @@ class Meter:
         import pyarrow as pa
 
         rows = con.execute("""
-            SELECT run, rack, host, interface, direction, coalesce(link_bps, 0), dropped, late FROM runs
-            WHERE NOT complete OR end_ns >= $since ORDER BY run""", {"since": self.since_ns}).fetchall()
+            SELECT recording_id, rack, host, interface, direction, coalesce(link_bps, 0), dropped, late FROM recordings
+            WHERE NOT complete OR end_ns >= $since ORDER BY recording_id""", {"since": self.since_ns}).fetchall()
         self.lost = {}
         for run, rack, host, interface, direction, link_bps, dropped, late in rows:
             name = self._names[run] = LaneName(rack, host, interface, direction)
@@ -181,31 +182,32 @@ class Meter:
             self.lost[name] = before[0] + dropped, before[1] + late
             self._marks.setdefault(run, Marks(self.since_ns - 1, self.since_ns))
         chosen = pa.table({
-            "run": pa.array([row[0] for row in rows], pa.string()),
+            "recording_id": pa.array([row[0] for row in rows], pa.string()),
             "counted_ns": pa.array([self._marks[row[0]].counted_ns for row in rows], pa.int64())})
         con.register("marks", chosen)
-        con.execute("CREATE TEMP TABLE judged AS SELECT * FROM runs WHERE run IN (SELECT run FROM marks)")
-        con.execute("CREATE TEMP VIEW runs AS SELECT * FROM judged WHERE link_bps IS NOT NULL")
+        con.execute("CREATE TEMP TABLE judged AS SELECT * FROM recordings "
+                    "WHERE recording_id IN (SELECT recording_id FROM marks)")
+        con.execute("CREATE TEMP VIEW recordings AS SELECT * FROM judged WHERE link_bps IS NOT NULL")
 
     def _count_bins(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import dicts
 
         for row in dicts(con, _NEW, {}):
-            lane = self.lanes[self._names[row["run"]]]
+            lane = self.lanes[self._names[row["recording_id"]]]
             lane.newest_ns = max(lane.newest_ns, row["newest_ns"])
             lane.wire_bytes += row["wire_bytes"]
             lane.packets += row["packets"]
             lane.losing_bins += row["losing"]
             for kind in STAMPS:
                 lane.stamped[kind] += row[kind]
-            self._marks[row["run"]].counted_ns = row["newest_ns"]
+            self._marks[row["recording_id"]].counted_ns = row["newest_ns"]
 
     def _count_bursts(self, con: duckdb.DuckDBPyConnection) -> None:
         """Count the bursts that have ended, and remember where those begin that have not."""
         from ..analysis.bursts import find_bursts
 
         judged = {run: (bin_ns, complete) for run, bin_ns, complete in
-                  con.execute("SELECT run, bin_ns, complete FROM runs").fetchall()}
+                  con.execute("SELECT recording_id, bin_ns, complete FROM recordings").fetchall()}
         waiting = [run for run in judged if self._marks[run].settled_ns <= self._marks[run].counted_ns]
         if not waiting:
             return
@@ -218,7 +220,7 @@ class Meter:
             join_ns = 5 * width if self.definition.join_ns is None else self.definition.join_ns
             over = complete or now - mark.counted_ns > QUIET_NS
             settled = mark.counted_ns + 1 if over else mark.counted_ns // width * width - join_ns
-            mine = [burst for burst in bursts if burst["run"] == run and burst["start_ns"] >= mark.settled_ns]
+            mine = [burst for burst in bursts if burst["recording_id"] == run and burst["start_ns"] >= mark.settled_ns]
             going_on = [burst for burst in mine if not over and burst["end_ns"] >= settled
                         and mark.counted_ns - burst["start_ns"] < LONGEST_NS]
             for burst in mine:

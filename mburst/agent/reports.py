@@ -43,7 +43,7 @@ class Written:
 def known_racks(store: Store) -> list[str]:
     """The racks that the store has recordings of, sorted."""
     with store.connect() as con:
-        return [row[0] for row in con.execute("SELECT DISTINCT rack FROM runs ORDER BY rack").fetchall()]
+        return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
 
 
 def last_period(every: str, now_ns: int | None = None) -> Period:

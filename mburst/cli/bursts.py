@@ -30,7 +30,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     where.add_argument("--interface", metavar="NAME", help="only this interface's")
     where.add_argument("--direction", choices=["in", "out", "mirror"], help="only those of this direction")
     where.add_argument(
-        "--run", dest="recording", metavar="RUN", help="one recording, as `mburst sql STORE runs` names it"
+        "--recording", metavar="ID", help="one recording, as `mburst sql STORE recordings` names it"
     )
     definition.add_time_options(where)
     output.add_format(parser)
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     since, until = definition.span_of(store, arguments)
     connection = store.connect(arguments.rack, since, until)
     where = {"rack": arguments.rack, "interface": arguments.interface, "direction": arguments.direction,
-             "run": arguments.recording, "since_ns": since, "until_ns": until}
+             "recording": arguments.recording, "since_ns": since, "until_ns": until}
     if not arguments.force:
         refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
     find = each_burst_json if arguments.format == "json" else each_burst
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     head = next(found, None)
     if head is None and not connection.execute("FROM lanes").fetchall():
         raise definition.no_recording(
-            arguments, run=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
+            arguments, recording=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
             interface=arguments.interface, direction=arguments.direction)
     bursts = chain([] if head is None else [head], found)
     if arguments.format == "json":
@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
-        print(f"mburst: runs {first} and {second} recorded the same interface and time: bursts are listed for each"
-              " (--run picks one)", file=sys.stderr)
+        print(f"mburst: recordings {first} and {second} recorded the same interface and time: bursts are listed for "
+              "each (--recording selects one)", file=sys.stderr)
     return 0
 
 
@@ -79,11 +79,13 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
         SELECT lanes.*, clock, dropped, late, complete,
                coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
                CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
-        FROM lanes JOIN (SELECT run, clock, dropped, late, complete, start_ns, end_ns FROM runs) USING (run)
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, start_ns, end_ns FROM recordings)
+            USING (recording_id)
         LEFT JOIN (  -- a recording that was killed has left its bins only
-            SELECT run, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-            FROM bins WHERE run IN (SELECT run FROM runs WHERE NOT complete) GROUP BY run) USING (run)
-        ORDER BY host, interface, direction, start_ns, run""",
+            SELECT recording_id, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
+            FROM bins WHERE recording_id IN (SELECT recording_id FROM recordings WHERE NOT complete)
+                GROUP BY recording_id) USING (recording_id)
+        ORDER BY host, interface, direction, start_ns, recording_id""",
         {"since": -(2**63) if since is None else since, "until": 2**63 - 1 if until is None else until})
     columns = [column[0] for column in lanes.description]
     return [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
@@ -94,7 +96,7 @@ def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: B
     for index, lane in enumerate(judged):
         if index:
             print()
-        mine = [burst for burst in bursts if burst["run"] == lane["run"]]
+        mine = [burst for burst in bursts if burst["recording_id"] == lane["recording_id"]]
         print(_heading(lane, wanted))
         if mine:
             output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours
 in a store, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
-says what mburst adds. Paths that mburst has no column for are kept as rows of `leaves`."""
+says what mburst adds. Paths that mburst has no column for are kept as rows of `gnmi_values`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -188,7 +188,7 @@ def _meaning(tables: Any, steps: Any) -> str:
     if meaning is not None and meaning.kind == "ignore":
         return "(repeats a key)"
     if meaning is None or not meaning.column:
-        return "leaves"
+        return "gnmi_values"
     return f"{found.rule.table}.{meaning.column}"
 
 

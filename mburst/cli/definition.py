@@ -65,7 +65,7 @@ def no_recording(arguments: argparse.Namespace, **filters: Any) -> MburstError:
     named = [f"{what} {value}" for what, value in filters.items() if value]
     return MburstError(
         f"{arguments.store}: no recording" + (f" of {' and '.join(named)}" if named else ""),
-        "`mburst sql STORE runs` lists what there is",
+        "`mburst sql STORE recordings` lists what there is",
     )
 
 

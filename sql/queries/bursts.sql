@@ -20,30 +20,30 @@
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
 -- (as stored; a multiple judges sums of stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
--- hosts (a list), rack, interface, direction, run, since_ns and until_ns (bins that start in between).
+-- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between).
 
--- The runs to judge, numbered: comparing a number is cheaper than comparing text in 100 million rows.
+-- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
 WITH wanted AS (
     SELECT *, coalesce(CAST(getvariable('bin_ns') AS BIGINT), bin_ns) AS judged_ns,
            coalesce(CAST(getvariable('link_bps') AS BIGINT), link_bps) AS speed,
            coalesce(CAST(getvariable('threshold') AS DOUBLE), 0.5) AS threshold
-    FROM runs
+    FROM recordings
     WHERE coalesce(list_contains(CAST(getvariable('hosts') AS VARCHAR[]), host), true)
       AND rack = coalesce(CAST(getvariable('rack') AS VARCHAR), rack)
       AND interface = coalesce(CAST(getvariable('interface') AS VARCHAR), interface)
       AND direction = coalesce(CAST(getvariable('direction') AS VARCHAR), direction)
-      AND run = coalesce(CAST(getvariable('run') AS VARCHAR), run)
+      AND recording_id = coalesce(CAST(getvariable('recording') AS VARCHAR), recording_id)
 ), checked AS (
     SELECT *, CASE
-        WHEN speed IS NULL THEN error('run ' || run || ' (' || host || ' ' || interface || ' ' || direction
+        WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
             || '): the link speed is not known (give it with --link)')
         WHEN judged_ns % bin_ns <> 0 THEN error('usage: a bin of ' || judged_ns || ' ns is no multiple of the '
-            || bin_ns || ' ns that run ' || run || ' was recorded in')
+            || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
         ELSE judged_ns // bin_ns END AS factor
     FROM wanted
 )
-SELECT CAST(row_number() OVER (ORDER BY run) AS INTEGER) AS lane, run, host, rack, interface, direction,
+SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
        bin_ns AS stored_ns, judged_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
        coalesce(CAST(getvariable('join_ns') AS BIGINT), 5 * judged_ns) AS join_ns,
        coalesce(CAST(getvariable('min_duration_ns') AS BIGINT), judged_ns) AS min_duration_ns,
@@ -59,15 +59,15 @@ SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 92233
 
 -- Bins at or above release. Judged as stored:
 CREATE OR REPLACE TEMP TABLE warm AS
-SELECT lane, epoch, ts_ns, wire_bytes
-FROM bins JOIN (SELECT run, lane, warm_bytes FROM lanes WHERE factor = 1) USING (run)
+SELECT lane, clock_epoch, ts_ns, wire_bytes
+FROM bins JOIN (SELECT recording_id, lane, warm_bytes FROM lanes WHERE factor = 1) USING (recording_id)
 WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
   AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
 
 -- … and judged at a multiple: only a stored bin that is full enough makes it possible.
 CREATE OR REPLACE TEMP TABLE possible AS
-SELECT DISTINCT lane, epoch, bin_start(ts_ns, getvariable('bin_ns')) AS ts_ns
-FROM bins JOIN (SELECT run, lane, peak_bytes FROM lanes WHERE factor > 1) USING (run)
+SELECT DISTINCT lane, clock_epoch, bin_start(ts_ns, getvariable('bin_ns')) AS ts_ns
+FROM bins JOIN (SELECT recording_id, lane, peak_bytes FROM lanes WHERE factor > 1) USING (recording_id)
 WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= peak_bytes
   AND bin_start(bins.ts_ns, getvariable('bin_ns')) >= getvariable('first_ns')
   AND bin_start(bins.ts_ns, getvariable('bin_ns')) < getvariable('beyond_ns');
@@ -77,10 +77,10 @@ CREATE OR REPLACE TEMP TABLE reaches AS
 WITH steps AS (
     SELECT *, lag(ts_ns) OVER earlier + bin_ns AS before_ns, max(ts_ns) OVER lane + bin_ns AS last_ns
     FROM possible JOIN (SELECT lane, bin_ns, join_ns FROM lanes) USING (lane)
-    WINDOW lane AS (PARTITION BY lane, epoch), earlier AS (PARTITION BY lane, epoch ORDER BY ts_ns)
+    WINDOW lane AS (PARTITION BY lane, clock_epoch), earlier AS (PARTITION BY lane, clock_epoch ORDER BY ts_ns)
 )
-SELECT lane, epoch, ts_ns AS start_ns,
-       coalesce(lead(before_ns) OVER (PARTITION BY lane, epoch ORDER BY ts_ns), last_ns) AS end_ns
+SELECT lane, clock_epoch, ts_ns AS start_ns,
+       coalesce(lead(before_ns) OVER (PARTITION BY lane, clock_epoch ORDER BY ts_ns), last_ns) AS end_ns
 FROM steps
 WHERE coalesce(ts_ns - before_ns > join_ns, true);
 
@@ -88,42 +88,42 @@ SET VARIABLE slot_bits = (SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns
 
 CREATE OR REPLACE TEMP TABLE filled AS
 WITH slots AS MATERIALIZED (
-    SELECT lane, run, epoch, start_ns, end_ns, unnest(range(
+    SELECT lane, recording_id, clock_epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
     FROM reaches JOIN lanes USING (lane)
 ), near AS (
     SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
 )
-SELECT lane, epoch, bin_start(near.ts_ns, getvariable('bin_ns')) AS ts_ns, CAST(sum(bytes) AS BIGINT) AS bytes,
+SELECT lane, clock_epoch, bin_start(near.ts_ns, getvariable('bin_ns')) AS ts_ns, CAST(sum(bytes) AS BIGINT) AS bytes,
        CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, CAST(sum(packets) AS BIGINT) AS packets, bit_or(quality) AS quality
-FROM near JOIN slots USING (slot, epoch, run)
+FROM near JOIN slots USING (slot, clock_epoch, recording_id)
 WHERE near.ts_ns >= start_ns AND near.ts_ns < end_ns
-GROUP BY lane, epoch, bin_start(near.ts_ns, getvariable('bin_ns'));
+GROUP BY lane, clock_epoch, bin_start(near.ts_ns, getvariable('bin_ns'));
 
 INSERT INTO warm
-SELECT lane, epoch, ts_ns, wire_bytes FROM filled JOIN (SELECT lane, warm_bytes FROM lanes) USING (lane)
+SELECT lane, clock_epoch, ts_ns, wire_bytes FROM filled JOIN (SELECT lane, warm_bytes FROM lanes) USING (lane)
 WHERE wire_bytes >= warm_bytes;
 
 CREATE OR REPLACE TEMP TABLE stretches AS
-SELECT lane, epoch, min(ts_ns) FILTER (wire_bytes >= hot_bytes) AS start_ns, max(ts_ns) + any_value(bin_ns) AS end_ns,
+SELECT lane, clock_epoch, min(ts_ns) FILTER (wire_bytes >= hot_bytes) AS start_ns, max(ts_ns) + any_value(bin_ns) AS end_ns,
        max(wire_bytes) AS peak_bytes
-FROM (SELECT *, ts_ns // bin_ns - row_number() OVER (PARTITION BY lane, epoch ORDER BY ts_ns) AS stretch
+FROM (SELECT *, ts_ns // bin_ns - row_number() OVER (PARTITION BY lane, clock_epoch ORDER BY ts_ns) AS stretch
       FROM warm JOIN (SELECT lane, bin_ns, hot_bytes FROM lanes) USING (lane))
-GROUP BY lane, epoch, stretch
+GROUP BY lane, clock_epoch, stretch
 HAVING start_ns IS NOT NULL;
 
 CREATE OR REPLACE TEMP TABLE extents AS
 WITH opening AS (
     SELECT *, coalesce(start_ns - lag(end_ns) OVER earlier > join_ns, true) AS opens
     FROM stretches JOIN (SELECT lane, join_ns, min_duration_ns FROM lanes) USING (lane)
-    WINDOW earlier AS (PARTITION BY lane, epoch ORDER BY start_ns)
+    WINDOW earlier AS (PARTITION BY lane, clock_epoch ORDER BY start_ns)
 ), placed AS (
-    SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, epoch ORDER BY start_ns) AS place FROM opening
+    SELECT *, sum(CAST(opens AS INTEGER)) OVER (PARTITION BY lane, clock_epoch ORDER BY start_ns) AS place FROM opening
 )
-SELECT row_number() OVER (ORDER BY min(start_ns), lane, epoch) AS burst, lane, epoch, min(start_ns) AS start_ns,
+SELECT row_number() OVER (ORDER BY min(start_ns), lane, clock_epoch) AS burst, lane, clock_epoch, min(start_ns) AS start_ns,
        max(end_ns) AS end_ns, max(peak_bytes) AS peak_bytes
 FROM placed
-GROUP BY lane, epoch, place
+GROUP BY lane, clock_epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
 -- What was judged as stored is scanned once more, for all that lies within bursts; it looks at the slot of time first.
@@ -132,7 +132,7 @@ SET VARIABLE slot_bits = (
 
 CREATE OR REPLACE TEMP TABLE totals AS
 WITH slots AS MATERIALIZED (
-    SELECT burst, run, epoch, start_ns, end_ns, unnest(range(
+    SELECT burst, recording_id, clock_epoch, start_ns, end_ns, unnest(range(
         start_ns >> getvariable('slot_bits'), ((end_ns - 1) >> getvariable('slot_bits')) + 1)) AS slot
     FROM extents JOIN lanes USING (lane)
     WHERE factor = 1
@@ -140,12 +140,12 @@ WITH slots AS MATERIALIZED (
     SELECT *, ts_ns >> getvariable('slot_bits') AS slot FROM bins WHERE slot IN (SELECT slot FROM slots)
 ), inside AS (
     SELECT burst, bytes, wire_bytes, packets, quality
-    FROM near JOIN slots USING (slot, epoch, run)
+    FROM near JOIN slots USING (slot, clock_epoch, recording_id)
     WHERE ts_ns >= start_ns AND ts_ns < end_ns
     UNION ALL
     SELECT burst, bytes, wire_bytes, packets, quality
     FROM filled ASOF JOIN extents
-        ON filled.lane = extents.lane AND filled.epoch = extents.epoch AND filled.ts_ns >= extents.start_ns
+        ON filled.lane = extents.lane AND filled.clock_epoch = extents.clock_epoch AND filled.ts_ns >= extents.start_ns
     WHERE filled.ts_ns < end_ns
 )
 SELECT burst, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
@@ -159,7 +159,7 @@ SET VARIABLE source_slot_bits = (
 -- burst may begin there).
 CREATE OR REPLACE TEMP TABLE senders AS
 WITH slots AS MATERIALIZED (
-    SELECT burst, lane, epoch, start_ns, end_ns, start_ns - bin_ns - source_bin_ns AS before_ns, start_ns - bin_ns AS quiet_ns,
+    SELECT burst, lane, clock_epoch, start_ns, end_ns, start_ns - bin_ns - source_bin_ns AS before_ns, start_ns - bin_ns AS quiet_ns,
            unnest(range((before_ns - source_bin_ns) >> getvariable('source_slot_bits'),
                         ((end_ns - 1) >> getvariable('source_slot_bits')) + 1)) AS slot
     FROM extents JOIN (SELECT lane, bin_ns, source_bin_ns FROM lanes) USING (lane)
@@ -170,7 +170,7 @@ SELECT burst, source, max(members) FILTER (last_ns >= start_ns) AS members,
        sum(part_within(bytes, first_ns, last_ns, start_ns, end_ns)) AS bytes,
        sum(part_within(bytes, first_ns, last_ns, before_ns, quiet_ns)) AS bytes_before,
        min(greatest(first_ns, start_ns)) FILTER (last_ns >= start_ns) AS onset_ns
-FROM near JOIN (SELECT run, lane FROM lanes) USING (run) JOIN slots USING (lane, epoch, slot)
+FROM near JOIN (SELECT recording_id, lane FROM lanes) USING (recording_id) JOIN slots USING (lane, clock_epoch, slot)
 WHERE last_ns >= before_ns AND first_ns < end_ns
 GROUP BY burst, source
 HAVING onset_ns IS NOT NULL;
@@ -198,7 +198,7 @@ WITH fans AS (
     FROM burst_sources
     GROUP BY burst
 )
-SELECT burst, run, host, rack, interface, direction, epoch, start_ns, end_ns, end_ns - start_ns AS duration_ns,
+SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start_ns, end_ns, end_ns - start_ns AS duration_ns,
        CAST(totals.bytes AS BIGINT) AS bytes, CAST(packets AS BIGINT) AS packets,
        utilization(wire_bytes, duration_ns, link_bps) AS mean_utilization,
        utilization(peak_bytes, bin_ns, link_bps) AS peak_utilization,
@@ -212,13 +212,13 @@ SELECT burst, run, host, rack, interface, direction, epoch, start_ns, end_ns, en
             ELSE 'many-sources' END AS pattern,
        quality, bin_ns, link_bps
 FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
-    SELECT lane, run, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
+    SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
 ORDER BY burst;
 
 CREATE OR REPLACE TEMP VIEW listed AS
 SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
        sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,
-       quality_names(quality) AS quality, run, epoch, bin_ns, link_bps
+       quality_names(quality) AS quality, recording_id, clock_epoch, bin_ns, link_bps
 FROM bursts LEFT JOIN (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)

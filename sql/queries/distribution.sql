@@ -1,19 +1,19 @@
 -- How full the bins of each recording are: the share of time at each tenth of line rate, bins without a packet included.
 -- Bins above line rate count as full.
 WITH tallies AS (
-    SELECT run, CAST(floor(least(utilization(wire_bytes, bin_ns, link_bps), 1) * 10) AS INTEGER) AS tenth, count(*) AS bins
-    FROM bins JOIN (SELECT run, bin_ns, link_bps FROM runs WHERE link_bps IS NOT NULL) USING (run)
-    GROUP BY run, tenth
+    SELECT recording_id, CAST(floor(least(utilization(wire_bytes, bin_ns, link_bps), 1) * 10) AS INTEGER) AS tenth, count(*) AS bins
+    FROM bins JOIN (SELECT recording_id, bin_ns, link_bps FROM recordings WHERE link_bps IS NOT NULL) USING (recording_id)
+    GROUP BY recording_id, tenth
 ), spans AS (
-    SELECT run, sum(bins) AS filled,
+    SELECT recording_id, sum(bins) AS filled,
            greatest(coalesce((bin_start(end_ns, bin_ns) - bin_start(start_ns, bin_ns)) // bin_ns + 1, 0), filled) AS total
-    FROM tallies JOIN (SELECT run, bin_ns, start_ns, end_ns FROM runs) USING (run)
-    GROUP BY run, bin_ns, start_ns, end_ns
+    FROM tallies JOIN (SELECT recording_id, bin_ns, start_ns, end_ns FROM recordings) USING (recording_id)
+    GROUP BY recording_id, bin_ns, start_ns, end_ns
 ), tenths AS (
-    FROM tallies UNION ALL SELECT run, 0, total - filled FROM spans
+    FROM tallies UNION ALL SELECT recording_id, 0, total - filled FROM spans
 )
-SELECT host, interface, direction, run, bin_ns, tenth / 10 AS from_utilization, sum(bins) AS bins,
+SELECT host, interface, direction, recording_id, bin_ns, tenth / 10 AS from_utilization, sum(bins) AS bins,
        sum(bins) / total AS share_of_time
-FROM tenths JOIN spans USING (run) JOIN (SELECT run, host, interface, direction, bin_ns FROM runs) USING (run)
-GROUP BY host, interface, direction, run, bin_ns, tenth, total
-ORDER BY host, interface, direction, run, tenth;
+FROM tenths JOIN spans USING (recording_id) JOIN (SELECT recording_id, host, interface, direction, bin_ns FROM recordings) USING (recording_id)
+GROUP BY host, interface, direction, recording_id, bin_ns, tenth, total
+ORDER BY host, interface, direction, recording_id, tenth;

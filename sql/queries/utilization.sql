@@ -1,7 +1,7 @@
 -- Utilization of each millisecond, or of each bin where bins are longer. Without a packet there is no row.
-SELECT host, interface, direction, run, epoch, start_ns, utilization(sum(wire_bytes), span_ns, link_bps) AS utilization,
+SELECT host, interface, direction, recording_id, clock_epoch, start_ns, utilization(sum(wire_bytes), span_ns, link_bps) AS utilization,
        sum(bytes) AS bytes, sum(packets) AS packets, quality_names(bit_or(quality)) AS quality
 FROM (SELECT *, bin_start(ts_ns, span_ns) AS start_ns
-      FROM bins JOIN (SELECT run, greatest(bin_ns, 1000000) AS span_ns, link_bps FROM runs) USING (run))
-GROUP BY host, interface, direction, run, epoch, start_ns, span_ns, link_bps
-ORDER BY host, interface, direction, run, epoch, start_ns;
+      FROM bins JOIN (SELECT recording_id, greatest(bin_ns, 1000000) AS span_ns, link_bps FROM recordings) USING (recording_id))
+GROUP BY host, interface, direction, recording_id, clock_epoch, start_ns, span_ns, link_bps
+ORDER BY host, interface, direction, recording_id, clock_epoch, start_ns;

@@ -1,17 +1,17 @@
 -- What one interface carried in one direction in one bin. Bins without a packet have no row,
--- unless packets were lost in them (quality losing).
+-- unless packets were lost in them (quality drops).
 CREATE TABLE bins (
-    run         VARCHAR NOT NULL,
-    host        VARCHAR NOT NULL,
-    rack        VARCHAR NOT NULL,
-    interface   VARCHAR NOT NULL,
-    direction   VARCHAR NOT NULL,
-    epoch       USMALLINT NOT NULL,  -- 0, and one more after each step of the clock
-    ts_ns       BIGINT NOT NULL,     -- start of the bin, a multiple of the run's bin_ns
-    bytes       BIGINT NOT NULL,     -- link layer without FCS
-    wire_bytes  BIGINT NOT NULL,     -- Ethernet: max(bytes, 60) + 24 a frame
-    packets     UINTEGER NOT NULL,
-    ce_packets  UINTEGER NOT NULL,   -- with IP ECN congestion experienced
-    retransmits UINTEGER NOT NULL,   -- TCP segments whose sequence went back; a lower bound
-    quality     USMALLINT NOT NULL   -- bit set, see quality.sql
+    recording_id         VARCHAR NOT NULL,
+    host                 VARCHAR NOT NULL,
+    rack                 VARCHAR NOT NULL,
+    interface            VARCHAR NOT NULL,
+    direction            VARCHAR NOT NULL,
+    clock_epoch          USMALLINT NOT NULL, -- 0, and one more after each step of the clock
+    ts_ns                BIGINT NOT NULL,    -- start of the bin, a multiple of the recording's bin_ns
+    bytes                BIGINT NOT NULL,    -- link layer without FCS
+    wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame
+    packets              UINTEGER NOT NULL,
+    ce_packets           UINTEGER NOT NULL,  -- with IP ECN congestion experienced
+    retransmits          UINTEGER NOT NULL,  -- TCP segments whose sequence went back; a lower bound
+    quality              USMALLINT NOT NULL  -- bit set, see quality.sql
 );

@@ -7,12 +7,12 @@ INSERT INTO quality VALUES
     (4,   'ring',      'stamped when the kernel copied the packet to the capture ring'),
     (8,   'file-µs',   'the file''s stamps resolve 1 µs or less finely'),
     (16,  'unsynced',  'the clock was not synchronized'),
-    (32,  'losing',    'packets were dropped in this time: counts are lower bounds'),
-    (64,  'gso',       'merged frames: wire bytes are reckoned, timing inside them is not known'),
+    (32,  'drops',     'packets were dropped in this time: counts are lower bounds'),
+    (64,  'gro',       'merged frames: wire bytes are reckoned, timing inside them is not known'),
     (128, 'truncated', 'the snap length cut headers: some senders or marks are not known'),
     (256, 'stepped',   'the clock stepped at an edge of this time'),
     (512, 'reset',     'a counter began anew in this time: its counts are lower bounds'),
     (1024, 'impossible', 'more than the port can carry or the queue can hold: not to be believed'),
     (2048, 'gap',      'the device was not heard for a part of this time'),
     (4096, 'guessed',  'the device did not say when this time began or ended'),
-    (8192, 'merged',   'the device left values out: a maximum among them is not known');
+    (8192, 'gnmi_duplicates', 'the device left values out: a maximum among them is not known');

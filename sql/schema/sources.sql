@@ -1,19 +1,19 @@
--- What one sender sent in one bin of the run's source_bin_ns.
+-- What one sender sent in one bin of the recording's source_bin_ns.
 CREATE TABLE sources (
-    run         VARCHAR NOT NULL,
-    host        VARCHAR NOT NULL,
-    rack        VARCHAR NOT NULL,
-    interface   VARCHAR NOT NULL,
-    direction   VARCHAR NOT NULL,
-    epoch       USMALLINT NOT NULL,
-    ts_ns       BIGINT NOT NULL,     -- start of the bin, a multiple of the run's source_bin_ns
-    source      VARCHAR NOT NULL,    -- IP address, MAC where there is no IP, or 'other'
-    bytes       BIGINT NOT NULL,     -- link layer without FCS
-    packets     UINTEGER NOT NULL,
-    flows       UINTEGER NOT NULL,   -- distinct (addresses, protocol, ports)
-    members     UINTEGER NOT NULL,   -- 1, or how many senders 'other' stands for
-    first_ns    BIGINT NOT NULL,     -- first and last packet in the bin
-    last_ns     BIGINT NOT NULL,
-    source_port      USMALLINT,      -- that more than half of its flows come from; 0 where none is
-    destination_port USMALLINT       -- likewise, go to
+    recording_id         VARCHAR NOT NULL,
+    host                 VARCHAR NOT NULL,
+    rack                 VARCHAR NOT NULL,
+    interface            VARCHAR NOT NULL,
+    direction            VARCHAR NOT NULL,
+    clock_epoch          USMALLINT NOT NULL,
+    ts_ns                BIGINT NOT NULL,    -- start of the bin, a multiple of the recording's source_bin_ns
+    source               VARCHAR NOT NULL,   -- IP address, MAC where there is no IP, or 'other'
+    bytes                BIGINT NOT NULL,    -- link layer without FCS
+    packets              UINTEGER NOT NULL,
+    flows                UINTEGER NOT NULL,  -- distinct (addresses, protocol, ports)
+    members              UINTEGER NOT NULL,  -- 1, or how many senders 'other' stands for
+    first_ns             BIGINT NOT NULL,    -- first and last packet in the bin
+    last_ns              BIGINT NOT NULL,
+    source_port          USMALLINT,          -- that more than half of its flows come from; 0 where none is
+    destination_port     USMALLINT           -- likewise, go to
 );

@@ -77,9 +77,9 @@ class Device:
         amount: int | None = None,
         detail: str = "",
     ) -> None:
-        """A row of `collection`."""
+        """A row of `gnmi_events`."""
         self.rows.add(
-            "collection",
+            "gnmi_events",
             batch=self.batch,
             device=self.name,
             subscription=subscription,
@@ -110,7 +110,7 @@ class Device:
         self.least_lag_ns, self.largest_lag_ns, self.lag_messages = None, 0, 0
 
     def told(self, now_ns: int) -> None:
-        """Rows of `collection` for what was counted since the last call."""
+        """Rows of `gnmi_events` for what was counted since the last call."""
         for (subscription, event, detail), amount in list(self._counted.items()):
             self.event(subscription, event, now_ns, amount=amount, detail=detail)
         self._counted.clear()

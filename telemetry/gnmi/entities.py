@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..tables import QUALITY_GAP, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_MERGED, QUALITY_RESET
+from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
 from . import values
 from .counters import Step, increase
 from .path import Steps, as_text
@@ -71,14 +71,14 @@ class FactLeaf(Leaf):
 
 
 class Plain(Leaf):
-    """A path that no table knows: its values are rows of `leaves`."""
+    """A path that no table knows: its values are rows of `gnmi_values`."""
 
     __slots__ = ("present", "rows", "source", "stream")
 
     def __init__(self, stream: Stream, steps: Steps) -> None:
         super().__init__(steps)
         self.stream = stream
-        table = stream.device.rows.tables["leaves"]
+        table = stream.device.rows.tables["gnmi_values"]
         self.rows = table.rows
         self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
         self.present = False
@@ -124,7 +124,7 @@ class Slot(Leaf):
                 entity.stream.open.append(entity)
         if duplicates:
             entity.stream.count_duplicates(duplicates)
-            entity.quality |= QUALITY_MERGED
+            entity.quality |= QUALITY_GNMI_DUPLICATES
         self.value = value
         self.filled = True
         entity.filled.append(self)
@@ -307,7 +307,7 @@ class Record:
         self.leaves[leaf.name] = (leaf, kind, value)
         if duplicates:
             self.stream.count_duplicates(duplicates)
-            self.quality |= QUALITY_MERGED
+            self.quality |= QUALITY_GNMI_DUPLICATES
         if not self.waiting:
             self.waiting = True
             self.stream.open.append(self)

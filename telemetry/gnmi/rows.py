@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from .. import tables
 
-MEASURED = {"queues": tables.QUEUES, "ports": tables.PORTS, "buffers": tables.BUFFERS, "leaves": tables.LEAVES}
-RARE = {"links": tables.LINKS, "collection": tables.COLLECTION, "device_clocks": tables.DEVICE_CLOCKS}
+MEASURED = {"queues": tables.QUEUES, "ports": tables.PORTS, "buffers": tables.BUFFERS,
+            "gnmi_values": tables.GNMI_VALUES}
+RARE = {"links": tables.LINKS, "gnmi_events": tables.GNMI_EVENTS, "device_clocks": tables.DEVICE_CLOCKS}
 SOURCE_COLUMNS = {
     "queues": ("batch", "device", "port", "queue", "semantics"),
     "ports": ("batch", "device", "port"),
     "buffers": ("batch", "device", "component", "resource", "semantics"),
-    "leaves": ("batch", "device", "path"),
+    "gnmi_values": ("batch", "device", "path"),
 }
 
 

@@ -3,7 +3,7 @@
 Each subscription is read by a thread of its own (calls.py), which takes in what comes under the lock of the rows; all
 else is done in the event loop. A session survives its target: each subscription's stream is read until it ends,
 whatever the reason, the reason is told once, and after a jittered pause it begins anew. What happened becomes rows of
-`collection`.
+`gnmi_events`.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _entries(
 
 
 def as_text(value: Any) -> str:
-    """A value as a row of `leaves` keeps it: exact, and the same for the same value."""
+    """A value as a row of `gnmi_values` keeps it: exact, and the same for the same value."""
     if type(value) is str:
         return value
     if type(value) is int:

@@ -57,7 +57,7 @@ class Meaning:
     """What a leaf is: a column of the rule's table, and how its values are to be taken.
 
     kind: gauge (as it is), counter (the increase since the value before), count (an increase already), speed (text such
-    as SPEED_100GB, in bits a second), text, plain (a row of `leaves`), or ignore.
+    as SPEED_100GB, in bits a second), text, plain (a row of `gnmi_values`), or ignore.
     """
 
     column: str

@@ -28,8 +28,8 @@ def store(tmp_path):
 @pytest.fixture
 def writers(store):
     """A recording that goes on: its run row, and writers that stay open."""
-    writers = {table: store.writer(table, host="cache-1", rack="r1") for table in ("runs", "bins", "sources")}
-    writers["runs"].append(rows("runs", {"complete": False, "start_ns": NOW}))
+    writers = {table: store.writer(table, host="cache-1", rack="r1") for table in ("recordings", "bins", "sources")}
+    writers["recordings"].append(rows("recordings", {"complete": False, "start_ns": NOW}))
     yield writers
     for writer in writers.values():
         writer.close()
@@ -77,7 +77,8 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
     writers["bins"].append(bins(60_000, [FULL] * 4))
     of.advance("a")
     assert count(of) == 1
-    writers["runs"].append(rows("runs", {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS, "dropped": 7,
+    writers["recordings"].append(rows("recordings",
+                                      {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS, "dropped": 7,
                                          "written_ns": 2 * 10**18}))
     of.advance("a")
     assert count(of) == 2 and of.lost[LANE] == (7, 0)
@@ -112,7 +113,7 @@ def test_losses_and_stamps(store, writers):
 
 
 def test_what_was_there_before_does_not_count(store):
-    write(store, "runs", {"start_ns": NOW - 10**9, "end_ns": NOW - 1})
+    write(store, "recordings", {"start_ns": NOW - 10**9, "end_ns": NOW - 1})
     write(store, "bins", {"ts_ns": NOW - 10**9, "wire_bytes": FULL, "bytes": FULL})
     of = meter(store)
     of.advance("a")
@@ -135,12 +136,12 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
         return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
 
     long_ago = NOW - 40 * 86_400 * 10**9
-    write(store, "collection", event("tor-1", long_ago, "connect"), event("tor-1", long_ago + 1, "sync"),
+    write(store, "gnmi_events", event("tor-1", long_ago, "connect"), event("tor-1", long_ago + 1, "sync"),
           event("tor-2", long_ago, "connect"), event("tor-2", long_ago + 1, "disconnect"))
     of = meter(store)
     of.advance("a")
     assert of.targets == {"tor-1": True, "tor-2": False}
-    write(store, "collection", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap"))
+    write(store, "gnmi_events", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap"))
     of.advance("a")
     assert of.targets == {"tor-1": False, "tor-2": False}
 
@@ -150,17 +151,17 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
 def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
     store = Store.create(tmp_path_factory.mktemp("cuts") / "store")
     of, at = meter(store), 0
-    with (store.writer("runs", "cache-1", "r1") as runs, store.writer("bins", "cache-1", "r1") as writer,
+    with (store.writer("recordings", "cache-1", "r1") as runs, store.writer("bins", "cache-1", "r1") as writer,
           pytest.MonkeyPatch.context() as patch):
         patch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW)
-        runs.append(rows("runs", {"complete": False, "start_ns": NOW}))
+        runs.append(rows("recordings", {"complete": False, "start_ns": NOW}))
         for cut in [*cuts, len(sizes)]:
             part = sizes[at : at + cut]
             if any(part):
                 writer.append(bins(at, part))
             at += cut
             of.advance("a")
-        runs.append(rows("runs", {"start_ns": NOW, "end_ns": NOW + 10**9, "written_ns": 2 * 10**18}))
+        runs.append(rows("recordings", {"start_ns": NOW, "end_ns": NOW + 10**9, "written_ns": 2 * 10**18}))
         of.advance("a")
     whole = find_bursts(store.connect(), BurstDefinition())
     assert count(of) == len(whole)
@@ -171,7 +172,7 @@ def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
 def test_what_a_scrape_reads(store):
     from prometheus_client.parser import text_string_to_metric_families
 
-    write(store, "runs", {"start_ns": NOW, "end_ns": NOW + 10**9})
+    write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})
     write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
     made = exporter.server(meter(store), ("127.0.0.1", 0))
     thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})

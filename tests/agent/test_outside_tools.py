@@ -38,11 +38,11 @@ def tool(name: str, package: str) -> str:
 def scraped(tmp_path_factory) -> str:
     """What Prometheus reads of a store that has something of every table."""
     store = Store.create(tmp_path_factory.mktemp("scraped") / "store")
-    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", *({"ts_ns": START + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
     write(store, "probes", *({"seq": i, "tx_ns": START + i, "rx_ns": START + i + 9000} for i in range(1000)))
     write(store, "queues", {"window_start_ns": START, "ts_ns": START + 1, "max_bytes": 77, "dropped_packets": 2})
-    write(store, "collection", {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "",
+    write(store, "gnmi_events", {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "",
                                 "batch": "b"})
     made = exporter.server(Meter(store, BurstDefinition(), START), ("127.0.0.1", 0))
     thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})

@@ -95,7 +95,7 @@ def test_parts_end_when_their_supervisor_is_killed(running):
 def test_all_done_is_done(tmp_path):
     path = tmp_path / "store"
     Store.create(path)
-    parts = [Part("a", ["sql", str(path)]), Part("b", ["sql", str(path), "runs"])]
+    parts = [Part("a", ["sql", str(path)]), Part("b", ["sql", str(path), "recordings"])]
     assert asyncio.run(Supervisor(parts).run()) == 0
 
 
@@ -137,7 +137,7 @@ def test_a_live_recording_ends_as_it_does_alone(tmp_path, packet_socket):
             process.kill()
             process.wait()
     with Store.open(tmp_path / "store").connect() as con:
-        [(packets, complete, notes)] = con.execute("SELECT packets, complete, notes FROM runs").fetchall()
+        [(packets, complete, notes)] = con.execute("SELECT packets, complete, notes FROM recordings").fetchall()
     assert complete and "ended by SIGTERM" in notes and seen <= packets == held()
 
 

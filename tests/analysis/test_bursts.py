@@ -34,10 +34,11 @@ def oracle(runs: list[dict[str, Any]], bins: list[dict[str, Any]], definition: B
     """Walks bin after bin, empty ones too, as the definition is told."""
     found = []
     for run in runs:
-        for epoch in sorted({row["epoch"] for row in bins if row["run"] == run["run"]}):
-            stored = [row for row in bins if row["run"] == run["run"] and row["epoch"] == epoch]
-            found += [{"run": run["run"], "epoch": epoch, **burst} for burst in walk(run, stored, definition)]
-    return sorted(found, key=lambda burst: (burst["start_ns"], burst["run"], burst["epoch"]))
+        for epoch in sorted({row["clock_epoch"] for row in bins if row["recording_id"] == run["recording_id"]}):
+            stored = [row for row in bins if row["recording_id"] == run["recording_id"] and row["clock_epoch"] == epoch]
+            found += [{"recording_id": run["recording_id"], "clock_epoch": epoch, **burst}
+                      for burst in walk(run, stored, definition)]
+    return sorted(found, key=lambda burst: (burst["start_ns"], burst["recording_id"], burst["clock_epoch"]))
 
 
 def walk(run: dict[str, Any], stored: list[dict[str, Any]], definition: BurstDefinition) -> list[dict[str, Any]]:
@@ -131,14 +132,15 @@ def test_agrees_with_the_oracle(
         name = f"run-{index // 2}"
         if index % 2 == 0:
             width = widest * MS if index else MS
-            runs.append({"run": name, "bin_ns": width, "link_bps": 10**6, "direction": "in" if index else "out"})
+            runs.append({"recording_id": name, "bin_ns": width, "link_bps": 10**6,
+                         "direction": "in" if index else "out"})
             epoch = 0
         else:
             epoch = 1
         bins += [
             {
-                "run": name,
-                "epoch": epoch,
+                "recording_id": name,
+                "clock_epoch": epoch,
                 "ts_ns": t0 + at * width,
                 "wire_bytes": fill,
                 "bytes": fill // 2,
@@ -156,7 +158,7 @@ def test_agrees_with_the_oracle(
         min_duration_ns=None if chosen["least"] is None else chosen["least"] * MS,
     )
     store = Store.create(tmp_path_factory.mktemp("store"))
-    write(store, "runs", *runs)
+    write(store, "recordings", *runs)
     write(store, "bins", *bins)
     connection = store.connect()
     found = find_bursts(connection, definition)
@@ -191,7 +193,7 @@ def starts(bursts: list[dict[str, Any]]) -> list[int]:
 
 def test_bins_of_exactly_the_threshold_are_hot(store: Store) -> None:
     """0.1 of line rate is no binary fraction: it must not be lost to rounding."""
-    write(store, "runs", {})
+    write(store, "recordings", {})
     write(store, "bins", *({**row, "wire_bytes": 12_500 - at % 2} for at, row in enumerate(full_bins(0, 20, 40, 61))))
     assert starts(find_bursts(store.connect(), BurstDefinition(threshold=0.1))) == [0, 40]
 
@@ -200,20 +202,21 @@ def test_rates_and_widths_at_the_ends_of_the_scale(store: Store) -> None:
     """1 s bins at 800 Gb/s and 10 µs bins at 1 Mb/s, whose products leave 64 bits or hold a byte."""
     write(
         store,
-        "runs",
-        {"run": "a", "bin_ns": 10**9, "link_bps": 8 * 10**11},
-        {"run": "b", "bin_ns": 10_000, "link_bps": 10**6},
+        "recordings",
+        {"recording_id": "a", "bin_ns": 10**9, "link_bps": 8 * 10**11},
+        {"recording_id": "b", "bin_ns": 10_000, "link_bps": 10**6},
     )
     write(
         store,
         "bins",
-        {"run": "a", "ts_ns": T0, "wire_bytes": 10**11},
-        {"run": "a", "ts_ns": T0 + 10**10, "wire_bytes": 10**10},
-        {"run": "b", "ts_ns": T0, "wire_bytes": 1},
-        {"run": "b", "ts_ns": T0 + 10**6, "wire_bytes": 0},
+        {"recording_id": "a", "ts_ns": T0, "wire_bytes": 10**11},
+        {"recording_id": "a", "ts_ns": T0 + 10**10, "wire_bytes": 10**10},
+        {"recording_id": "b", "ts_ns": T0, "wire_bytes": 1},
+        {"recording_id": "b", "ts_ns": T0 + 10**6, "wire_bytes": 0},
     )
     found = find_bursts(store.connect())
-    assert [(burst["run"], burst["peak_utilization"]) for burst in found] == [("a", 1.0), ("b", pytest.approx(0.8))]
+    assert [(burst["recording_id"], burst["peak_utilization"]) for burst in found] == [("a", 1.0),
+                                                                                       ("b", pytest.approx(0.8))]
 
 
 def test_filters(store: Store) -> None:
@@ -224,12 +227,13 @@ def test_filters(store: Store) -> None:
         ("c", "r2", "eth1", "in"),
     ]
     for at, (host, rack, interface, direction) in enumerate(lanes):
-        named = {"run": f"run-{at}", "host": host, "rack": rack, "interface": interface, "direction": direction}
-        write(store, "runs", named)
+        named = {"recording_id": f"run-{at}", "host": host, "rack": rack, "interface": interface,
+                 "direction": direction}
+        write(store, "recordings", named)
         write(store, "bins", *full_bins(at * 10, **named))
 
     def found(**where: Any) -> list[int]:
-        return [int(burst["run"][-1]) for burst in find_bursts(store.connect(), **where)]
+        return [int(burst["recording_id"][-1]) for burst in find_bursts(store.connect(), **where)]
 
     assert found() == [0, 1, 2, 3]
     assert found(hosts="b") == [1, 2]
@@ -237,13 +241,13 @@ def test_filters(store: Store) -> None:
     assert found(hosts=[]) == []
     assert found(rack="r2") == [2, 3]
     assert found(interface="eth0", direction="out") == [2]
-    assert found(run="run-3") == [3]
+    assert found(recording="run-3") == [3]
     assert found(since_ns=T0 + 10 * MS) == [1, 2, 3]
     assert found(since_ns=T0 + 1, until_ns=T0 + 20 * MS) == [1]
 
 
 def test_settings_of_an_earlier_search_do_not_stay(store: Store) -> None:
-    write(store, "runs", {})
+    write(store, "recordings", {})
     write(store, "bins", *full_bins(0, 50))
     connection = store.connect()
     assert len(find_bursts(connection, BurstDefinition(join_ns=100 * MS), since_ns=T0 + MS)) == 1
@@ -252,7 +256,7 @@ def test_settings_of_an_earlier_search_do_not_stay(store: Store) -> None:
 
 
 def test_hot_rows_and_sealed_rows_are_one(store: Store) -> None:
-    write(store, "runs", {})
+    write(store, "recordings", {})
     write(store, "bins", *full_bins(0, 1, 2))
     with store.writer("bins", host="cache-1", rack="r1") as writer:
         writer.append(rows("bins", *full_bins(3, 4)))
@@ -261,17 +265,17 @@ def test_hot_rows_and_sealed_rows_are_one(store: Store) -> None:
 
 
 def test_a_link_of_unknown_speed_is_asked_for(store: Store) -> None:
-    write(store, "runs", {"link_bps": None})
+    write(store, "recordings", {"link_bps": None})
     write(store, "bins", *full_bins(0))
-    with pytest.raises(MburstError, match=r"run run-1 \(cache-1 eth0 in\): the link speed is not known.*--link"):
+    with pytest.raises(MburstError, match=r"recording run-1 \(cache-1 eth0 in\): the link speed is not known.*--link"):
         find_bursts(store.connect())
     assert len(find_bursts(store.connect(), BurstDefinition(link_bps=10**9))) == 1
 
 
 @pytest.mark.parametrize("bin_ns", [MS // 2, 1_500_000, MS + 1])
 def test_a_width_that_is_no_multiple_is_refused(store: Store, bin_ns: int) -> None:
-    write(store, "runs", {})
-    with pytest.raises(UsageError, match=f"a bin of {bin_ns} ns is no multiple of the 1000000 ns that run run-1"):
+    write(store, "recordings", {})
+    with pytest.raises(UsageError, match=f"a bin of {bin_ns} ns is no multiple of the 1000000 ns that recording run-1"):
         find_bursts(store.connect(), BurstDefinition(bin_ns=bin_ns))
 
 
@@ -292,10 +296,10 @@ def test_runs_that_overlap_are_told(store: Store) -> None:
     spans = {"a": (0, 10), "b": (5, 15), "c": (15, 20), "d": (30, 40)}
     write(
         store,
-        "runs",
-        *({"run": run, "start_ns": T0 + one, "end_ns": T0 + two} for run, (one, two) in spans.items()),
-        {"run": "e", "start_ns": T0, "end_ns": T0 + 40, "interface": "eth1"},
-        {"run": "f", "complete": False},
+        "recordings",
+        *({"recording_id": run, "start_ns": T0 + one, "end_ns": T0 + two} for run, (one, two) in spans.items()),
+        {"recording_id": "e", "start_ns": T0, "end_ns": T0 + 40, "interface": "eth1"},
+        {"recording_id": "f", "complete": False},
     )
     connection = store.connect()
     find_bursts(connection)
@@ -303,7 +307,7 @@ def test_runs_that_overlap_are_told(store: Store) -> None:
 
 
 def test_the_named_query_answers_with_the_defaults(store: Store) -> None:
-    write(store, "runs", {})
+    write(store, "recordings", {})
     write(store, "bins", *full_bins(0, 1))
     result = store.connect().execute(text("bursts"))
     assert tuple(column[0] for column in result.description) == COLUMNS
@@ -328,7 +332,7 @@ def ask(store: Store, capsys: pytest.CaptureFixture[str]) -> Ask:
 @pytest.fixture
 def told(store: Store) -> Store:
     """Two bursts in a recording of 100 ms."""
-    write(store, "runs", {"start_ns": T0, "end_ns": T0 + 100 * MS, "quality": 32, "dropped": 4, "late": 1})
+    write(store, "recordings", {"start_ns": T0, "end_ns": T0 + 100 * MS, "quality": 32, "dropped": 4, "late": 1})
     write(store, "bins", *full_bins(10, 11, 12), *full_bins(50, quality=32))
     write(
         store,
@@ -376,7 +380,7 @@ def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store
         "many-sources",
         "10.0.0.1 75 %, 10.0.0.2 25 %",
     ]
-    assert re.split(r"  +", second)[6:] == ["single-source", "a 100 %", "losing"]
+    assert re.split(r"  +", second)[6:] == ["single-source", "a 100 %", "drops"]
     assert foot == (
         "2 bursts in 100 ms, 4 % of the time; 4 packets were dropped unseen: counts are lower bounds;"
         " 1 packet came too late for any bin"
@@ -385,7 +389,7 @@ def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store
 
 
 def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: Store) -> None:
-    write(store, "runs", {"complete": False})
+    write(store, "recordings", {"complete": False})
     write(store, "bins", *full_bins(0, 10), {"ts_ns": T0 + 40 * MS, "wire_bytes": 9})
     assert ask()[1].splitlines()[-1] == (
         "2 bursts in 40 ms, 5 % of the time; the recording did not end: what was lost is not known"
@@ -420,11 +424,12 @@ def test_since_counts_back_from_the_newest_data(ask: Ask, told: Store) -> None:
 
 
 def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
-    write(told, "runs", {"run": "run-2", "start_ns": T0, "end_ns": T0 + MS})
+    write(told, "recordings", {"recording_id": "run-2", "start_ns": T0, "end_ns": T0 + MS})
     code, out, err = ask("--json")
     assert code == 0 and len(json.loads(out)) == 2
-    assert re.fullmatch(r"mburst: runs run-1 and run-2 recorded the same interface and time: .*--run.*\n", err)
-    assert ask("--json", "--run", "run-1")[2] == ""
+    assert re.fullmatch(r"mburst: recordings run-1 and run-2 recorded the same interface and time: .*--recording.*\n",
+                        err)
+    assert ask("--json", "--recording", "run-1")[2] == ""
 
 
 @pytest.mark.parametrize(

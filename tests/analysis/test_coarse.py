@@ -17,7 +17,7 @@ from mburst.sql import Store
 
 US = 1000
 T0 = 1_700_000_000_000_000_000
-SW, RING, FILE_US, LOSING = 2, 4, 8, 32
+SW, RING, FILE_US, DROPS = 2, 4, 8, 32
 
 
 def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> Store:
@@ -25,7 +25,7 @@ def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> S
     whole = 0
     for quality in qualities:
         whole |= quality
-    write(store, "runs", {"bin_ns": bin_ns, "quality": whole, **run})
+    write(store, "recordings", {"bin_ns": bin_ns, "quality": whole, **run})
     write(store, "bins", *({"ts_ns": T0 + i * bin_ns, "wire_bytes": 1000, "quality": quality}
                            for i, quality in enumerate(qualities)))
     return store
@@ -35,7 +35,7 @@ def recorded(tmp_path: Path, bin_ns: int, qualities: list[int], **run: Any) -> S
     (10 * US, [SW] * 10, False),
     (10 * US, [FILE_US] * 10, True),
     (10 * US, [RING] * 10, True),
-    (10 * US, [SW | RING | LOSING] * 6 + [SW] * 4, True),
+    (10 * US, [SW | RING | DROPS] * 6 + [SW] * 4, True),
     (10 * US, [RING] * 5 + [SW] * 5, False),  # half is not most
     (50 * US, [RING] * 10, True),
     (100 * US, [RING] * 10, False),
@@ -61,16 +61,16 @@ def test_a_killed_recording_is_judged_by_its_bins(tmp_path: Path) -> None:
 def test_only_what_is_asked_for_counts(tmp_path: Path) -> None:
     """Five coarse bins, then five fine ones, of one recording; and another one that is fine throughout."""
     store = recorded(tmp_path, 10 * US, [RING] * 5 + [SW] * 5)
-    write(store, "runs", {"run": "fine", "host": "cache-2", "bin_ns": 10 * US, "quality": SW})
-    write(store, "bins", {"run": "fine", "host": "cache-2", "ts_ns": T0, "quality": SW})
+    write(store, "recordings", {"recording_id": "fine", "host": "cache-2", "bin_ns": 10 * US, "quality": SW})
+    write(store, "bins", {"recording_id": "fine", "host": "cache-2", "ts_ns": T0, "quality": SW})
     con = store.connect()
     middle = T0 + 50 * US
     for wanted in ({"until_ns": middle}, {"until_ns": middle, "hosts": ["cache-1"]}, {"until_ns": middle, "rack": "r1"},
-                   {"until_ns": middle, "run": "run-1", "interface": "eth0", "direction": "in"}):
+                   {"until_ns": middle, "recording": "run-1", "interface": "eth0", "direction": "in"}):
         with pytest.raises(MburstError):
             refuse_coarse(con, **wanted)
     for other in ({"since_ns": middle}, {"until_ns": middle, "hosts": ["cache-2"]}, {"until_ns": middle, "rack": "r2"},
-                  {"until_ns": middle, "direction": "out"}, {"until_ns": middle, "run": "fine"}):
+                  {"until_ns": middle, "direction": "out"}, {"until_ns": middle, "recording": "fine"}):
         refuse_coarse(con, **other)
 
 

@@ -21,19 +21,20 @@ FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 def gather_rounds(store: Store, rounds: int, asked: int, acknowledged: bool = False) -> None:
     """Every 100 ms this host asks `asked` others on port 9000; 2 ms later twelve answer for 10 ms, and it may
     acknowledge that. One backup stream at the end."""
-    write(store, "runs", *({"run": way, "direction": way} for way in ("in", "out")))
+    write(store, "recordings", *({"recording_id": way, "direction": way} for way in ("in", "out")))
     bins, sources = [], []
     for k in range(rounds):
         start = T0 + k * 100 * MS
         for at in [start] + [start + ms * MS for ms in range(2, 12)] * acknowledged:
-            sources.append({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at, "flows": asked,
+            sources.append({"recording_id": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at,
+                            "flows": asked,
                             "bytes": 100 * asked, "first_ns": at + 1000, "last_ns": at + 90_000,
                             "source_port": 0, "destination_port": 9000})  # fmt: skip
         senders = [f"10.0.1.{n}" for n in range(16, 28)] if k < rounds - 1 else ["10.0.7.7"]
         for ms in range(2, 12):
             at = start + ms * MS
-            bins.append({"run": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
-            sources += [{"run": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
+            bins.append({"recording_id": "in", "ts_ns": at, "wire_bytes": FULL, "bytes": FULL - 2000})
+            sources += [{"recording_id": "in", "source": name, "ts_ns": at, "bytes": 120_000 // len(senders),
                          "first_ns": at + 500, "last_ns": at + MS - 1, "source_port": 9000}
                         for name in senders]  # fmt: skip
     write(store, "bins", *bins)
@@ -70,8 +71,9 @@ def test_acknowledgements_are_not_taken_for_requests(tmp_path: Path) -> None:
 def test_requests_that_straddle_two_bins_are_told_by_the_fuller_one(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "s")
     rows = [(T0, 5, 7), (T0 + MS, 30, 9000), (T0 + 50 * MS, 4, 80)]
-    write(store, "runs", {"run": "out", "direction": "out"})
-    write(store, "sources", *({"run": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at, "flows": flows,
+    write(store, "recordings", {"recording_id": "out", "direction": "out"})
+    write(store, "sources",
+          *({"recording_id": "out", "direction": "out", "source": "10.0.9.9", "ts_ns": at, "flows": flows,
                                "first_ns": at, "last_ns": at + 10, "destination_port": port}
                               for at, flows, port in rows))  # fmt: skip
     sent = fan_outs(store.connect(), "cache-1", "eth0", 3)

@@ -105,7 +105,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store.create(tmp_path / "s")
-    write(store, "runs", {**LANE, "link_bps": None})
+    write(store, "recordings", {**LANE, "link_bps": None})
     write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 100})
     assert main(["investigate", str(tmp_path / "s")]) == 1
     assert "--link" in capsys.readouterr().err
@@ -139,8 +139,9 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
     ):
         named = replace(case, scene=replace(case.scene, probes=replace(case.scene.probes, src=src, dst=dst)))
         store = store_case(tmp_path / str(number), named)
-        write(store, "runs", {**LANE, "run": "o", "direction": "out", "bin_ns": 100_000, "end_ns": ORIGIN})
-        write(store, "sources", {**LANE, "run": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN,
+        write(store, "recordings",
+              {**LANE, "recording_id": "o", "direction": "out", "bin_ns": 100_000, "end_ns": ORIGIN})
+        write(store, "sources", {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN,
                                  "bytes": 500, "first_ns": ORIGIN, "last_ns": ORIGIN})  # fmt: skip
         answer = investigate(store.connect(), Question(BurstDefinition(), **options))
         assert answer.cause == "bursts"
@@ -200,8 +201,8 @@ def add_senders(store: Store, model: FluidPort, setting: Setting, hosts: int) ->
     sent = (came[: len(came) // ratio * ratio].reshape(-1, ratio).sum(axis=1) / hosts).astype(np.int64)
     used = np.flatnonzero(sent)
     for k in range(hosts):
-        lane = {**LANE, "run": f"s{k}", "host": f"db-{k}", "direction": "out", "rack": "far"}
-        write(store, "runs", {**lane, "link_bps": 10**11, "bin_ns": setting.bin_ns})
+        lane = {**LANE, "recording_id": f"s{k}", "host": f"db-{k}", "direction": "out", "rack": "far"}
+        write(store, "recordings", {**lane, "link_bps": 10**11, "bin_ns": setting.bin_ns})
         write(store, "bins", *({**lane, "ts_ns": ORIGIN + int(at) * setting.bin_ns, "wire_bytes": int(sent[at])}
                                for at in used))  # fmt: skip
         write(store, "sources", {**lane, "source": f"10.0.0.{k + 1}", "ts_ns": ORIGIN, "bytes": 10**6,
@@ -232,9 +233,9 @@ def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
         kind = "incast" if k == 2 else "harmless"
         case = build(kind, 20 + k, Setting(seconds=5, rate=400))
         port, probes = case.scene.crossings[0].port, case.scene.probes
-        lane = {**LANE, "run": f"r{k}", "host": f"h{k}"}
+        lane = {**LANE, "recording_id": f"r{k}", "host": f"h{k}"}
         bytes_ = np.diff(port.carried)
-        write(store, "runs", {**lane, "bin_ns": port.bin_ns, "link_bps": int(port.link_bps)})
+        write(store, "recordings", {**lane, "bin_ns": port.bin_ns, "link_bps": int(port.link_bps)})
         write(store, "bins", *({**lane, "ts_ns": ORIGIN + int(at) * port.bin_ns, "wire_bytes": int(bytes_[at])}
                                for at in np.flatnonzero(bytes_)))  # fmt: skip
         write_probes(store, replace(case, scene=replace(case.scene, probes=replace(probes, dst=f"h{k}"))))

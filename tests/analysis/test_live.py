@@ -212,8 +212,8 @@ def test_losses_are_where_the_bins_say(tmp_path):
 def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.burst()
-    fine = {"run": "fine", "interface": "eth2", "bin_ns": 50_000, "source_bin_ns": 50_000}
-    write(growing.store, "runs", {**fine, "start_ns": NOW, "end_ns": NOW + SECOND})
+    fine = {"recording_id": "fine", "interface": "eth2", "bin_ns": 50_000, "source_bin_ns": 50_000}
+    write(growing.store, "recordings", {**fine, "start_ns": NOW, "end_ns": NOW + SECOND})
     write(growing.store, "bins", *({**fine, "ts_ns": NOW + i * 50_000, "wire_bytes": FULL // 2} for i in range(20)))
     live = LiveStore(growing.store)
     unfit, fit = sorted(live.lanes.values(), key=lambda lane: lane.bin_ns, reverse=True)
@@ -230,8 +230,8 @@ def test_a_lane_that_cannot_be_judged_keeps_no_other_from_it(tmp_path):
 def test_only_the_rack_that_was_asked_for(tmp_path):
     store = Store.create(tmp_path / "store")
     for rack in ("r1", "r2"):
-        write(store, "runs", {"run": rack, "rack": rack, "start_ns": NOW, "end_ns": NOW + BIN})
-        write(store, "bins", {"run": rack, "rack": rack, "ts_ns": NOW, "wire_bytes": 84})
+        write(store, "recordings", {"recording_id": rack, "rack": rack, "start_ns": NOW, "end_ns": NOW + BIN})
+        write(store, "bins", {"recording_id": rack, "rack": rack, "ts_ns": NOW, "wire_bytes": 84})
     live = LiveStore(store, "r2")
     assert [lane.named("rack") for lane in live.lanes.values()] == ["r2"]
     live.close()

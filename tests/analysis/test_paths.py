@@ -152,7 +152,7 @@ def test_rounds_are_minutes_of_the_clock(tmp_path):
 
 def test_a_slow_minute_after_a_slow_one_is_seen_and_alternation_too(tmp_path):
     slow = [10_000, 11_000, 12_000, 13_000, 50_000, 60_000, 55_000, 52_000, 9000, 9500, 9600, 9700]
-    [met] = met_in(tmp_path / "runs", *minutes(slow))
+    [met] = met_in(tmp_path / "recordings", *minutes(slow))
     assert persistence(rounds(met)) > 0.5
     [met] = met_in(tmp_path / "turns", *minutes([10_000, 50_000] * 6))
     assert persistence(rounds(met)) < -0.5

@@ -15,12 +15,13 @@ FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
 
 
 def bins(run: str, values: dict[int, int], **more):
-    return [{"run": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2, **more}
+    return [{"recording_id": run, "ts_ns": START + at * MS, "wire_bytes": wire, "bytes": wire - 24, "packets": 2,
+             **more}
             for at, wire in values.items()]
 
 
 def run_row(run: str, first: int, last: int, **more):
-    return {"run": run, "start_ns": START + first * MS, "end_ns": START + last * MS, **more}
+    return {"recording_id": run, "start_ns": START + first * MS, "end_ns": START + last * MS, **more}
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def reports_of(store, definition=None, since=None, until=None, limits=None, **wh
 
 
 def test_a_lane_in_numbers(store):
-    write(store, "runs", run_row("run-1", 0, 3000, packets=12, bytes=1))
+    write(store, "recordings", run_row("run-1", 0, 3000, packets=12, bytes=1))
     write(store, "bins", *bins("run-1", {10: FULL, 11: FULL // 2, 500: 1000, 1500: FULL, 1600: 700}, quality=2))
     write(store, "sources", {"ts_ns": START + 10 * MS, "source": "10.0.0.9", "bytes": 90_000, "packets": 3,
                              "first_ns": START + 10 * MS, "last_ns": START + 10 * MS + 900_000},
@@ -54,7 +55,7 @@ def test_a_lane_in_numbers(store):
 
 
 def test_a_killed_recording_ends_with_its_last_bin(store):
-    write(store, "runs", {"run": "run-1", "complete": False})
+    write(store, "recordings", {"recording_id": "run-1", "complete": False})
     write(store, "bins", *bins("run-1", {5: 1000, 90: 1000}))
     (report,) = reports_of(store)
     assert report.coverage == [(START + 5 * MS, START + 91 * MS)]
@@ -62,7 +63,7 @@ def test_a_killed_recording_ends_with_its_last_bin(store):
 
 
 def test_pauses_and_overlaps_of_recordings(store):
-    write(store, "runs", run_row("run-1", 0, 100), run_row("run-2", 200, 300), run_row("run-3", 250, 300))
+    write(store, "recordings", run_row("run-1", 0, 100), run_row("run-2", 200, 300), run_row("run-3", 250, 300))
     write(store, "bins", *bins("run-1", {5: 1000}), *bins("run-2", {250: 1000}), *bins("run-3", {250: 1000}))
     (report,) = reports_of(store)
     assert report.coverage == [(START, START + 100 * MS), (START + 200 * MS, START + 300 * MS)]
@@ -70,7 +71,7 @@ def test_pauses_and_overlaps_of_recordings(store):
 
 
 def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
-    write(store, "runs", run_row("run-1", 0, 10), run_row("run-2", 0, 10, link_bps=None, host="cache-2"),
+    write(store, "recordings", run_row("run-1", 0, 10), run_row("run-2", 0, 10, link_bps=None, host="cache-2"),
           run_row("run-3", 20, 30, bin_ns=10 * MS), run_row("run-4", 0, 10, rack="r2", host="cache-3"))
     write(store, "bins", *bins("run-1", {5: FULL}), *bins("run-2", {5: FULL}, host="cache-2"))
     reports = reports_of(store)
@@ -84,7 +85,7 @@ def test_lanes_are_apart_by_width_and_speed_and_may_have_none(store):
 
 
 def test_only_the_wanted_time(store):
-    write(store, "runs", run_row("run-1", 0, 3000))
+    write(store, "recordings", run_row("run-1", 0, 3000))
     write(store, "bins", *bins("run-1", {10: FULL, 1500: FULL, 2500: FULL}))
     (report,) = reports_of(store, since=START + 1000 * MS, until=START + 2000 * MS)
     assert [b["start_ns"] for b in report.bursts] == [START + 1500 * MS]
@@ -92,7 +93,7 @@ def test_only_the_wanted_time(store):
 
 
 def test_more_bins_than_fit_keep_every_bin_of_the_worst_burst(store):
-    write(store, "runs", run_row("run-1", 0, 9000))
+    write(store, "recordings", run_row("run-1", 0, 9000))
     write(store, "bins", *bins("run-1", {i: FULL if 4000 <= i < 4030 else 100 for i in range(9000)}))
     (report,) = reports_of(store, limits=Limits(whole_bins=100, cells=100, detail_bins=200))
     assert report.base.width_ns == 10 * MS and len(report.base) <= 1000
@@ -102,7 +103,7 @@ def test_more_bins_than_fit_keep_every_bin_of_the_worst_burst(store):
 
 
 def test_times_of_loss_and_of_clock_steps(store):
-    write(store, "runs", run_row("run-1", 0, 100))
+    write(store, "recordings", run_row("run-1", 0, 100))
     write(store, "bins", *bins("run-1", {5: 1000, 6: 1000, 9: 900}, quality=32), *bins("run-1", {20: 900}, quality=256))
     (report,) = reports_of(store)
     assert report.losing == [(START + 5 * MS, START + 7 * MS), (START + 9 * MS, START + 10 * MS)]

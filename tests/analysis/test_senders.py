@@ -118,16 +118,17 @@ def test_agrees_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, bins: 
                 "first_ns": T0 + at * MS + first,
                 "last_ns": T0 + at * MS + last,
                 "members": members,
-                "epoch": epoch,
+                "clock_epoch": epoch,
             }
         )
     store = Store.create(tmp_path_factory.mktemp("store"))
-    write(store, "runs", {"bin_ns": BIN, "link_bps": 4_000_000, "source_bin_ns": MS})
-    write(store, "bins", *({"ts_ns": T0 + at * BIN, "wire_bytes": fill, "epoch": epoch} for at, fill, epoch in bins))
+    write(store, "recordings", {"bin_ns": BIN, "link_bps": 4_000_000, "source_bin_ns": MS})
+    write(store, "bins",
+          *({"ts_ns": T0 + at * BIN, "wire_bytes": fill, "clock_epoch": epoch} for at, fill, epoch in bins))
     if rows:
         write(store, "sources", *rows)
     for burst in find_bursts(store.connect(), BurstDefinition(join_ns=join * BIN)):
-        want = describe([row for row in rows if row["epoch"] == burst["epoch"]], burst)
+        want = describe([row for row in rows if row["clock_epoch"] == burst["clock_epoch"]], burst)
         top = want.pop("top")
         for key, value in want.items():
             assert burst[key] == (pytest.approx(value) if isinstance(value, float) else value), key
@@ -162,7 +163,7 @@ def sends(source: str, at: int, count: int, first: int = 0, last: int = MS - 1, 
 
 def only_burst(folder: Path, bins: list[dict[str, Any]], sent: list[dict[str, Any]], **run: Any) -> dict[str, Any]:
     store = Store.create(folder / "store")
-    write(store, "runs", run)
+    write(store, "recordings", run)
     write(store, "bins", *bins)
     write(store, "sources", *sent)
     (burst,) = find_bursts(store.connect())
@@ -240,8 +241,8 @@ def test_where_only_the_rest_is_known_all_its_members_are(tmp_path: Path) -> Non
 def test_senders_of_another_run_epoch_or_time_are_not_taken(tmp_path: Path) -> None:
     sent = [
         sends("mine", 5, 100_000),
-        sends("run", 5, 9, run="run-2"),
-        sends("epoch", 5, 9, epoch=1),
+        sends("run", 5, 9, recording_id="run-2"),
+        sends("clock_epoch", 5, 9, clock_epoch=1),
         sends("early", 3, 9),
         sends("late", 6, 9),
     ]

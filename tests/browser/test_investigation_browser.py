@@ -29,12 +29,13 @@ PLOT = """title => {
 def add_requests(store: Store, case: Case) -> None:
     """Before each burst the host asks its eight senders."""
     rows = [
-        {**LANE, "run": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN + int(begin) - 10**6, "flows": 8,
+        {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN + int(begin) - 10**6,
+         "flows": 8,
          "first_ns": ORIGIN + int(begin) - 10**6, "last_ns": ORIGIN + int(begin) - 9 * 10**5, "destination_port": 11211}
         for begin in case.scene.bursts[0][0]
     ]  # fmt: skip
-    write(store, "runs", {**LANE, "run": "o", "direction": "out", "bin_ns": 100_000})
-    write(store, "bins", {**LANE, "run": "o", "direction": "out", "ts_ns": ORIGIN, "wire_bytes": 84})
+    write(store, "recordings", {**LANE, "recording_id": "o", "direction": "out", "bin_ns": 100_000})
+    write(store, "bins", {**LANE, "recording_id": "o", "direction": "out", "ts_ns": ORIGIN, "wire_bytes": 84})
     write(store, "sources", *rows)
 
 
@@ -61,7 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Investigat
         store = store_case(folder / name, seen)
         if name == "empty":
             store = Store.create(folder / "nothing")
-            write(store, "runs", LANE)
+            write(store, "recordings", LANE)
             write(store, "bins", {**LANE, "ts_ns": ORIGIN, "wire_bytes": 84})
         add_requests(store, case)
         add_windows(store, case)

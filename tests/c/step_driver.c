@@ -87,7 +87,7 @@ static void print_rows(struct mb_engine *engine)
 	if (mb_engine_take(engine, &bins, &senders))
 		exit(1);
 	for (size_t i = 0; i < bins->count; i++)
-		printf("{\"read\": %ld, \"epoch\": %u, \"ts_ns\": %" PRId64 ", \"packets\": %u, \"quality\": %u}\n", reads,
+		printf("{\"read\": %ld, \"clock_epoch\": %u, \"ts_ns\": %" PRId64 ", \"packets\": %u, \"quality\": %u}\n", reads,
 		       ((uint16_t *)bins->data[1])[i], ((int64_t *)bins->data[2])[i] - START_NS,
 		       ((uint32_t *)bins->data[5])[i], ((uint16_t *)bins->data[8])[i]);
 	mb_table_release(bins);

@@ -115,7 +115,7 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
     )
     oracle = Oracle(bin_ns, source_bin_ns, window_ns).run(frames)
     assert {
-        (row["epoch"], row["ts_ns"]): [row["bytes"], row["wire_bytes"], row["packets"], row["ce_packets"]]
+        (row["clock_epoch"], row["ts_ns"]): [row["bytes"], row["wire_bytes"], row["packets"], row["ce_packets"]]
         for row in bins
     } == dict(oracle.bins)
     assert len(bins) == len(oracle.bins)
@@ -125,17 +125,18 @@ def test_bins_and_senders_agree_with_the_oracle(frames, bin_ns, source_bin_ns, w
         for key, group in oracle.senders.items()
     }
     assert {
-        (row["epoch"], row["ts_ns"], row["source"]): tuple(
+        (row["clock_epoch"], row["ts_ns"], row["source"]): tuple(
             row[name] for name in ("bytes", "packets", "flows", "members", "first_ns", "last_ns"))
         for row in senders
     } == expected
     assert len(senders) == len(expected)
     for row in senders:
-        ports = [1000 + flow for flow in {f.flow for f in oracle.senders[row["epoch"], row["ts_ns"], row["source"]]}]
+        ports = [1000 + flow
+                 for flow in {f.flow for f in oracle.senders[row["clock_epoch"], row["ts_ns"], row["source"]]}]
         assert row["destination_port"] == 11211 and row["source_port"] == (ports[0] if len(ports) == 1 else 0)
     [lane] = lanes
     assert (lane["late"], lane["late_bytes"]) == (len(oracle.late), sum(f.size for f in oracle.late))
-    assert lane["epochs"] == oracle.epoch + 1
+    assert lane["clock_epochs"] == oracle.epoch + 1
     counted = [f for group in oracle.senders.values() for f in group]
     assert (lane["start_ns"], lane["end_ns"]) == (min(f.ts_ns for f in counted), max(f.ts_ns for f in counted))
     assert lane["bytes"] + lane["late_bytes"] == sum(f.size for f in frames) == facts["bytes"]
@@ -151,7 +152,7 @@ def test_few_rows_for_many_senders_lose_no_byte(frames, max_sources):
         by_bin[epoch, ts_ns][source] = (sum(f.size for f in group), len(group))
     rows = defaultdict(dict)
     for row in senders:
-        rows[row["epoch"], row["ts_ns"]][row["source"]] = row
+        rows[row["clock_epoch"], row["ts_ns"]][row["source"]] = row
     assert rows.keys() == by_bin.keys()
     for key, expected in by_bin.items():
         named = {source: row for source, row in rows[key].items() if source != "other"}

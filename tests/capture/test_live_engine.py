@@ -9,7 +9,7 @@ import livelab
 import pytest
 
 MS = 1_000_000
-LOSING, STEPPED = 32, 256
+DROPS, STEPPED = 32, 256
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def play(tmp_path_factory):
 def test_no_step(play):
     rows = play(50, 0, 0)
     assert [row["ts_ns"] for row in rows] == [n * MS for n in range(50)]
-    assert {(row["epoch"], row["packets"], row["quality"]) for row in rows} == {(0, 10, 2)}
+    assert {(row["clock_epoch"], row["packets"], row["quality"]) for row in rows} == {(0, 10, 2)}
 
 
 @pytest.mark.parametrize("step", [3_600_000 * MS, 5 * MS, 2 * MS, -5 * MS, -3_600_000 * MS, -(2 * MS + 500)])
 def test_a_clock_that_is_set_begins_an_epoch(play, step):
     rows = play(60, 30, step)
-    before, after = ([row for row in rows if row["epoch"] == epoch] for epoch in (0, 1))
+    before, after = ([row for row in rows if row["clock_epoch"] == epoch] for epoch in (0, 1))
     assert len(before) + len(after) == len(rows)
     assert sum(row["packets"] for row in before) == sum(row["packets"] for row in after) == 300
     assert {row["ts_ns"] // MS for row in before} == set(range(30))
@@ -46,7 +46,7 @@ def test_a_clock_that_is_set_begins_an_epoch(play, step):
 @pytest.mark.parametrize("step", [500_000, -500_000, 20_000])
 def test_what_may_be_slewing_is_no_step(play, step):
     rows = play(60, 30, step)
-    assert {row["epoch"] for row in rows} == {0}
+    assert {row["clock_epoch"] for row in rows} == {0}
     assert sum(row["packets"] for row in rows) == 600
 
 
@@ -54,12 +54,12 @@ def test_a_loss_from_before_the_first_packet(play):
     """Told while nothing has come yet; the first frames come while it lasts."""
     rows = play(20, 0, 0, 1, 0, 8 * MS, 0, 5)
     assert [row["ts_ns"] // MS for row in rows if row["packets"]] == list(range(5, 20))
-    assert {row["ts_ns"] // MS for row in rows if row["packets"] and row["quality"] & LOSING} == {5, 6, 7, 8}
+    assert {row["ts_ns"] // MS for row in rows if row["packets"] and row["quality"] & DROPS} == {5, 6, 7, 8}
 
 
 def test_losses_mark_the_bins_of_their_time(play):
     rows = play(50, 0, 0, 20, 18 * MS + 900_000, 25 * MS + 100_000)
-    assert {row["ts_ns"] // MS for row in rows if row["quality"] & LOSING} == set(range(18, 26))
+    assert {row["ts_ns"] // MS for row in rows if row["quality"] & DROPS} == set(range(18, 26))
     assert all(row["packets"] == 10 for row in rows)
 
 
@@ -69,7 +69,7 @@ def test_bins_whose_packets_were_all_lost_are_rows(play):
     assert [row["ts_ns"] // MS for row in rows] == list(range(50))
     for row in rows:
         lost = 20 <= row["ts_ns"] // MS < 30
-        assert (row["packets"], bool(row["quality"] & LOSING)) == ((0, True) if lost else (10, False))
+        assert (row["packets"], bool(row["quality"] & DROPS)) == ((0, True) if lost else (10, False))
 
 
 def test_silence_has_no_rows(play):
@@ -81,7 +81,7 @@ def test_losses_up_to_the_end(play):
     rows = play(20, 0, 0, 19, 18 * MS, 24 * MS)
     assert [row["ts_ns"] // MS for row in rows] == list(range(25))
     assert [row["packets"] for row in rows[-5:]] == [0] * 5
-    assert all(row["quality"] & LOSING for row in rows[18:])
+    assert all(row["quality"] & DROPS for row in rows[18:])
 
 
 def test_bins_close_as_time_passes_without_a_frame(play):

@@ -69,7 +69,7 @@ def test_without_a_link_speed_rates_are_shown(tmp_path):
 
 def test_a_lane_without_probes_or_queues_has_one_panel(tmp_path):
     store = Store.create(tmp_path / "store")
-    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", {"ts_ns": START + 10**6, "wire_bytes": 100, "bytes": 76})
     figure = figures.timeline(reportlib.gathered(store)[0], 0.5)
     assert {trace.yaxis for trace in figure.data} <= {None, "y4"}

@@ -54,7 +54,7 @@ def test_bins_that_do_not_divide_a_second_are_in_theirs(tmp_path):
     store = Store.create(tmp_path / "store")
     width = 300_000
     begin = NOW // width * width + width
-    write(store, "runs", {"bin_ns": width, "start_ns": begin, "end_ns": begin + 4 * SECOND})
+    write(store, "recordings", {"bin_ns": width, "start_ns": begin, "end_ns": begin + 4 * SECOND})
     write(store, "bins", {"ts_ns": begin, "wire_bytes": 84}, {"ts_ns": begin + 7_000 * width, "wire_bytes": 3 * FULL})
     live = LiveStore(store)
     assert percents(live, 4) == [0.22, 0.0, 100.0, 0.0, 0.0]

@@ -140,7 +140,7 @@ def test_doubts_are_said(store, run, said):
 def test_stamps_that_cannot_carry_the_bins_are_said(store):
     from storelib import write
 
-    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10_000})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10_000})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 1250, "bytes": 1226, "quality": 4})
     heads = [statement.head for statement in rack_words.statements(report(store, length=10**9))]
     assert "On 1 host, stamps are too coarse for these bins" in heads

@@ -91,7 +91,7 @@ def test_names_from_the_wire_are_text(store):
 
 
 def test_the_worst_bursts_are_shown_and_the_rest_counted(store):
-    write(store, "runs", {"start_ns": START, "end_ns": START + 10**10, "bin_ns": 10**6})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**10, "bin_ns": 10**6})
     write(store, "bins", *({"ts_ns": START + i * 10**7, "wire_bytes": 70_000 + i, "bytes": 69_000 + i}
                            for i in range(600)))
     reports = reportlib.gathered(store)
@@ -104,8 +104,9 @@ def test_the_worst_bursts_are_shown_and_the_rest_counted(store):
 
 def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     for i in range(30):
-        write(store, "runs", {"run": f"r{i}", "host": f"h{i:02}", "start_ns": START, "end_ns": START + 10**9})
-        write(store, "bins", {"run": f"r{i}", "host": f"h{i:02}", "ts_ns": START + 10**6,
+        write(store, "recordings",
+              {"recording_id": f"r{i}", "host": f"h{i:02}", "start_ns": START, "end_ns": START + 10**9})
+        write(store, "bins", {"recording_id": f"r{i}", "host": f"h{i:02}", "ts_ns": START + 10**6,
                               "wire_bytes": 125_000 if i > 20 else 900, "bytes": 876})
     reports = reportlib.gathered(store)
     html = page.render(reports, BurstDefinition())
@@ -124,7 +125,7 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     ({"complete": False}, "The recording was cut off before the end"),
     ({"unparsed": 7}, "7 packets counted by length alone"),
     ({"unattributed_packets": 2, "unattributed_bytes": 90}, "2 packets without a sender"),
-    ({"epochs": 3}, "The clock stepped 2 times"),
+    ({"clock_epochs": 3}, "The clock stepped 2 times"),
     ({"link_bps": None}, "The link's speed is not known"),
     ({"link_bps": 10**7}, "The bins are shorter than a frame"),
     ({"link_bps": 10**6}, "A whole second reads"),
@@ -133,7 +134,7 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     ({"offloads": "GRO is on."}, "Merged frames"),
 ])
 def test_loss_and_quality_are_said(store, run, said):
-    write(store, "runs",
+    write(store, "recordings",
           {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run})
     write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200)))
     assert any(head.startswith(said) for head in heads(reportlib.gathered(store)))
@@ -145,7 +146,7 @@ def test_loss_and_quality_are_said(store, run, said):
     (32, "Packets were lost while this was recorded"), (64, "100 % of bins hold merged frames (GRO or TSO)"),
     (128, "The snap length cut headers")])
 def test_quality_bits_are_said(store, quality, said):
-    write(store, "runs", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
     assert said in heads(reportlib.gathered(store))
 
@@ -172,7 +173,7 @@ def test_what_does_not_fit_is_told(full):
 
 
 def test_an_empty_recording_has_a_page(store, tmp_path):
-    write(store, "runs", {"start_ns": None, "end_ns": None})
+    write(store, "recordings", {"start_ns": None, "end_ns": None})
     html = reportlib.written(store, tmp_path / "out").read_text()
     assert "no packet was recorded" in html
 

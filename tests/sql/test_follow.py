@@ -33,7 +33,8 @@ def test_every_row_is_told_once(before, steps):
         def append(name):
             nonlocal written
             writer = writers.setdefault(name, Writer(store.path, "bins", "cache-1", "r1", roll_rows=3))
-            writer.append(rows("bins", {"ts_ns": now + written}, {"ts_ns": now + written + 1, "run": f"run-{written}"}))
+            writer.append(rows("bins", {"ts_ns": now + written},
+                               {"ts_ns": now + written + 1, "recording_id": f"run-{written}"}))
             written += 2
 
         for _ in range(before):

@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Store:
     store = Store.create(tmp_path / "store")
     write(
         store,
-        "runs",
+        "recordings",
         {
             "bin_ns": MS // 10,
             "start_ns": T0 + 5,
@@ -101,16 +101,16 @@ def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answ
 
 
 def test_runs(store: Store) -> None:
-    (run,) = answer(store, "runs")
+    (run,) = answer(store, "recordings")
     assert run["utilization"] == pytest.approx(20_700 * 8 / 0.009999994 / 1e9)
-    assert (run["quality"], run["dropped"], run["complete"]) == (["hw", "losing"], 3, True)
+    assert (run["quality"], run["dropped"], run["complete"]) == (["hw", "drops"], 3, True)
     assert str(run["start"]).startswith("2023-11-14 22:13:20")
 
 
 def test_runs_that_have_not_begun(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
-    write(store, "runs", {"complete": False, "link_bps": None})
-    (run,) = answer(store, "runs")
+    write(store, "recordings", {"complete": False, "link_bps": None})
+    (run,) = answer(store, "recordings")
     assert (run["start"], run["seconds"], run["utilization"], run["complete"]) == (None, None, None, False)
 
 
@@ -130,7 +130,7 @@ def test_utilization(store: Store) -> None:
         (row["start_ns"], row["utilization"], row["bytes"], row["packets"], row["quality"])
         for row in answer(store, "utilization")
     ] == [
-        (T0, pytest.approx(18_800 / 125_000), 18_600, 20, ["hw", "losing"]),
+        (T0, pytest.approx(18_800 / 125_000), 18_600, 20, ["hw", "drops"]),
         (T0 + MS, pytest.approx(1_900 / 125_000), 1_800, 10, ["hw"]),
     ]
 

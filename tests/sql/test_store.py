@@ -136,7 +136,7 @@ def test_all_rows_come_back_while_hot_and_when_sealed(
         for batch in given_batches:
             writer.append(batch)
             wanted += as_rows(batch)
-        runs_view = table == "runs"  # shows the last row of each run: count what is below it
+        runs_view = table == "recordings"  # shows the last row of each run: count what is below it
         if not runs_view:
             assert stored(store, table) == wanted
         writer.close()
@@ -250,13 +250,14 @@ def test_the_last_row_of_a_run_counts(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
     write(
         store,
-        "runs",
-        {"run": "a", "complete": False, "written_ns": 5},
-        {"run": "b", "complete": False, "written_ns": 6},
+        "recordings",
+        {"recording_id": "a", "complete": False, "written_ns": 5},
+        {"recording_id": "b", "complete": False, "written_ns": 6},
     )
-    write(store, "runs", {"run": "a", "complete": True, "written_ns": 7, "packets": 9})
+    write(store, "recordings", {"recording_id": "a", "complete": True, "written_ns": 7, "packets": 9})
     connection = store.connect()
-    assert connection.execute("SELECT run, complete, packets FROM runs ORDER BY run").fetchall() == [
+    kept = connection.execute("SELECT recording_id, complete, packets FROM recordings ORDER BY recording_id")
+    assert kept.fetchall() == [
         ("a", True, 9),
         ("b", False, 1),
     ]
@@ -264,7 +265,7 @@ def test_the_last_row_of_a_run_counts(tmp_path: Path) -> None:
 
 def test_connect_narrows_to_racks_and_days_but_never_loses_a_row_that_is_asked_for(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
-    write(store, "runs", {"written_ns": T0 + 300 * DAY})
+    write(store, "recordings", {"written_ns": T0 + 300 * DAY})
     for rack in ("r1", "r 2/ä"):
         write(store, "bins", *({"ts_ns": T0 + day * DAY, "rack": rack} for day in range(9)))
     write(store, "probes", *({"tx_ns": T0 + day * DAY} for day in range(9)))
@@ -278,7 +279,7 @@ def test_connect_narrows_to_racks_and_days_but_never_loses_a_row_that_is_asked_f
     assert days("probes", rack="r1", since_ns=T0 + 7 * DAY) == {6, 7, 8}
     assert store.connect(rack="r 2/ä").execute("SELECT DISTINCT rack FROM bins").fetchall() == [("r 2/ä",)]
     assert store.connect(rack="none").execute("SELECT count(*) FROM bins").fetchall() == [(0,)]
-    assert store.connect(since_ns=T0).execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+    assert store.connect(since_ns=T0).execute("SELECT count(*) FROM recordings").fetchall() == [(1,)]
 
 
 def test_a_reader_that_is_overtaken_by_a_seal_lists_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,5 +407,5 @@ def test_columns_are_packed_as_the_bench_measures(tmp_path: Path) -> None:
     group = pq.ParquetFile(path).metadata.row_group(0)
     packed = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
     assert "DELTA_BINARY_PACKED" in packed["ts_ns"].encodings
-    assert packed["run"].compression == "ZSTD" and packed["run"].has_dictionary_page
+    assert packed["recording_id"].compression == "ZSTD" and packed["recording_id"].has_dictionary_page
     assert packed["wire_bytes"].statistics.max == 6

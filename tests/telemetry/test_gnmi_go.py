@@ -110,7 +110,7 @@ def test_the_reference_target_streams_updates_deletes_and_atomics(tmp_path, buil
     # The target tells each leaf by itself: on a slow machine a neighbour has its name for a while before its port.
     links = query(tmp_path, "SELECT host, interface, present FROM links WHERE interface <> '' ORDER BY ts_ns")
     assert links == [("cache-1", "eth0", True), ("cache-1", "eth0", False)]
-    assert query(tmp_path, "SELECT value, deleted FROM leaves WHERE path <> '/end' ORDER BY receive_ns") == [
+    assert query(tmp_path, "SELECT value, deleted FROM gnmi_values WHERE path <> '/end' ORDER BY receive_ns") == [
         ("x", False),
         ("", True),
     ]
@@ -185,7 +185,7 @@ def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
         text = configured(f"127.0.0.1:{port}", f"tls-ca: {authority.ca}, retry: 1s")
         collect(tmp_path, text, lambda collector: collector.sessions[0].device.messages >= 5)
     assert query(tmp_path, "SELECT max_bytes, quality FROM queues") == [(5000, 8192)]
-    leaves = query(tmp_path, "SELECT path, value, deleted FROM leaves ORDER BY ts_ns, path, deleted")
+    leaves = query(tmp_path, "SELECT path, value, deleted FROM gnmi_values ORDER BY ts_ns, path, deleted")
     assert leaves == [
         ("/top/a", "1", False),
         ("/top/b", "2", False),
@@ -195,7 +195,7 @@ def test_the_fake_server_replays_everything_exactly(tmp_path, built, authority):
         ("/n", "-4", False),
         ("/top/b", "", True),
     ]
-    events = [event for (event,) in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns, event")]
+    events = [event for (event,) in query(tmp_path, "SELECT event FROM gnmi_events ORDER BY ts_ns, event")]
     assert events.count("sync") == 2 and "duplicates" in events
 
 
@@ -205,4 +205,4 @@ def test_the_fake_server_ends_and_is_asked_again(tmp_path, built, authority):
         text = configured(f"127.0.0.1:{port}", f"tls-ca: {authority.ca}, retry: 1s")
         said = collect(tmp_path, text, lambda collector: collector.sessions[0].device.messages >= 6)
     assert "a: q: the target closed the stream" in said
-    assert query(tmp_path, "SELECT count(*) >= 1 FROM collection WHERE event = 'gap'") == [(True,)]
+    assert query(tmp_path, "SELECT count(*) >= 1 FROM gnmi_events WHERE event = 'gap'") == [(True,)]

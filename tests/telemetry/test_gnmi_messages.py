@@ -95,7 +95,7 @@ def test_every_kind_of_value(wire, expected):
         )
         .take()
     )
-    assert rows["leaves"]  # whatever it is, it is kept
+    assert rows["gnmi_values"]  # whatever it is, it is kept
 
 
 def test_the_value_field_of_old_targets():
@@ -155,7 +155,7 @@ def test_json_trees_become_leaves():
 
 def test_json_that_is_none_is_said():
     rows = Fed().feed(notification(T0, {"/a/b": messages.TypedValue(json_ietf_val=b"{")})).take()
-    assert "leaves" not in rows and "no JSON" in rows["collection"][0]["detail"]
+    assert "gnmi_values" not in rows and "no JSON" in rows["gnmi_events"][0]["detail"]
 
 
 # --- counters -------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from mburst.telemetry import tables
 from mburst.telemetry.gnmi import messages
 from mburst.telemetry.tables import (
     QUALITY_GAP,
+    QUALITY_GNMI_DUPLICATES,
     QUALITY_GUESSED,
     QUALITY_IMPOSSIBLE,
-    QUALITY_MERGED,
     QUALITY_RESET,
 )
 
@@ -23,7 +23,8 @@ C = "/interfaces/interface[name=Ethernet1]/state/counters/"
 N = "/lldp/interfaces/interface[name=Ethernet1]/neighbors/neighbor[id=1]"
 
 
-@pytest.mark.parametrize("table", ["queues", "ports", "buffers", "links", "leaves", "collection", "device_clocks"])
+@pytest.mark.parametrize("table",
+                         ["queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks"])
 def test_tables_are_those_of_the_store(table):
     mine, stored = getattr(tables, table.upper()), arrow_schema(table)
     assert [(field.name, field.type) for field in mine] == [(field.name, field.type) for field in stored]
@@ -110,7 +111,7 @@ def test_a_reset_is_told_by_boot_time_last_clear_and_size():
     by_size = Fed().feed(notification(T0, {C + "out-octets": 10**12}), notification(T0 + S, {C + "out-octets": 70}))
     taken = by_size.take()
     assert [(row["out_bytes"], row["quality"]) for row in taken["ports"]] == [(70, QUALITY_RESET)]
-    assert [(row["event"], row["amount"]) for row in taken["collection"]] == [("reset", 1)]
+    assert [(row["event"], row["amount"]) for row in taken["gnmi_events"]] == [("reset", 1)]
 
 
 def test_what_a_port_cannot_do_is_kept_and_flagged():
@@ -157,12 +158,13 @@ def test_a_gap_is_in_every_window_that_has_it():
 def test_duplicates_are_counted_and_flagged():
     made = notification(T0, {Q + "max-queue-len": 1}, duplicates=3)
     taken = Fed().feed(made, notification(T0, {"/x/y": 1}, duplicates=4)).take()
-    assert taken["queues"][0]["quality"] == QUALITY_MERGED and taken["leaves"][0]["duplicates"] == 4
-    assert [(row["event"], row["amount"]) for row in taken["collection"]] == [("duplicates", 7)]
+    assert taken["queues"][0]["quality"] == QUALITY_GNMI_DUPLICATES and taken["gnmi_values"][0]["duplicates"] == 4
+    assert [(row["event"], row["amount"]) for row in taken["gnmi_events"]] == [("duplicates", 7)]
 
 
 def test_unknown_paths_are_names_and_values():
-    rows = Fed().feed(notification(T0, {"/x/y[k=a/b]/z": "hello", "/x/w": {"a": [1, 2], "b": None}})).take()["leaves"]
+    rows = Fed().feed(notification(T0,
+                                   {"/x/y[k=a/b]/z": "hello", "/x/w": {"a": [1, 2], "b": None}})).take()["gnmi_values"]
     found = {row["path"]: (row["value"], row["kind"]) for row in rows}
     assert found == {"/x/y[k=a/b]/z": ("hello", "string"), "/x/w/a": ("[1, 2]", "list"), "/x/w/b": ("", "none")}
 
@@ -175,7 +177,7 @@ def test_deletes_can_be_whole_branches():
         notification(T0 + S, {Q + "dropped-pkts": 4, Q + "max-queue-len": 1}),
     )
     taken = fed.take()
-    assert [row["path"] for row in taken["leaves"] if row["deleted"]] == ["/x/a", "/x/b"]
+    assert [row["path"] for row in taken["gnmi_values"] if row["deleted"]] == ["/x/a", "/x/b"]
     assert taken["queues"][-1]["dropped_packets"] is None  # a queue that was made anew counts from its start
 
 
@@ -186,7 +188,7 @@ def test_atomic_replaces_all_under_its_prefix():
         notification(T0 + 1, {"/b": 3, "/c": {"d": 4}}, prefix="/top", atomic=True),
         notification(T0 + 2, {"/b": 3}, prefix="/top", atomic=True),
     )
-    gone = [(row["path"], row["ts_ns"]) for row in fed.take()["leaves"] if row["deleted"]]
+    gone = [(row["path"], row["ts_ns"]) for row in fed.take()["gnmi_values"] if row["deleted"]]
     assert gone == [("/top/a", T0 + 1), ("/top/c/d", T0 + 2)]
 
 
@@ -222,7 +224,7 @@ def test_neighbours_that_left_during_a_gap_are_gone():
 def test_times_that_are_none_are_said():
     taken = Fed().feed(notification(1_795_000_000, {Q + "max-queue-len": 1}), late_ns=T0).take()
     assert taken["queues"][0]["ts_ns"] == T0 + 1_795_000_000
-    assert "no Unix time in nanoseconds" in taken["collection"][0]["detail"]
+    assert "no Unix time in nanoseconds" in taken["gnmi_events"][0]["detail"]
 
 
 def test_an_older_value_that_comes_late_counts_nothing():
@@ -238,7 +240,7 @@ def test_an_older_value_that_comes_late_counts_nothing():
 def test_text_where_a_number_belongs_is_said_and_survived():
     taken = Fed().feed(notification(T0, {Q + "max-queue-len": value("n/a"), Q + "avg-queue-len": 4})).take()
     assert taken["queues"][0]["avg_bytes"] == 4 and taken["queues"][0]["max_bytes"] is None
-    assert "'n/a' is no number" in taken["collection"][0]["detail"]
+    assert "'n/a' is no number" in taken["gnmi_events"][0]["detail"]
 
 
 def test_the_clock_is_estimated_and_applied_nowhere():

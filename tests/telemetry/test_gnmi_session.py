@@ -50,7 +50,7 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
     with first:
         said = collect(tmp_path, config(a=plain(port)), until)
     second.stop()
-    [(gap, ends)] = query(tmp_path, "SELECT ts_ns, until_ns FROM collection WHERE event = 'gap'")
+    [(gap, ends)] = query(tmp_path, "SELECT ts_ns, until_ns FROM gnmi_events WHERE event = 'gap'")
     before, inside, after = query(
         tmp_path,
         f"""SELECT count(*) FILTER (receive_ns <= {gap}), count(*) FILTER (receive_ns > {gap} AND receive_ns < {ends}),
@@ -59,7 +59,7 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
     assert before >= 20 and inside == 0 and after >= 20 and gap <= state["down"] + 10**9 <= ends + 10**9
     flagged = query(tmp_path, "SELECT count(*) FROM queues WHERE quality & 2048 <> 0 AND max_bytes IS NOT NULL")
     assert flagged == [(1,)]
-    events = [event for (event,) in query(tmp_path, "SELECT event FROM collection ORDER BY ts_ns")]
+    events = [event for (event,) in query(tmp_path, "SELECT event FROM gnmi_events ORDER BY ts_ns")]
     assert events[:2] == ["connect", "sync"] and "disconnect" in events
     assert any("Connection refused" in line or "closed" in line.lower() for line in said) and len(said) <= 6, said
 
@@ -85,7 +85,7 @@ def test_the_agent_is_killed_and_comes_back(tmp_path):
         )
         collect(tmp_path, text, until)
     state["second"].__exit__(None, None, None)
-    [(gaps,)] = query(tmp_path, "SELECT count(*) FROM collection WHERE event = 'gap'")
+    [(gaps,)] = query(tmp_path, "SELECT count(*) FROM gnmi_events WHERE event = 'gap'")
     [(flagged, resets)] = query(
         tmp_path,
         "SELECT count(*) FILTER (quality & 2048 <> 0), count(*) FILTER (quality & 512 <> 0)"
@@ -105,7 +105,7 @@ def test_a_clean_end_is_an_end_too(tmp_path):
         len(said) // 2
     ) + ["a: q: the target closed the stream"] * (len(said) % 2)
     assert query(tmp_path, "SELECT count(*) >= 6 FROM queues") == [(True,)]
-    assert query(tmp_path, "SELECT count(*) >= 2 FROM collection WHERE event = 'gap'") == [(True,)]
+    assert query(tmp_path, "SELECT count(*) >= 2 FROM gnmi_events WHERE event = 'gap'") == [(True,)]
 
 
 def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch):
@@ -152,7 +152,7 @@ def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
 
     with Target(script) as target:
         said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 5)
-    told = query(tmp_path, "SELECT amount, detail FROM collection WHERE event = 'not-understood'")
+    told = query(tmp_path, "SELECT amount, detail FROM gnmi_events WHERE event = 'not-understood'")
     assert told == [(1, "a message that is no SubscribeResponse")] and not said
 
 
@@ -244,7 +244,7 @@ def test_a_refusal_is_one_line_and_others_go_on(tmp_path, code, words, line):
             lambda collector: heard(collector, "good") >= 100,
         )
     assert said == [f"bad: q: {line}"] and len(bad.requests) == 1
-    assert query(tmp_path, "SELECT device, detail FROM collection WHERE event = 'refused'") == [("bad", line)]
+    assert query(tmp_path, "SELECT device, detail FROM gnmi_events WHERE event = 'refused'") == [("bad", line)]
 
 
 @pytest.mark.parametrize(("has", "refused", "asked"), [
@@ -271,7 +271,7 @@ def test_the_vendor_is_known_by_its_models(tmp_path):
     with Target(forever, encodings=["PROTO"], models=["openconfig-qos", "urn:srl_nokia/qos:srl_nokia-qos"]) as target:
         collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 3)
     assert query(tmp_path, "SELECT count(*) FROM queues") == [(0,)]  # max-queue-len is the configured size there
-    assert query(tmp_path, "SELECT count(*) >= 3 FROM leaves") == [(True,)]
+    assert query(tmp_path, "SELECT count(*) >= 3 FROM gnmi_values") == [(True,)]
 
 
 def test_large_messages_and_many_subscriptions(tmp_path):
@@ -292,7 +292,7 @@ def test_large_messages_and_many_subscriptions(tmp_path):
     assert [part.mode for part in b.subscription] == [1, 1] and b.updates_only and not b.HasField("prefix")
     assert (c.prefix.target, c.prefix.elem[0].name, c.qos.marking) == ("a", "top", 10)
     assert (c.subscription[0].path.origin, dict(c.subscription[0].path.elem[0].key)) == ("openconfig", {"k": "v"})
-    assert query(tmp_path, "SELECT max(length(value)) FROM leaves") == [(16 << 20,)]
+    assert query(tmp_path, "SELECT max(length(value)) FROM gnmi_values") == [(16 << 20,)]
 
 
 def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
@@ -302,7 +302,7 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
     append, stalled = Writer.append, {"until": 0.0}
 
     def slow(self: Any, batch: Any) -> None:
-        if self._table == "leaves":
+        if self._table == "gnmi_values":
             time.sleep(max(0.0, stalled["until"] - time.monotonic()))
         append(self, batch)
 
@@ -326,8 +326,8 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
     with Target(script) as target:
         text = config(a=plain(target.port)) + "mburst: {buffer: 1M}\n"
         collect(tmp_path, text, until)
-    [(kept,)] = query(tmp_path, "SELECT count(*) FROM leaves")
-    [(told,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM collection WHERE event = 'dropped'")
+    [(kept,)] = query(tmp_path, "SELECT count(*) FROM gnmi_values")
+    [(told,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM gnmi_events WHERE event = 'dropped'")
     collector = state["collector"]
     assert collector.writing.dropped.total() == told > 0 and state["waiting"] <= 32 << 20
     assert kept > 0 and kept + told == heard(collector, "a")  # not one that is neither stored nor counted

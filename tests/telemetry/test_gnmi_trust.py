@@ -53,7 +53,7 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
     assert "certificate is refused: Hostname mismatch" in lines["name"][0] and "elsewhere.example" in lines["name"][0]
     assert "does it want a client's certificate" in lines["nocert"][0]
     assert "the server speaks TLS, and the configuration says insecure" in lines["plain"][0]
-    stored = query(tmp_path, "SELECT * FROM collection")
+    stored = query(tmp_path, "SELECT * FROM gnmi_events")
     assert "secret-1" not in str(said) + str(stored) and "wrong-2" not in str(said) + str(stored)
 
 

@@ -43,7 +43,7 @@ def test_arista_lanz_counts_segments_and_its_windows_are_congestions():
 def test_arista_lanz_without_its_segment_size_is_kept_but_not_as_bytes():
     taken = Fed("arista").feed(lanz(T0, "POLLING", 1998240)).take()
     assert taken["queues"][0]["max_bytes"] is None
-    assert {row["path"]: row["value"] for row in taken["leaves"]}[
+    assert {row["path"]: row["value"] for row in taken["gnmi_values"]}[
         "/LANZ/congestion/congestionRecord/queueSize"
     ] == "1998240"
     empty = {"bufferSize": 0, "duration": 0, "entryType": "", "timestamp": 0}
@@ -52,7 +52,7 @@ def test_arista_lanz_without_its_segment_size_is_kept_but_not_as_bytes():
         .feed(notification(T0, {"/globalBufferUsageRecord": empty}, prefix="/LANZ/globalBufferUsage"))
         .take()
     )
-    assert len(taken["leaves"]) == 4
+    assert len(taken["gnmi_values"]) == 4
 
 
 def sonic(ts_ns: int, table: str, packets: int) -> object:

@@ -84,7 +84,7 @@ def test_nothing_makes_it_fail(made, vendor):
 def test_json_that_is_nested_beyond_all_measure_is_said():
     deep = messages.TypedValue(json_val=b"[" * 100_000 + b"]" * 100_000)
     rows = Fed().feed(notification(T0, {"/a": deep, "/b": 1})).take()
-    assert [row["path"] for row in rows["leaves"]] == ["/b"] and "nested" in rows["collection"][0]["detail"]
+    assert [row["path"] for row in rows["gnmi_values"]] == ["/b"] and "nested" in rows["gnmi_events"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_json_that_is_nested_beyond_all_measure_is_said():
 )
 def test_a_path_without_names_is_a_path(path):
     bare = messages.Notification(timestamp=T0, update=[messages.Update(path=as_message(parse(path)))])
-    assert Fed().feed(bare).take()["leaves"][0]["kind"] == "none"
+    assert Fed().feed(bare).take()["gnmi_values"][0]["kind"] == "none"

@@ -1,5 +1,5 @@
--- What befell a subscription to a device: what was not received is as much a fact as what was.
-CREATE TABLE collection (
+-- Events of a gNMI subscription to a device: what was not received is as much a fact as what was.
+CREATE TABLE gnmi_events (
     batch        VARCHAR NOT NULL,
     device       VARCHAR NOT NULL,
     subscription VARCHAR NOT NULL,  -- '' for all of the device's

@@ -1,5 +1,5 @@
 -- A value that a device sent under a path that has no column elsewhere.
-CREATE TABLE leaves (
+CREATE TABLE gnmi_values (
     batch      VARCHAR NOT NULL,  -- the subscription that brought it
     device     VARCHAR NOT NULL,
     path       VARCHAR NOT NULL,  -- with its keys, such as /a/b[name=x]/c
