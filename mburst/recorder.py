@@ -169,6 +169,7 @@ class _Recorder:
 
     def __init__(self, store: Store, recording: Recording, capture_id: str) -> None:
         from .capture import Capture
+        from .sql import new_writer
 
         self.recording = recording
         self.capture_id = capture_id
@@ -192,10 +193,11 @@ class _Recorder:
             promiscuous=recording.live.promiscuous,
             cluster=recording.live.cluster,
         )
-        names = {"host": recording.host, "rack": recording.rack}
-        self.runs = store.writer("recordings", **names)
-        self.bins = store.writer("bins", **names)
-        self.sources = store.writer("sources", **names)
+        self.writer_id = new_writer()
+        names = (recording.host, recording.rack, self.writer_id)
+        self.runs = store.writer("recordings", *names)
+        self.bins = store.writer("bins", *names)
+        self.sources = store.writer("sources", *names)
         self.lanes: list[Lane] = []
         self.rows: list[Row] = []
         self.ended_by: list[signal.Signals] = []
@@ -346,6 +348,8 @@ class _Recorder:
             "version": __version__,
             "complete": complete,
             "written_ns": time.time_ns(),
+            "writer_id": self.writer_id,
+            "counted_segments": None,
         }
 
 

@@ -1,6 +1,8 @@
 """The store: a folder that writers append Arrow batches to, and that DuckDB reads. Knows no network and no capture."""
 
+from .filenames import new_writer
 from .named import names, text
-from .store import Store, in_memory
+from .store import Store
+from .views import in_memory
 
-__all__ = ["Store", "in_memory", "names", "text"]
+__all__ = ["Store", "in_memory", "names", "new_writer", "text"]

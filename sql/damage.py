@@ -1,10 +1,10 @@
-"""Which stored file is damaged, and what DuckDB says, each in one line."""
+"""Which stored files are damaged, what is missing without them, and what DuckDB says, each in one line."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,23 +13,62 @@ from ..errors import MburstError, UsageError
 if TYPE_CHECKING:
     import duckdb
 
-MAGIC = b"PAR1"
-HINT = "the store can be read again once that file is moved out of it"
+HINT = "`mburst check STORE` reads every file, `mburst repair STORE` sets damaged ones aside"
 
 
-def damaged(path: Path | str, reason: str) -> MburstError:
-    """ "PATH: damaged: REASON" """
-    return MburstError(f"{path}: damaged: {reason}", HINT)
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file that is left out, or read in part: what is missing is of this table, rack and host, in [first_ns, last_ns]
+    as far as that is known ('' and None: not known)."""
+
+    path: str
+    table: str
+    reason: str
+    rack: str = ""
+    host: str = ""
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged: {self.reason} (missing: {self.missing()})"
+
+    def missing(self) -> str:
+        """What is missing, for people."""
+        from ..units import format_time
+
+        text = f"rows of {self.table}"
+        text += f" of host {self.host}" if self.host else ""
+        text += f" in rack {self.rack}" if self.rack else ""
+        text += f" from {format_time(self.first_ns)}" if self.first_ns is not None else ""
+        return text + (f" to {format_time(self.last_ns)} UTC" if self.last_ns is not None else "")
 
 
-def check_ends(path: Path) -> None:
-    """Raises MburstError when a Parquet file has lost its end. DuckDB would find out too, but only when a query comes
-    to that file."""
-    with open(path, "rb") as file:
-        head = file.read(len(MAGIC))
-        file.seek(max(0, os.path.getsize(path) - len(MAGIC)))
-        if head != MAGIC or file.read(len(MAGIC)) != MAGIC:
-            raise damaged(path, "no whole Parquet file")
+class Found:
+    """What was found damaged in this process: every file once. `listeners` hear of each when it is found."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, DamagedFile] = {}
+        self.listeners: list[Callable[[DamagedFile], None]] = []
+
+    def add(self, damage: DamagedFile) -> None:
+        """Keep it, and have the listeners told where it is new."""
+        if damage.path not in self.files:
+            self.files[damage.path] = damage
+            for listener in self.listeners:
+                listener(damage)
+
+
+FOUND = Found()
+
+
+def fill_view(connection: duckdb.DuckDBPyConnection, damage: list[DamagedFile]) -> None:
+    """Make the table damaged_files of CONNECTION: what it has to do without."""
+    connection.execute(
+        "CREATE TABLE damaged_files (path VARCHAR, table_name VARCHAR, reason VARCHAR, rack VARCHAR, host VARCHAR, "
+        "first_ns BIGINT, last_ns BIGINT)"
+    )
+    if damage:
+        connection.executemany("INSERT INTO damaged_files VALUES (?, ?, ?, ?, ?, ?, ?)", [astuple(it) for it in damage])
 
 
 @contextmanager
@@ -47,18 +86,17 @@ def readable(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         if message.startswith("usage: "):
             raise UsageError(message.removeprefix("usage: ")) from error
         if not isinstance(error, at_fault):
-            find_damage(connection)
+            _raise_damage(connection)
         raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
 
 
-def find_damage(connection: duckdb.DuckDBPyConnection) -> None:
-    """Raises MburstError for the first of the files that CONNECTION's views read which cannot be read whole."""
-    import duckdb
+def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raises MburstError for the first of the files that CONNECTION's views read which is not what was written: it has
+    changed since it was verified, or rotted. It is known from then on, and the next command answers without it."""
+    from . import verified
 
     cursor = connection.cursor()
-    for path, names in cursor.execute("SELECT path, names FROM defined.files").fetchall():
-        try:
-            everything = ", ".join(f"bit_xor(hash({name}))" for name in names)  # a count would not read the pages
-            cursor.execute(f"SELECT {everything} FROM read_parquet([$1])", [path]).fetchall()
-        except (duckdb.Error, UnicodeDecodeError) as error:
-            raise damaged(path, str(error).splitlines()[0]) from error
+    paths = [Path(path) for (path,) in cursor.execute("SELECT path FROM defined.files").fetchall()]
+    for path, reason in verified.verify(paths).items():
+        verified.forget(path)
+        raise MburstError(f"{path}: damaged: {reason}", "call again: the answer will do without it")

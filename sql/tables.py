@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA = Path(__file__).parent / "schema"
+STORE_FORMAT = 2
+
+# Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
+LISTING = [
+    "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
+    "clock", "gaps", "recordings",
+]  # fmt: skip
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
@@ -21,6 +28,7 @@ ORDER = {
     "queues": ("device", "port", "ts_ns"),
     "probes": ("tx_ns",),
     "clock": ("interface", "ts_ns"),
+    "gaps": ("interface", "start_ns"),
     "ports": ("device", "port", "ts_ns"),
     "buffers": ("device", "component", "resource", "ts_ns"),
     "links": ("device", "port", "ts_ns"),
@@ -30,17 +38,20 @@ ORDER = {
 }
 
 _COLUMN = re.compile(
-    r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?,?\s*(?:--.*)?$", re.MULTILINE
+    r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?(?: DEFAULT ([^,]+))?,?\s*(?:--.*)?$",
+    re.MULTILINE
 )
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as CREATE TABLE has it. `type` is DuckDB's name."""
+    """A column as CREATE TABLE has it. `type` is DuckDB's name, `default` the SQL of what it is in rows that were
+    written before the table had it."""
 
     name: str
     type: str
     nullable: bool
+    default: str
 
 
 def schema_sql(name: str) -> str:
@@ -51,7 +62,10 @@ def schema_sql(name: str) -> str:
 @cache
 def columns(table: str) -> tuple[Column, ...]:
     """The columns of TABLE in their order."""
-    return tuple(Column(name, kind, not required) for name, kind, required in _COLUMN.findall(schema_sql(table)))
+    return tuple(
+        Column(name, kind, not required, default.strip() or "NULL")
+        for name, kind, required, default in _COLUMN.findall(schema_sql(table))
+    )
 
 
 @cache

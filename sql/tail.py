@@ -1,20 +1,20 @@
 """Follows a table of a store: what its writers append, a poll at a time, without reading anything twice.
 
-A hot log is an Arrow IPC stream. Each is read on from where the last poll came to, by whole messages: what a writer is
-just writing is left for the next poll. A log that was sealed meanwhile is read to its end through the file that is
-still open. What came and was sealed between two polls is read from its sealed files.
+Each hot log is read on from where the last poll came to, by whole frames: what a writer is just writing is left for the
+next poll. A log that was sealed meanwhile is read to its end through the file that is still open. What came and was
+sealed between two polls is read from its sealed files, once they are verified. What is damaged is passed over and said.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError
-from . import segments
+from . import segments, verified
+from .damage import FOUND, DamagedFile
+from .filenames import Segment
+from .hotlog import LogContent, LogReader
 from .tables import columns
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ LOOK_FOR_SEALED_S = 1.0  # that folders are listed for
 
 class Tail:
     """One table of the store at STORE, of one rack or of all. What is there when it begins is left to queries: who
-    connects to the store afterwards misses nothing, and may see the first rows of a poll already. `damage` has a line
-    for each file that cannot be followed."""
+    connects to the store afterwards misses nothing, and may see the first rows of a poll already."""
 
     def __init__(self, store: Path, table: str, rack: str | None = None,
                  look_for_sealed_s: float = LOOK_FOR_SEALED_S) -> None:
@@ -35,98 +34,102 @@ class Tail:
         self._table = table
         self._rack = rack if "rack" in names else None
         self._names = names
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[Path, LogReader] = {}
         self._done: set[str] = set()
         self._look_for_sealed_s = look_for_sealed_s
         self._looked = 0.0
-        self.damage: list[str] = []
+        self._damage: list[str] = []
+        self._misplaced: list[str] = []
         self._begin()
+
+    @property
+    def damage(self) -> list[str]:
+        """A line for each file that cannot be followed, and for what stands where a file is expected at this moment."""
+        return [*self._damage, *self._misplaced]
+
+    def _hot(self) -> dict[Path, Segment]:
+        """The hot logs now."""
+        listing = segments.list_hot(self._store, self._table)
+        self._misplaced = [str(damaged) for damaged in listing.damage]
+        return listing.logs
 
     def _begin(self) -> None:
         """Pass over what is there."""
         while True:
-            before = segments.hot_files(self._store, self._table)
+            before = self._hot()
             self._open_new(before)
-            sealed = {segments.segment_of(path) for path in self._sealed()}
-            if all(path.stem in self._logs or path.stem not in sealed for path in before):
-                self._done |= sealed - set(self._logs)
+            sealed = {file.name.segment.name for file in self._sealed()}
+            if all(path in self._logs or path.stem not in sealed for path in before):
+                self._done |= sealed - {path.stem for path in self._logs}
                 break
-        for segment, log in list(self._logs.items()):
-            try:
-                log.read()
-            except MburstError as error:
-                self._give_up(segment, error)
-                log.close()
-                del self._logs[segment]
+        for path in list(self._logs):
+            self._read(path)
 
-    def _sealed(self) -> list[Path]:
+    def _sealed(self) -> list[segments.Sealed]:
         """Sealed files whose rows may be of these days: older ones are no news."""
-        yesterday = time.time_ns() // segments.NS_PER_DAY - 1
-        return segments.sealed_files(self._store, self._table, segments.Narrow(self._rack, yesterday))
+        yesterday = time.time_ns() - 24 * 3600 * 10**9
+        return segments.list_sealed(self._store, self._table, segments.Narrow(self._rack, yesterday)).files
 
-    def _open_new(self, paths: list[Path]) -> None:
-        for path in paths:
-            if path.stem in self._logs or path.stem in self._done:
-                continue
-            try:
-                log = _Log(path)
-            except FileNotFoundError:
-                continue  # sealed since it was listed
-            except MburstError as error:
-                self._give_up(path.stem, error)
-                continue
-            if self._rack is None or log.rack == self._rack:
-                self._logs[path.stem] = log
-            else:
-                log.close()
-                self._done.add(path.stem)
+    def _open_new(self, logs: dict[Path, Segment]) -> None:
+        for path, segment in logs.items():
+            if path not in self._logs and segment.name not in self._done:
+                try:
+                    self._logs[path] = LogReader(path)
+                except FileNotFoundError:
+                    continue  # sealed since it was listed
+                except OSError as error:
+                    self._done.add(segment.name)
+                    self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
+                                                 segment.start_ns))
 
-    def _give_up(self, segment: str, error: MburstError) -> None:
-        self._done.add(segment)
-        self.damage.append(str(error))
+    def _say(self, damaged: DamagedFile) -> None:
+        self._damage.append(str(damaged))
+        FOUND.add(damaged)
+
+    def _read(self, path: Path) -> LogContent | None:
+        """What came in a log; None where it cannot be read any more."""
+        try:
+            content = self._logs[path].read()
+        except OSError as error:
+            segment = segments.segment_of(path)
+            self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
+                                         segment.start_ns))
+            return None
+        for damaged in segments.damage_of_log(content, self._table):
+            self._say(damaged)
+        return content
 
     def poll(self) -> list[pa.Table]:
         """The rows that came since the last poll, the store's columns each, in the order in which each writer wrote
         them. Empty tables are left out."""
-        self._open_new(segments.hot_files(self._store, self._table))
-        found = []
-        for segment, log in list(self._logs.items()):
+        self._open_new(self._hot())
+        found: list[pa.Table] = []
+        for path, log in list(self._logs.items()):
             gone = log.is_gone()  # asked before the rest is read, so that nothing comes after
-            try:
-                found += log.read()
-            except MburstError as error:
-                self._give_up(segment, error)
-                gone = True
-            if gone:
+            content = self._read(path)
+            if content is not None and self._rack in (None, content.about.rack if content.about else None):
+                found += content.batches
+            if gone or content is None:
                 log.close()
-                del self._logs[segment]
-                self._done.add(segment)
+                del self._logs[path]
+                self._done.add(path.stem)
         return [rows.select(self._names) for rows in [*found, *self._newly_sealed()] if rows.num_rows]
 
     def _newly_sealed(self) -> list[pa.Table]:
         """Of segments that came and were sealed between two polls."""
-        import pyarrow.parquet as pq
-
         now = time.monotonic()
         if now - self._looked < self._look_for_sealed_s:
             return []
         self._looked = now
-        known = self._done | set(self._logs) | {path.stem for path in segments.hot_files(self._store, self._table)}
-        rows, seen = [], set()
-        for path in self._sealed():
-            segment = segments.segment_of(path)
-            if segment in known:
-                continue
-            seen.add(segment)
-            try:
-                with segments.failing_on_damage(path):
-                    rows.append(pq.read_table(path, partitioning=None))
-            except FileNotFoundError:
-                continue
-            except MburstError as error:
-                self.damage.append(str(error))
-        self._done |= seen
-        return rows
+        known = self._done | {path.stem for path in self._logs}
+        known |= {segment.name for segment in self._hot().values()}
+        new = [file for file in self._sealed() if file.name.segment.name not in known]
+        faults = verified.unverified([file.path for file in new])
+        for file in new:
+            if file.path in faults and file.path.exists():
+                self._say(segments.damaged_file(file, self._table, faults[file.path]))
+        self._done |= {file.name.segment.name for file in new}
+        return [rows for file in new if file.path not in faults for rows in _read_sealed(file.path)]
 
     def close(self) -> None:
         """Close the files."""
@@ -135,50 +138,11 @@ class Tail:
         self._logs.clear()
 
 
-class _Log:
-    """A hot log that is read on and on. The reader keeps the dictionaries of its texts."""
+def _read_sealed(path: Path) -> list[pa.Table]:
+    """The rows of a verified file; none where it is gone."""
+    import pyarrow.parquet as pq
 
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-
-        self.path = path
-        self._file = path.open("rb", buffering=0)
-        with segments.failing_on_damage(path):
-            self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
-        self.rack = (self._reader.schema.metadata or {}).get(b"rack", b"").decode()
-
-    def is_gone(self) -> bool:
-        """Whether the log was sealed: it has no name any more, and nothing is appended."""
-        return os.fstat(self._file.fileno()).st_nlink == 0
-
-    def read(self) -> list[pa.Table]:
-        """The whole batches that came since the last call. Raises MburstError."""
-        import pyarrow as pa
-
-        with segments.failing_on_damage(self.path):
-            batches = [self._reader.read_next_batch() for _ in range(self._whole_batches())]
-            return [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
-
-    def _whole_batches(self) -> int:
-        """How many batches begin behind what was read and are whole."""
-        import pyarrow as pa
-
-        at, size = self._file.tell(), os.fstat(self._file.fileno()).st_size
-        if size <= at:
-            return 0
-        first_page = at // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(self._file.fileno(), size - first_page, prot=mmap.PROT_READ, offset=first_page)
-        whole = 0
-        source = pa.BufferReader(pa.py_buffer(mapped))
-        source.seek(at - first_page)
-        try:
-            while True:
-                whole += pa.ipc.read_message(source).type == "record batch"
-        except (EOFError, pa.ArrowInvalid, OSError):
-            if source.tell() < source.size():  # neither the end nor a torn message: this is no stream any more
-                raise
-        return whole
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    try:
+        return [pq.read_table(path, partitioning=None)]
+    except FileNotFoundError:
+        return []

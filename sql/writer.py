@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,13 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
-from . import segments, tables
+from . import filenames, sealing, segments, tables
+from .hotlog import HotLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLL_ROWS = 16_000_000
 ROLL_S = 900.0
+RETRY_S = 5.0
 BACKLOG = 8  # row groups that may wait for the sealing thread before `append` waits
 
 
@@ -25,9 +28,9 @@ class Writer:
     """Appends rows to a table of a store. Not for use by several threads at once.
 
     When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
-    process (kill -9). They survive that of the machine once they are sealed, which happens when the writer is closed,
-    and after ROLL_ROWS rows or ROLL_S seconds. Sealed files are written by a thread behind the appends, so that `close`
-    is short."""
+    process (kill -9). They survive that of the machine a second later at most. They are sealed when the writer is
+    closed, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is short. A seal
+    that fails is told to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log meanwhile."""
 
     def __init__(
         self,
@@ -35,15 +38,21 @@ class Writer:
         table: str,
         host: str = "",
         rack: str = "",
+        writer_id: str | None = None,
+        on_trouble: Callable[[MburstError], None] | None = None,
         roll_rows: int = ROLL_ROWS,
         roll_s: float = ROLL_S,
     ) -> None:
+        filenames.check_rack(rack)
         self._store = store
         self._table = table
         self._host = host
         self._rack = rack
         self._roll_rows = roll_rows
         self._roll_s = roll_s
+        self._id = writer_id or filenames.new_writer()
+        self._on_trouble = on_trouble or print_trouble
+        self.segments = 0
         self._schema: pa.Schema | None = None
         self._segment: _Segment | None = None
         self._behind: _Behind | None = None
@@ -62,22 +71,30 @@ class Writer:
             return
         if self._segment is None:
             self._schema = rows.schema
-            log = segments.HotLog(self._store, self._table, self._host, self._rack, rows.schema)
-            self._segment = _Segment(log, segments.Parts(self._store, self._table, self._rack, log.id))
-            self._behind = self._behind or _Behind()
-        segment = self._segment
+            segment = filenames.new_segment(self._host, self._id, self.segments)
+            log = HotLog(self._store, self._table, segment, self._rack)
+            self.segments += 1
+            self._segment = _Segment(log, sealing.Parts(self._store, self._table, self._rack, segment))
+            self._behind = self._behind or _Behind(self._retry, self._on_trouble)
+        current = self._segment
         try:
-            segment.log.append(rows.to_batches())
+            current.log.append(rows)
         except BaseException:
             self._closed = True
-            self._stop(segment.give_up)  # the log may end in a torn batch: whoever seals it reads it from the disk
+            self._stop(current.give_up)  # the log may end in a torn batch: whoever seals it reads it from the disk
             raise
         assert self._behind is not None
-        if (full := segment.collect(rows)) is not None:
-            self._behind.do(lambda: segment.write(full))
-        if segment.log.rows >= self._roll_rows or time.monotonic() - segment.log.started >= self._roll_s:
+        if (full := current.collect(rows)) is not None:
+            self._behind.do(lambda: current.write(full))
+        if current.log.rows >= self._roll_rows or time.monotonic() - current.log.started >= self._roll_s:
             self._segment = None
-            self._behind.do(segment.finish)
+            self._behind.do(current.finish)
+
+    def _retry(self) -> None:
+        """Seal what could not be sealed, if it can be now. Raises MburstError."""
+        for path, segment in segments.list_hot(self._store, self._table).logs.items():
+            if segment.writer == self._id:
+                sealing.seal(self._store, self._table, path)
 
     def _check_constants(self, rows: pa.Table) -> None:
         """The rack names the folder, and readers trust it: rows of another rack would be lost to them."""
@@ -108,7 +125,7 @@ class Writer:
         failures = self._stop(self._segment.finish if self._segment is not None else None)
         if failures:
             raise failures[0]
-        seal_abandoned(self._store, self._table, lambda error: None)  # readers will tell of a damaged one
+        seal_abandoned(self._store, self._table, lambda error: None)  # readers report a damaged one
 
     def __enter__(self) -> Writer:
         return self
@@ -150,13 +167,18 @@ def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | N
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def print_trouble(error: MburstError) -> None:
+    """Say on standard error that rows could not be sealed."""
+    print(f"mburst: not sealed yet, trying again: {error}", file=sys.stderr, flush=True)
+
+
 def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None]) -> int:
     """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is told to
     FAILED and does not keep the others from it."""
     sealed = 0
-    for path in segments.hot_files(store, table):
+    for path in segments.list_hot(store, table).logs:
         try:
-            sealed += segments.seal(store, table, path)
+            sealed += sealing.seal(store, table, path)
         except MburstError as error:
             failed(error)
     return sealed
@@ -166,18 +188,18 @@ class _Segment:
     """A segment in both its forms while its writer lives. `collect` belongs to the writer's thread, the rest to the one
     behind it; a failure there skips the rest of the sealed form, and the hot log stays for others to seal."""
 
-    def __init__(self, log: segments.HotLog, parts: segments.Parts) -> None:
+    def __init__(self, log: HotLog, parts: sealing.Parts) -> None:
         self.log = log
         self._parts = parts
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
-        self._failed = False
+        self._failed: BaseException | None = None
 
     def collect(self, rows: pa.Table) -> list[pa.Table] | None:
         """Keep ROWS, and give back all that is kept when it fills a row group."""
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows < segments.ROW_GROUP:
+        if self._pending_rows < sealing.ROW_GROUP:
             return None
         full, self._pending, self._pending_rows = self._pending, [], 0
         return full
@@ -189,8 +211,8 @@ class _Segment:
         if rows and not self._failed:
             try:
                 self._parts.add(pa.concat_tables(rows))
-            except BaseException:
-                self._failed = True
+            except BaseException as error:
+                self._failed = error
                 self._parts.discard()
                 raise
 
@@ -198,9 +220,10 @@ class _Segment:
         """The segment is whole: seal it."""
         try:
             self.write(self._pending)
-            if not self._failed:
-                self._parts.publish()
-                self.log.remove()
+            if self._failed:
+                raise self._failed
+            self._parts.publish()
+            self.log.remove()
         except BaseException:
             self._parts.discard()
             raise
@@ -214,11 +237,15 @@ class _Segment:
 
 
 class _Behind:
-    """A thread that does what it is told, in order. What fails is told by `stop`."""
+    """A thread that does what it is asked, in order. What fails as a user can mend it is told to ON_TROUBLE and tried
+    again by RETRY, every RETRY_S, until it works; whether it did, `stop` says."""
 
-    def __init__(self) -> None:
+    def __init__(self, retry: Callable[[], None], on_trouble: Callable[[MburstError], None]) -> None:
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(BACKLOG)
-        self._failures: list[BaseException] = []
+        self._retry = retry
+        self._on_trouble = on_trouble
+        self._trouble: MburstError | None = None
+        self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="mburst-seal", daemon=True)
         self._thread.start()
 
@@ -227,17 +254,35 @@ class _Behind:
         self._tasks.put(task)
 
     def stop(self) -> list[MburstError]:
-        """Wait for all that was asked; the failures that a user can mend. Raises the first of any other kind."""
+        """Wait for all that was asked; what could not be done that a user can mend. Raises any other failure."""
         self._tasks.put(None)
         self._thread.join()
-        for failure in self._failures:
-            if not isinstance(failure, MburstError):
-                raise failure
-        return [failure for failure in self._failures if isinstance(failure, MburstError)]
+        if self._failure is not None:
+            raise self._failure
+        return [self._trouble] if self._trouble is not None else []
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while True:
             try:
-                task()
-            except BaseException as error:  # not lost: stop() raises it in the writer's thread
-                self._failures.append(error)
+                task = self._tasks.get(timeout=RETRY_S if self._trouble else None)
+            except queue.Empty:
+                self._attempt(self._retry)
+                continue
+            if task is None:
+                break
+            failed_before = self._trouble
+            self._attempt(task)
+            self._trouble = self._trouble or failed_before
+        if self._trouble:
+            self._attempt(self._retry)
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        known, self._trouble = self._trouble, None
+        try:
+            task()
+        except MburstError as error:
+            self._trouble = error
+            if str(error) != str(known):
+                self._on_trouble(error)
+        except BaseException as error:  # not lost: stop() raises it in the writer's thread
+            self._failure = self._failure or error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from mburst.sql import Store
+from mburst.sql import Store, segments
 from mburst.sql.tables import arrow_schema
 
 DEFAULTS: dict[str, Any] = {
@@ -27,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "flows": 1,
     "members": 1,
     "capture_id": "capture-1",
+    "writer_id": "0123456789ab",
     "link_bps": 10**9,
     "bin_ns": 1_000_000,
     "source_bin_ns": 1_000_000,
@@ -85,3 +87,13 @@ def write(store: Store, table: str, *given: dict[str, Any]) -> None:
     for (host, rack), wanted in lanes.items():
         with store.writer(table, host=host, rack=rack) as writer:
             writer.append(rows(table, *wanted))
+
+
+def hot_logs(store: Store, table: str) -> list[Path]:
+    """The hot logs of TABLE."""
+    return list(segments.list_hot(store.path, table).logs)
+
+
+def sealed_files(store: Store, table: str) -> list[Path]:
+    """The sealed files of TABLE, whether they count or not."""
+    return [file.path for file in segments.list_sealed(store.path, table, segments.Narrow()).files]

@@ -30,6 +30,8 @@ CREATE TABLE recordings (
     unparsed             BIGINT NOT NULL,    -- packets counted by length alone
     quality              BIGINT NOT NULL,    -- bit set over the whole recording, see quality.sql
     version              VARCHAR NOT NULL,   -- of mburst
-    complete             BOOLEAN NOT NULL,   -- false in the row that is written before the first bin, so that
-    written_ns           BIGINT NOT NULL     -- bins of a killed recording can be read; the last row written counts
+    complete             BOOLEAN NOT NULL,   -- false while it runs, and for ever where it did not come to its end
+    written_ns           BIGINT NOT NULL,    -- the last row written counts
+    writer_id            VARCHAR NOT NULL,   -- names the segments that this call of `mburst record` wrote
+    counted_segments     BIGINT              -- of bins that the totals in this row include; NULL: all of them
 );

@@ -112,7 +112,7 @@ def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
             folder.rename(aside)
             folder.write_text("no folder")
             [trouble] = await anext(found async for found in told if found)
-            assert "Not a directory" in trouble
+            assert "not a folder" in trouble
             folder.unlink()
             aside.rename(folder)
             assert await anext(found async for found in told if not found) == []

@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from storelib import rows
 
-from mburst.sql import Store, segments
+from mburst.sql import Store, sealing
+from mburst.sql.hotlog import HotLog
 from mburst.sql.writer import Writer
 
 DAY = 86_400 * 10**9
@@ -64,11 +65,11 @@ def write(store: Store, told: int, batches: int) -> None:
 def worker(order: dict[str, Any], told: int) -> None:
     global limit
     limit = order["step"]
-    segments.ROW_GROUP = 2 * BATCH
+    sealing.ROW_GROUP = 2 * BATCH
     for owner, names in (
-        (os, ["rename", "unlink", "fsync", "mkdir"]),
+        (os, ["rename", "unlink", "fsync", "mkdir", "writev"]),
         (pq.ParquetWriter, ["__init__", "write_table", "close"]),
-        (segments.HotLog, ["append"]),
+        (HotLog, ["append", "_write"]),
     ):
         for name in names:
             killing(owner, name)

@@ -15,6 +15,7 @@ from mburst.sql import Store
 from mburst.sql.tail import Tail
 from mburst.sql.writer import Writer
 
+SEGMENT = "bad-01700000000000000000-0123456789ab-0"
 STEPS = st.lists(st.sampled_from(["append", "other", "close", "poll"]), min_size=1, max_size=25)
 
 
@@ -82,11 +83,11 @@ def test_damage_is_said_and_the_rest_goes_on(tmp_path):
     tail = Tail(store.path, "bins")
     folder = store.path / "hot" / "bins"
     folder.mkdir(parents=True)
-    (folder / "bad.arrows").write_bytes(b"no stream at all")
+    (folder / f"{SEGMENT}.log").write_bytes(b"no frame at all, and longer than a header is")
     with store.writer("bins", "cache-1", "r1") as writer:
         writer.append(rows("bins", {"ts_ns": 1}))
         assert told(tail) == [1]
-    assert len(tail.damage) == 1 and "bad.arrows" in tail.damage[0] and "damaged" in tail.damage[0]
+    assert len(tail.damage) == 1 and SEGMENT in tail.damage[0] and "damaged" in tail.damage[0]
 
 
 @pytest.mark.parametrize("rack, wanted", [("r1", [1]), ("r2", [2]), (None, [1, 2])])

@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from storelib import rows
+from storelib import hot_logs, rows
 
-from mburst.sql import Store, segments
+from mburst.sql import Store, filenames, segments
+from mburst.sql.hotlog import HotLog
 
 HERE = Path(__file__).parent
 TOTAL = 42  # rows that killed.py writes
@@ -62,8 +63,9 @@ def in_memory() -> Iterator[Path]:
 
 def seen(store: Store) -> list[int]:
     """`bytes` of all rows, sorted, by way of what `connect` reads."""
-    logs, files = segments.snapshot(store.path, "bins", segments.Narrow())
-    tables = [*logs, *(pq.ParquetFile(path).read() for path in files)]
+    found = segments.snapshot(store.path, "bins", segments.Narrow())
+    assert found.damage == []
+    tables = [*(log.rows for log in found.logs), *(pq.ParquetFile(file.path).read() for file in found.files)]
     return sorted(at for table in tables for at in table.column("bytes").to_pylist())
 
 
@@ -73,7 +75,7 @@ def check(store: Store, acknowledged: int) -> None:
     assert found == list(range(len(found))) and acknowledged <= len(found) <= acknowledged + 7
     store.seal()
     assert seen(store) == found
-    assert segments.hot_files(store.path, "bins") == []
+    assert hot_logs(store, "bins") == []
     assert [path for path in store.path.rglob("*.tmp")] == []
 
 
@@ -94,11 +96,9 @@ def test_a_writer_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
 def test_a_seal_killed_at_every_step(killer: Killer, in_memory: Path) -> None:
     source = Store.create(in_memory / "source")
     for log in range(2):
-        kept = segments.HotLog(source.path, "bins", "cache-1", "r1", rows("bins").schema)
+        kept = HotLog(source.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
         mine = range(log * TOTAL // 2, (log + 1) * TOTAL // 2)
-        kept.append(
-            rows("bins", *({"ts_ns": (at == mine[-1]) * 86_400 * 10**9, "bytes": at} for at in mine)).to_batches()
-        )
+        kept.append(rows("bins", *({"ts_ns": (at == mine[-1]) * 86_400 * 10**9, "bytes": at} for at in mine)))
         kept.leave()
     step = 0
     while True:
@@ -131,7 +131,7 @@ def test_the_log_of_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
         with store.writer("bins", host="cache-1", rack="r1") as other:
             other.append(rows("bins", {"bytes": 1}))
         writer.append(rows("bins", {"bytes": 2}))
-        assert len(segments.hot_files(tmp_path, "bins")) == 1
+        assert len(hot_logs(store, "bins")) == 1
     assert seen(store) == [0, 1, 2]
 
 
@@ -140,5 +140,5 @@ def test_the_next_writer_seals_what_a_dead_one_left(killer: Killer, tmp_path: Pa
     answer = killer.order(store=str(store.path), work="endless", seconds=0.1)
     with store.writer("bins", host="cache-2", rack="r2") as writer:
         writer.append(rows("bins", {"host": "cache-2", "rack": "r2", "bytes": 10**9}))
-    assert segments.hot_files(tmp_path, "bins") == []
+    assert hot_logs(store, "bins") == []
     assert len(seen(store)) >= answer["acknowledged"] + 1

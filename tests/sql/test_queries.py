@@ -223,13 +223,3 @@ def test_no_store(ask: Ask, tmp_path: Path) -> None:
     for verb in ("sql", "bursts"):
         code, out, err = ask(verb, tmp_path / "none")
         assert (code, out) == (1, "") and "no mburst store" in err and err.count("\n") == 1
-
-
-def test_a_damaged_file_is_named_in_one_line(ask: Ask, store: Store) -> None:
-    path = next(store.path.glob("bins/*/*/*.parquet"))
-    content = bytearray(path.read_bytes())
-    content[4:-200] = bytes(len(content) - 204)  # footer whole, pages not
-    path.write_bytes(content)
-    for words in (("sql", store.path, "SELECT sum(bytes) FROM bins"), ("bursts", store.path)):
-        code, out, err = ask(*words)
-        assert (code, out) == (1, "") and str(path) in err and err.count("\n") == 1

@@ -12,15 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storelib import rows, write
+from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.errors import MburstError
-from mburst.sql import Store, segments
+from mburst.sql import Store, filenames, sealing, segments, verified
+from mburst.sql.hotlog import HotLog
 from mburst.sql.tables import ORDER, arrow_schema, columns
 from mburst.sql.writer import Writer
 
 T0 = 1_700_000_000_000_000_000
 DAY = 86_400 * 10**9
+SEGMENT = "cache-1-01700000000000000000-0123456789ab-0"
 
 
 def stored(store: Store, table: str, **narrow: Any) -> Counter[tuple[Any, ...]]:
@@ -130,7 +132,7 @@ def test_all_rows_come_back_while_hot_and_when_sealed(
     table, host, rack, given_batches = drawn
     store = Store.create(tmp_path_factory.mktemp("store"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "ROW_GROUP", row_group)
+        patch.setattr(sealing, "ROW_GROUP", row_group)
         writer = Writer(store.path, table, host, rack, roll_rows=roll_rows)
         wanted: Counter[tuple[Any, ...]] = Counter()
         for batch in given_batches:
@@ -142,9 +144,9 @@ def test_all_rows_come_back_while_hot_and_when_sealed(
         writer.close()
     if not runs_view:
         assert stored(store, table) == wanted
-    files = segments.sealed_files(store.path, table, segments.Narrow())
+    files = sealed_files(store, table)
     assert sum((as_rows(pq.read_table(path, partitioning=None)) for path in files), Counter()) == wanted
-    assert segments.hot_files(store.path, table) == []
+    assert hot_logs(store, table) == []
     for path in files:
         check_sealed(path, store.path, table, rack)
 
@@ -152,13 +154,17 @@ def test_all_rows_come_back_while_hot_and_when_sealed(
 def check_sealed(path: Path, store: Path, table: str, rack: str) -> None:
     """One date and rack a file, each row group in order."""
     _, date, rack_name, _ = path.relative_to(store).parts
-    assert rack_name == segments.rack_folder(rack)
+    assert rack_name == filenames.rack_folder(rack)
     file = pq.ParquetFile(path)
     for group in range(file.num_row_groups):
         content = file.read_row_group(group).to_pylist()
         keys = [tuple(row[name] for name in ORDER[table]) for row in content]
         assert keys == sorted(keys)
-        assert {f"date={segments.date_of(key[-1] // DAY)}" for key in keys} == {date}
+        days = {filenames.date_folder(key[-1] // DAY) for key in keys}
+        assert date in (filenames.MIXED, *days) and (len(days) == 1 or date == filenames.MIXED)
+        name = filenames.SealedName.parse(path.name)
+        times = [key[-1] for key in keys]
+        assert name is not None and name.first_ns <= min(times) and max(times) <= name.last_ns
 
 
 def test_dictionaries_may_change_from_batch_to_batch(tmp_path: Path) -> None:
@@ -267,16 +273,18 @@ def test_connect_narrows_to_racks_and_days_but_never_loses_a_row_that_is_asked_f
     store = Store.create(tmp_path)
     write(store, "recordings", {"written_ns": T0 + 300 * DAY})
     for rack in ("r1", "r 2/ä"):
-        write(store, "bins", *({"ts_ns": T0 + day * DAY, "rack": rack} for day in range(9)))
-    write(store, "probes", *({"tx_ns": T0 + day * DAY} for day in range(9)))
+        for day in range(9):
+            write(store, "bins", {"ts_ns": T0 + day * DAY, "rack": rack})
+    for day in range(9):
+        write(store, "probes", {"tx_ns": T0 + day * DAY})
 
     def days(table: str, **narrow: Any) -> set[int]:
         time = {"bins": "ts_ns", "probes": "tx_ns"}[table]
         found = store.connect(**narrow).execute(f"SELECT DISTINCT ({time} - {T0}) // {DAY} FROM {table}").fetchall()
         return {day for (day,) in found}
 
-    assert days("bins", since_ns=T0 + 3 * DAY, until_ns=T0 + 5 * DAY) == {2, 3, 4, 5, 6}
-    assert days("probes", rack="r1", since_ns=T0 + 7 * DAY) == {6, 7, 8}
+    assert days("bins", since_ns=T0 + 3 * DAY, until_ns=T0 + 5 * DAY) == {3, 4, 5}
+    assert days("probes", rack="r1", since_ns=T0 + 7 * DAY) == {7, 8}
     assert store.connect(rack="r 2/ä").execute("SELECT DISTINCT rack FROM bins").fetchall() == [("r 2/ä",)]
     assert store.connect(rack="none").execute("SELECT count(*) FROM bins").fetchall() == [(0,)]
     assert store.connect(since_ns=T0).execute("SELECT count(*) FROM recordings").fetchall() == [(1,)]
@@ -288,7 +296,7 @@ def test_a_reader_that_is_overtaken_by_a_seal_lists_again(tmp_path: Path, monkey
     writer.append(rows("bins", {"ts_ns": T0}))
     reading = segments.read_log
 
-    def sealed_meanwhile(path: Path) -> pa.Table:
+    def sealed_meanwhile(path: Path) -> Any:
         writer.close()
         return reading(path)
 
@@ -302,12 +310,12 @@ def test_sealed_files_of_a_hot_segment_do_not_count(tmp_path: Path, monkeypatch:
     writer.append(rows("bins", {"ts_ns": T0}, {"ts_ns": T0 + DAY}))
     seen = []
 
-    def look(log: segments.HotLog) -> None:
-        assert len(segments.sealed_files(store.path, "bins", segments.Narrow())) == 2
+    def look(log: HotLog) -> None:
+        assert len(sealed_files(store, "bins")) == 2
         seen.append(sum(stored(store, "bins").values()))
         log.path.unlink()
 
-    monkeypatch.setattr(segments.HotLog, "remove", look)
+    monkeypatch.setattr(HotLog, "remove", look)
     writer.close()
     assert seen == [2]
     assert sum(stored(store, "bins").values()) == 2
@@ -329,54 +337,182 @@ def test_a_torn_last_batch_is_left_out_wherever_it_is_cut(tmp_path: Path) -> Non
     store = Store.create(tmp_path)
     writer = store.writer("bins", host="cache-1", rack="r1")
     writer.append(rows("bins", {"ts_ns": T0}))
-    (path,) = segments.hot_files(tmp_path, "bins")
+    (path,) = hot_logs(store, "bins")
     whole = path.stat().st_size
     writer.append(rows("bins", {"ts_ns": T0 + 1}, {"ts_ns": T0 + 2}))
     content = path.read_bytes()
     writer.close()
-    copy = tmp_path / "copy.arrows"
+    copy = tmp_path / path.name
     for cut in range(whole, len(content) + 1, 7):
         copy.write_bytes(content[:cut])
-        assert segments.read_log(copy).num_rows == (3 if cut >= len(content) else 1)
+        log = segments.read_log(copy)
+        assert log.is_sound and log.rows.num_rows == (3 if cut >= len(content) else 1)
 
 
 def damage_hot(store: Store, change: Any) -> Path:
-    writer = store.writer("bins", host="cache-1", rack="r1")
-    writer.append(rows("bins", {"ts_ns": T0}))
-    (path,) = segments.hot_files(store.path, "bins")
-    content = path.read_bytes()
-    writer.close()
-    path.write_bytes(change(content))
-    for sealed in segments.sealed_files(store.path, "bins", segments.Narrow()):
-        sealed.unlink()
-    return path
+    """The log of a writer that died, after CHANGE of its bytes."""
+    segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
+    log = HotLog(store.path, "bins", segment, "r1")
+    for at in range(3):
+        log.append(rows("bins", {"ts_ns": T0 + at}))
+    log.leave()
+    log.path.write_bytes(change(bytearray(log.path.read_bytes())))
+    return log.path
 
 
-@pytest.mark.parametrize(
-    "change", [lambda content: b"", lambda content: content[:100], lambda content: b"x" * len(content)]
-)
-def test_a_damaged_hot_log_is_named(tmp_path: Path, change: Any) -> None:
-    store = Store.create(tmp_path)
+def flipped(content: bytearray, at: int) -> bytearray:
+    content[at] ^= 1
+    return content
+
+
+@pytest.mark.parametrize(("change", "left"), [
+    (lambda content: flipped(content, len(content) - 9), 2),
+    (lambda content: flipped(content, len(content) // 2), 2),
+    (lambda content: flipped(content, 12), 3),  # a length: the frame is found again behind it
+    (lambda content: content[: len(content) // 2] + bytes(len(content) - len(content) // 2), 1),
+    (lambda content: b"x" * len(content), 0),
+])
+def test_a_damaged_hot_log_costs_its_bad_batches_and_is_kept(tmp_path: Path, change: Any, left: int) -> None:
+    store = Store.create(tmp_path / "store")
     path = damage_hot(store, change)
-    for ask in (store.connect, store.seal):
-        with pytest.raises(MburstError) as caught:
-            ask()
-        assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
-    write(store, "bins", {"ts_ns": T0})  # others go on writing
-    path.rename(tmp_path / "moved-away")
-    assert sum(stored(store, "bins").values()) == 1
+    content = path.read_bytes()
+    connection = store.connect()
+    assert connection.execute("SELECT count(*) FROM bins").fetchall() == [(left,)]
+    assert connection.execute("SELECT path, table_name, host FROM damaged_files").fetchall() == [
+        (str(path), "bins", "cache-1")]
+    with pytest.raises(MburstError) as caught:
+        store.seal()
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
+    write(store, "bins", {"ts_ns": T0 + 9})  # others go on writing, and leave it alone
+    assert path.read_bytes() == content
+    assert sum(stored(store, "bins").values()) == left + 1
+
+
+def test_an_empty_log_is_an_empty_log(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    path = damage_hot(store, lambda content: b"")
+    counts = store.connect().execute("SELECT (SELECT count(*) FROM bins), count(*) FROM damaged_files")
+    assert counts.fetchall() == [(0, 0)]
+    assert store.seal() == 1 and not path.exists()
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1])
-def test_a_cut_parquet_file_is_named(tmp_path: Path, keep: int) -> None:
+def test_a_damaged_sealed_file_costs_itself(tmp_path: Path, keep: int) -> None:
     store = Store.create(tmp_path)
     write(store, "bins", {"ts_ns": T0})
     write(store, "bins", {"ts_ns": T0 + 1})
-    path = segments.sealed_files(tmp_path, "bins", segments.Narrow())[1]
+    path = sealed_files(store, "bins")[1]
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(MburstError) as caught:
-        store.connect()
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value) and caught.value.hint
+    connection = store.connect()
+    assert connection.execute("SELECT ts_ns FROM bins").fetchall() == [(T0,)]
+    assert connection.execute("SELECT path, rack, host, first_ns, last_ns FROM damaged_files").fetchall() == [
+        (str(path), "r1", "cache-1", T0 + 1, T0 + 1)]
+
+
+def test_a_sealed_file_is_verified_once_and_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.create(tmp_path)
+    write(store, "bins", {"ts_ns": T0})
+    [path] = sealed_files(store, "bins")
+    looked: list[Path] = []
+    digest = verified.digest
+    monkeypatch.setattr(verified, "digest", lambda path: looked.append(path) or digest(path))
+    store.connect()
+    assert looked == []  # its writer has
+    os.utime(path)
+    store.connect(), store.connect()
+    assert looked == [path]
+    (path.parent.parent / verified.LEDGER).write_bytes(b"no ledger")
+    store.connect(), store.connect()
+    assert looked == [path, path]
+
+
+@pytest.mark.parametrize("make", [
+    os.mkfifo,
+    lambda path: os.symlink("/dev/zero", path),
+    lambda path: path.mkdir(),
+])
+@pytest.mark.parametrize("place", [
+    f"hot/bins/{SEGMENT}.log", f"bins/date=2023-11-14/rack=r1/{SEGMENT}.0.c13.1-2.0123456789abcdef.parquet",
+    "bins/date=2023-11-14/rack=r1/stranger.parquet", "hot/bins/stranger.log", "bins/date=2023-11-14/rack=r2", "probes",
+    f"bins/date=2023-11-14/{verified.LEDGER}",
+])
+def test_what_is_no_file_is_seen_before_it_is_opened(tmp_path: Path, make: Any, place: str) -> None:
+    store = Store.create(tmp_path)
+    write(store, "bins", {"ts_ns": T0})
+    with store.writer("bins", host="cache-1", rack="r1") as writer:
+        writer.append(rows("bins", {"ts_ns": T0 + 1}))
+        if (tmp_path / place).exists():
+            (tmp_path / place).unlink()
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        make(tmp_path / place)
+        connection = store.connect()
+        assert connection.execute("SELECT count(*) FROM bins").fetchall() == [(2,)]
+        [(damaged,)] = connection.execute("SELECT count(*) FROM damaged_files").fetchall()
+        is_folder_in_place = (tmp_path / place).is_dir() and place in ("probes", "bins/date=2023-11-14/rack=r2")
+        assert damaged == (0 if is_folder_in_place or place.endswith(verified.LEDGER) else 1)
+
+
+@pytest.mark.parametrize("marker", [
+    b"", b"{", b"\xff\xfe", b"[" * 4000, b'{"format": "2"}', b'{"format": true}', b"[2]", b"9" * 4096])
+def test_a_marker_that_does_not_say_is_named(tmp_path: Path, marker: bytes) -> None:
+    (tmp_path / "mburst.json").write_bytes(marker)
+    with pytest.raises(MburstError, match=r"mburst\.json: damaged") as caught:
+        Store.open(tmp_path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(("version", "hint"), [(1, "mburst migrate"), (3, "a newer one")])
+def test_another_format_is_refused_in_a_sentence(tmp_path: Path, version: int, hint: str) -> None:
+    (tmp_path / "mburst.json").write_text(f'{{"format": {version}}}')
+    for open_ in (Store.open, Store.create):
+        with pytest.raises(MburstError, match=f"a store of format {version}") as caught:
+            open_(tmp_path)
+        assert hint in caught.value.hint
+
+
+# --- recordings -----------------------------------------------------------------------------------------------------
+
+
+def attempt(store: Store, writer_id: str, in_bins: int, **row: Any) -> None:
+    """An attempt at recording a file: its row and a bin."""
+    for table, given_row in (("recordings", {"counted_segments": 0, "packets": 0, "end_ns": None, **row}),
+                             ("bins", {"packets": in_bins, "ts_ns": T0})):
+        with store.writer(table, "cache-1", "r1", writer_id) as writer:
+            writer.append(rows(table, {**given_row, **({"writer_id": writer_id} if table == "recordings" else {})}))
+
+
+def test_of_several_attempts_one_counts(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    attempt(store, "aaaaaaaaaaaa", 3, complete=False, written_ns=10)
+
+    def counted() -> list[Any]:
+        return store.connect().execute(
+            "SELECT r.packets, (SELECT sum(packets) FROM bins), complete FROM recordings r").fetchall()
+
+    assert counted() == [(3, 3, False)]
+    attempt(store, "bbbbbbbbbbbb", 5, complete=False, written_ns=20)
+    assert counted() == [(5, 5, False)]
+    attempt(store, "cccccccccccc", 7, complete=True, written_ns=30, counted_segments=None, packets=7)
+    attempt(store, "dddddddddddd", 9, complete=False, written_ns=40)
+    assert counted() == [(7, 7, True)]
+
+
+def test_totals_of_an_unfinished_recording_come_from_its_bins(tmp_path: Path) -> None:
+    store = Store.create(tmp_path)
+    with Writer(store.path, "bins", "cache-1", "r1", "aaaaaaaaaaaa", roll_rows=1) as writer:
+        for at in range(3):
+            writer.append(rows("bins", {"packets": 10**at, "bytes": 2 * 10**at, "ts_ns": T0 + at * 10**6}))
+        for counted, packets in ((0, 111), (1, 1110), (2, 11100), (3, 111000)):
+            recording = {"complete": False, "counted_segments": counted, "packets": packets, "start_ns": T0 + 5,
+                         "written_ns": counted, "writer_id": "aaaaaaaaaaaa"}
+            write(store, "recordings", recording)
+            totals = store.connect(since_ns=T0 + 300 * DAY).execute(
+                "SELECT packets, bytes, start_ns, end_ns FROM recordings").fetchall()
+            beyond = [10**at for at in range(counted, 3)]
+            end_ns = T0 + 3 * 10**6 if beyond else None
+            assert totals == [(packets + sum(beyond), 2 * sum(beyond), T0 + 5, end_ns)]
 
 
 # --- order and size -------------------------------------------------------------------------------------------------
@@ -391,6 +527,7 @@ def test_rows_of_many_days_hold_one_file_open_at_a_time(tmp_path: Path) -> None:
         writer.append(rows("bins", *reversed(given_rows)))
     assert len(os.listdir("/proc/self/fd")) <= before + 2
     assert sum(stored(store, "bins").values()) == 600
+    assert len(sealed_files(store, "bins")) == 1  # a packet a day makes no folder a day
 
 
 @pytest.mark.parametrize("host", ["", "..", "a/b", "x" * 300, "ä" * 99, "cache-1.example.com", "a.0.parquet"])
@@ -403,7 +540,7 @@ def test_any_host_makes_a_file_name(tmp_path: Path, host: str) -> None:
 def test_columns_are_packed_as_the_bench_measures(tmp_path: Path) -> None:
     store = Store.create(tmp_path)
     write(store, "bins", *({"ts_ns": T0 + at * 10_000, "wire_bytes": at % 7} for at in range(1000)))
-    (path,) = segments.sealed_files(tmp_path, "bins", segments.Narrow())
+    (path,) = sealed_files(store, "bins")
     group = pq.ParquetFile(path).metadata.row_group(0)
     packed = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
     assert "DELTA_BINARY_PACKED" in packed["ts_ns"].encodings

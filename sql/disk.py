@@ -1,0 +1,174 @@
+"""Files and folders: made durable, opened safely, and their errors in one line."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EACCES, EDQUOT, EINVAL, ENAMETOOLONG, ENOSPC, EPERM, EROFS
+from pathlib import Path
+
+from ..errors import MburstError
+
+SYNC_S = 1.0  # what the machine's death may cost of a hot log
+
+_HINTS = {
+    ENOSPC: "free some space and try again",
+    EDQUOT: "free some space and try again",
+    EACCES: "check who may write there",
+    EPERM: "check who may write there",
+    EROFS: "the file system is mounted read-only",
+    ENAMETOOLONG: "choose a shorter name for host or rack",
+}
+
+
+@contextmanager
+def failing_as_one_line(path: Path, doing: str) -> Iterator[None]:
+    """Turns an OSError inside into MburstError "PATH: cannot DOING: …"."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise MburstError(f"{path}: cannot {doing}: {reason}", _HINTS.get(error.errno or 0, "")) from error
+
+
+def sync(path: Path) -> None:
+    """fsync of a file or folder. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make FOLDER and what is missing above it, durably. Raises OSError."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    try:
+        folder.mkdir(mode=0o750)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return
+    sync(folder.parent)
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Make or replace the file at PATH, so that it is whole or not there whatever happens. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+    try:
+        try:
+            write_all(file, text.encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
+        draft.rename(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of DATA. Raises OSError."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor to read the file at PATH; never waits for a fifo, follows no link at its end. Raises OSError, with
+    EINVAL where it is no regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
+def read_from(descriptor: int, offset: int) -> bytes:
+    """The file from OFFSET on. Raises OSError."""
+    parts = []
+    while part := os.pread(descriptor, 1 << 26, offset):
+        parts.append(part)
+        offset += len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Syncing:
+    """A file that is written to disk within SYNC_S of `dirty`."""
+
+    def __init__(self, descriptor: int, syncer: Syncer) -> None:
+        self._descriptor = descriptor
+        self._syncer = syncer
+        self._dirty = False
+        self._failure: OSError | None = None
+        self._lock = threading.Lock()  # the descriptor is not closed while it is synced
+
+    def dirty(self) -> None:
+        """Something was written."""
+        self._dirty = True
+
+    def raise_failure(self) -> None:
+        """Raises the OSError with which an earlier sync failed: rows may be missing after the machine's death."""
+        if self._failure:
+            raise self._failure
+
+    def sync(self) -> None:
+        """Write to disk what is dirty; a failure is kept."""
+        with self._lock:
+            if not self._dirty or self._failure:
+                return
+            self._dirty = False
+            try:
+                os.fdatasync(self._descriptor)
+            except OSError as error:
+                self._failure = error
+
+    def stop(self) -> None:
+        """No more: the descriptor may be closed once this has returned."""
+        self._syncer.forget(self)
+        with self._lock:
+            self._dirty = False
+
+
+class Syncer:
+    """A thread that syncs what is dirty every SYNC_S."""
+
+    _shared: Syncer | None = None
+    _shared_lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self._watched: list[Syncing] = []
+        self._process = os.getpid()
+        threading.Thread(target=self._run, name="mburst-sync", daemon=True).start()
+
+    @classmethod
+    def shared(cls) -> Syncer:
+        """The one of this process."""
+        with cls._shared_lock:
+            if cls._shared is None or cls._shared._process != os.getpid():
+                cls._shared = cls()
+            return cls._shared
+
+    def watch(self, descriptor: int) -> Syncing:
+        """Have the file synced from now on."""
+        syncing = Syncing(descriptor, self)
+        self._watched.append(syncing)
+        return syncing
+
+    def forget(self, syncing: Syncing) -> None:
+        """Have it synced no more."""
+        if syncing in self._watched:
+            self._watched.remove(syncing)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(SYNC_S / 2)
+            for syncing in list(self._watched):
+                syncing.sync()

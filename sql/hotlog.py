@@ -1,0 +1,199 @@
+"""The hot form of a segment: a log that one writer appends to, and what reads it. sql/frames.py is its format."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import disk, frames, tables
+from .disk import failing_as_one_line
+from .filenames import Segment, hot_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class About:
+    """What frame 0 of a log says."""
+
+    table: str
+    host: str
+    rack: str
+    columns: int
+
+    def to_json(self) -> bytes:
+        """As frame 0 has it."""
+        return json.dumps({"format": FORMAT, **vars(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes | memoryview) -> About:
+        """Of a verified frame 0."""
+        told = json.loads(bytes(text))
+        return cls(told["table"], told["host"], told["rack"], told["columns"])
+
+
+class HotLog:
+    """The hot form of a segment while its writer lives, who holds a lock (flock) on it as a sign of life.
+
+    Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which a
+    thread of disk.Syncer calls every second."""
+
+    def __init__(self, store: Path, table: str, segment: Segment, rack: str) -> None:
+        """Make the file. It gets its name when it is locked and its header is on the disk, so no one ever sees it
+        otherwise. Raises MburstError."""
+        self.segment = segment
+        self.path = hot_path(store, table, segment)
+        self.about = About(table, segment.host, rack, len(tables.columns(table)))
+        self.rows = 0
+        self.started = time.monotonic()
+        self._seed = frames.seed_of(segment.name)
+        self._number = 0
+        with failing_as_one_line(self.path, "write"):
+            disk.make_folder(self.path.parent)
+            hidden = self.path.with_suffix(".new")
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(hidden, flags, 0o640)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._write([self.about.to_json()])
+                os.fsync(self._file)
+                hidden.rename(self.path)
+                disk.sync(self.path.parent)
+            except BaseException:
+                os.close(self._file)
+                hidden.unlink(missing_ok=True)
+                raise
+        self._syncing = disk.Syncer.shared().watch(self._file)
+
+    def append(self, rows: pa.Table) -> None:
+        """Write and hand to the kernel. After a failure the log must not be appended to again. Raises MburstError, also
+        when an earlier row did not reach the disk."""
+        with failing_as_one_line(self.path, "write"):
+            self._syncing.raise_failure()
+            self._write([as_stream(batch) for batch in rows.to_batches() if batch.num_rows])
+            self._syncing.dirty()
+        self.rows += rows.num_rows
+
+    def _write(self, payloads: Iterable[bytes | memoryview]) -> None:
+        for payload in payloads:
+            pieces = [frames.header(self._number, payload, self._seed), payload, frames.padding(len(payload))]
+            size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
+            try:
+                written = os.writev(self._file, pieces)
+                if written < size:  # the disk is full, or a limit was met: the rest says which
+                    disk.write_all(self._file, b"".join(pieces)[written:])
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
+                raise
+            self._number += 1
+
+    def leave(self) -> None:
+        """Give up the lock; the file stays and anybody may seal it."""
+        self._syncing.stop()
+        os.close(self._file)
+
+    def remove(self) -> None:
+        """The commit of a seal: from here on the sealed files count."""
+        with failing_as_one_line(self.path, "remove"):
+            self.path.unlink()
+
+
+def as_stream(batch: pa.RecordBatch) -> memoryview:
+    """A batch as an Arrow IPC stream of its own."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+@dataclass
+class LogContent:
+    """What was read of a log."""
+
+    path: Path
+    about: About | None
+    batches: list[pa.Table]
+    scan: frames.Scan
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows, in the order in which they were written. There is at least one batch."""
+        import pyarrow as pa
+
+        return pa.concat_tables(self.batches)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged: at most the end is torn."""
+        return not self.scan.damage
+
+
+class LogReader:
+    """Reads a log on and on. Nothing reaches Arrow that does not match its checksum; what a writer is just writing is
+    left for the next `read`."""
+
+    def __init__(self, path: Path, descriptor: int | None = None) -> None:
+        """Of the log at PATH, or of DESCRIPTOR, which is then the caller's to close. Raises FileNotFoundError, and
+        OSError when it is no regular file."""
+        self.path = path
+        self._owned = descriptor is None
+        self._file = disk.open_regular(path) if descriptor is None else descriptor
+        self._seed = frames.seed_of(path.stem)
+        self._end = self._number = 0
+        self.about: About | None = None
+
+    def read(self) -> LogContent:
+        """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
+        scan = frames.scan(disk.read_from(self._file, self._end), self._seed, self._number, self._end)
+        self._end, self._number = scan.end, scan.next_number
+        if 0 in scan.payloads:
+            self.about = About.from_json(scan.payloads.pop(0))
+        return LogContent(self.path, self.about, [from_stream(scan.payloads[at]) for at in sorted(scan.payloads)], scan)
+
+    def is_gone(self) -> bool:
+        """Whether the log was sealed: it has no name any more, and nothing is appended."""
+        return os.fstat(self._file).st_nlink == 0
+
+    def close(self) -> None:
+        """Close the file, where it is ours."""
+        if self._owned:
+            os.close(self._file)
+
+
+def from_stream(payload: memoryview) -> pa.Table:
+    """The rows of a verified frame; they share its memory."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
+
+
+def read_log(path: Path) -> LogContent:
+    """All of a log. A last batch that is not whole was never acknowledged and is left out. Raises FileNotFoundError,
+    and OSError when it cannot be read."""
+    reader = LogReader(path)
+    try:
+        return reader.read()
+    finally:
+        reader.close()
+
+
+def is_regular(path: Path) -> bool:
+    """Whether PATH is a file and no link, fifo, device or folder; False where there is nothing."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False

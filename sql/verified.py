@@ -1,0 +1,143 @@
+"""Which sealed files are known to hold what was written.
+
+A sealed file's name has the checksum of its content. Before a query reads a file, its content is held against the name,
+once: the ledger `TABLE/date=…/.verified` remembers file number, size and times of what was verified, and a file that
+differs from its line is verified again. A line has a checksum of its own; what is no whole line is passed over, and
+costs no more than verifying again. The ledger is only appended to, by any number of readers and writers.
+
+What changes on the disk without anybody writing to the file (rot) does not change its times: `mburst check` verifies
+all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import xxhash
+
+from . import disk
+from .filenames import SealedName
+
+LEDGER = ".verified"
+_CHUNK = 1 << 22
+_THREADS = 4
+
+
+def digest(path: Path) -> str:
+    """The checksum of a file, as its name has it. Raises OSError; also where PATH is no regular file."""
+    descriptor = disk.open_regular(path)
+    try:
+        state = xxhash.xxh3_64()
+        offset = 0
+        while part := os.pread(descriptor, _CHUNK, offset):
+            state.update(part)
+            offset += len(part)
+        return state.hexdigest()
+    finally:
+        os.close(descriptor)
+
+
+def remember(path: Path) -> None:
+    """Note that the file at PATH was verified as it is now. Where that cannot be written, it is verified again."""
+    with suppress(OSError):
+        _append(_ledger(path), [_line(path, os.lstat(path))])
+
+
+def forget(path: Path) -> None:
+    """Have the file at PATH verified again before it is next read, though nobody wrote to it. Raises OSError."""
+    os.utime(path, follow_symlinks=False)
+
+
+def unverified(paths: Iterable[Path]) -> dict[Path, str]:
+    """Verify those of PATHS that have changed since they were verified last. The files that do not hold what was
+    written, with the reason."""
+    known: dict[Path, set[bytes]] = {}
+    waiting: list[tuple[Path, bytes]] = []
+    for path in paths:
+        ledger = _ledger(path)
+        if ledger not in known:
+            known[ledger] = _read(ledger)
+        with suppress(OSError):  # what cannot be looked at cannot be opened either: that is said then
+            line = _line(path, os.lstat(path))
+            if line in known[ledger]:
+                continue
+            waiting.append((path, line))
+            continue
+        waiting.append((path, b""))
+    return _verify(waiting)
+
+
+def verify(paths: Iterable[Path]) -> dict[Path, str]:
+    """Verify all of PATHS, whatever is remembered: the files that do not hold what was written, with the reason."""
+    waiting = []
+    for path in paths:
+        try:
+            waiting.append((path, _line(path, os.lstat(path))))
+        except OSError:
+            waiting.append((path, b""))
+    return _verify(waiting)
+
+
+def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
+    """The damaged ones of (file, its line before it was read); those that are sound are remembered."""
+    damaged: dict[Path, str] = {}
+    sound: dict[Path, list[bytes]] = {}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for (path, line), reason in zip(waiting, pool.map(_fault, [path for path, _ in waiting]), strict=True):
+            if reason:
+                damaged[path] = reason
+            elif line:
+                sound.setdefault(_ledger(path), []).append(line)
+    for ledger, lines in sound.items():
+        with suppress(OSError):  # a store that may only be read: its files are verified each time
+            _append(ledger, lines)
+    return damaged
+
+
+def _fault(path: Path) -> str:
+    """Why the file at PATH does not hold what was written; '' where it does."""
+    name = SealedName.parse(path.name)
+    if name is None:
+        return "not a name that mburst gives"
+    try:
+        return "" if digest(path) == name.digest else "the content does not match its checksum"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _ledger(path: Path) -> Path:
+    """The ledger of a sealed file: in the folder of its date."""
+    return path.parent.parent / LEDGER
+
+
+def _line(path: Path, stat: os.stat_result) -> bytes:
+    """What is remembered of a file that was verified when it was so."""
+    text = f"{path.parent.name}/{path.name}\t{stat.st_ino}\t{stat.st_size}\t{stat.st_mtime_ns}\t{stat.st_ctime_ns}"
+    return f"{text}\t{xxhash.xxh3_64_hexdigest(text.encode())}".encode()
+
+
+def _append(ledger: Path, lines: list[bytes]) -> None:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(ledger, flags, 0o640)
+    try:
+        os.write(descriptor, b"".join(b"\n" + line for line in lines))  # whatever stands before: a line is a line
+    finally:
+        os.close(descriptor)
+
+
+def _read(ledger: Path) -> set[bytes]:
+    """The lines of a ledger. A line's own checksum needs no look: it is part of what a file's line must equal."""
+    try:
+        descriptor = disk.open_regular(ledger)
+    except OSError:
+        return set()
+    try:
+        return set(disk.read_from(descriptor, 0).split(b"\n"))
+    except OSError:
+        return set()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,161 @@
+"""The views that a query reads: each table of a store at one moment, without what is damaged or was replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import damage, tables, verified
+from .disk import failing_as_one_line
+from .filenames import Segment
+from .segments import Narrow, Snapshot, list_sealed, segment_of, snapshot
+from .tables import LISTING
+
+if TYPE_CHECKING:
+    import duckdb
+
+MACROS = Path(__file__).parent / "macros.sql"
+TOTALS = ("packets", "bytes", "wire_bytes")  # of a recording that did not end well: they come from its bins
+_ATTEMPTS = 20  # to read a store in which recordings begin and end meanwhile
+
+# Of several attempts at recording the same files with the same settings one counts: the complete one, or else the last.
+_REPLACED = """
+SELECT writer_id FROM (
+    SELECT capture_id, writer_id, bool_or(complete) AS done, min(written_ns) AS begun_ns FROM defined.all_recordings
+    GROUP BY ALL)
+QUALIFY row_number() OVER (
+    PARTITION BY capture_id ORDER BY done DESC, CASE WHEN done THEN begun_ns ELSE -begun_ns END, writer_id) > 1
+"""
+
+_RECORDINGS = """
+CREATE VIEW recordings AS
+SELECT r.* REPLACE (
+    coalesce(r.start_ns, t.first_ns) AS start_ns,
+    greatest(r.end_ns, t.last_ns + r.bin_ns) AS end_ns,
+    r.packets + coalesce(t.packets, 0) AS packets,
+    r.bytes + coalesce(t.bytes, 0) AS bytes,
+    r.wire_bytes + coalesce(t.wire_bytes, 0) AS wire_bytes,
+    r.quality | coalesce(t.quality, 0) AS quality)
+FROM (SELECT * FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
+      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY written_ns DESC, complete DESC) = 1) r
+LEFT JOIN defined.recording_totals t USING (recording_id)
+"""
+
+
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the table quality, the macros, and the other tables empty in the schema `defined`: for
+    rows that are in no store yet, registered under the names of the tables."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    connection.execute(tables.schema_sql("quality"))
+    connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
+    for table in LISTING:
+        connection.execute(tables.schema_sql(table))
+    connection.execute("USE main")
+    connection.execute(MACROS.read_text(encoding="utf-8"))
+    return connection
+
+
+def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
+    """See Store.connect."""
+    connection = in_memory()
+    found = contents(store, narrow)
+    _create(connection, "defined.all_recordings", "recordings", found["recordings"])
+    connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
+    replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
+    for table in LISTING[:-1]:
+        _create(connection, table, table, found[table].without(replaced))
+    _create_recordings(connection, store, found["bins"])
+    every = [damaged for snap in found.values() for damaged in snap.damage]
+    damage.fill_view(connection, every)
+    for damaged in every:
+        damage.FOUND.add(damaged)
+    return connection
+
+
+def contents(store: Path, narrow: Narrow) -> dict[str, Snapshot]:
+    """All tables at one moment: no recording began or ended while the others were listed. Raises MburstError."""
+    with failing_as_one_line(store, "read"):
+        recordings = snapshot(store, "recordings", Narrow(narrow.rack))
+        for _ in range(_ATTEMPTS):
+            found = {table: snapshot(store, table, _narrow_for(table, narrow)) for table in LISTING[:-1]}
+            after = snapshot(store, "recordings", Narrow(narrow.rack))
+            if after.signature() == recordings.signature():
+                break
+            recordings = after
+        return {**found, "recordings": recordings}
+
+
+def _narrow_for(table: str, narrow: Narrow) -> Narrow:
+    """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
+    if table == "links":
+        return Narrow()
+    names = {column.name for column in tables.columns(table)}
+    return narrow if "rack" in names else Narrow(None, narrow.since_ns, narrow.until_ns)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: Snapshot) -> None:
+    """The view VIEW of what was found of TABLE. Raises MburstError."""
+    branches = [f"SELECT * FROM defined.{table}"]
+    by_columns: dict[int, list[str]] = {}
+    for file in found.files:
+        by_columns.setdefault(file.name.columns, []).append(str(file.path))
+    for count, paths in by_columns.items():
+        connection.execute("INSERT INTO defined.files SELECT unnest($1)", [paths])
+        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        known = {column.name for column in tables.columns(table)[:count]}
+        branches.append(_select(table, known, f"read_parquet([{listed}], hive_partitioning = false)"))
+    for index, log in enumerate(found.logs):
+        name = f"hot_{view.replace('.', '_')}_{index}"
+        rows = log.rows
+        connection.register(name, rows)
+        branches.append(_select(table, set(rows.column_names), name))
+    with damage.readable(connection):
+        connection.execute(f"CREATE VIEW {view} AS {' UNION ALL '.join(branches[1:] or branches)}")
+
+
+def _select(table: str, known: Iterable[str], source: str) -> str:
+    """The columns of TABLE from SOURCE, which has those that are KNOWN: it may be older than the others."""
+    columns = (
+        column.name if column.name in known else f"CAST({column.default} AS {column.type}) AS {column.name}"
+        for column in tables.columns(table)
+    )
+    return f"SELECT {', '.join(columns)} FROM {source}"
+
+
+def _create_recordings(connection: duckdb.DuckDBPyConnection, store: Path, bins: Snapshot) -> None:
+    """The view recordings: the last row of each, with what its bins hold beyond the totals in that row."""
+    connection.execute(
+        "CREATE TABLE defined.recording_totals (recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, "
+        "bytes BIGINT, wire_bytes BIGINT, quality BIGINT)"
+    )
+    connection.execute(_RECORDINGS)
+    counted = dict(connection.execute(
+        "SELECT writer_id, min(counted_segments) FROM recordings "
+        "WHERE counted_segments IS NOT NULL GROUP BY ALL").fetchall())
+    if not counted:
+        return
+    _create(connection, "defined.uncounted_bins", "bins", _uncounted(store, bins, counted))
+    with damage.readable(connection):
+        connection.execute(
+            "INSERT INTO defined.recording_totals SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets), "
+            "sum(bytes), sum(wire_bytes), bit_or(quality) FROM defined.uncounted_bins GROUP BY recording_id")
+
+
+def _uncounted(store: Path, bins: Snapshot, counted: dict[str, int]) -> Snapshot:
+    """The bins that are in no totals yet: of each writer in COUNTED, the segments from that number on."""
+    logs = [log for log in bins.logs if _is_uncounted(segment_of(log.path), counted)]
+    hot = {segment_of(log.path) for log in logs}
+    if {(segment.writer, segment.number) for segment in hot} >= set(counted.items()):
+        return Snapshot(logs)  # what was not counted has just begun: there can be no sealed files of it
+    listed = list_sealed(store, "bins", Narrow()).files  # BINS may be narrowed by time
+    files = [file for file in listed
+             if _is_uncounted(file.name.segment, counted) and file.name.segment not in hot]
+    faults = verified.unverified([file.path for file in files])
+    return Snapshot(logs, [file for file in files if file.path not in faults])
+
+
+def _is_uncounted(segment: Segment, counted: dict[str, int]) -> bool:
+    return segment.number >= counted.get(segment.writer, 2**63)
