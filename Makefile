@@ -24,8 +24,13 @@ demo: $(VENV)/demo-ready ## make a cache server's incast, record it, find its bu
 gallery: $(VENV)/demo-ready $(VENV)/test-ready demo ## take a picture of every view of the demo, for docs/gallery.md
 	$(BIN)/python docs/gallery.py demo docs/gallery
 
-test: $(VENV)/test-ready ## run all tests
+test: $(VENV)/test-ready ## run all tests (PYTEST_OPTIONS: run those one after the other)
+ifdef PYTEST_OPTIONS
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+else
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -q -m alone --durations 15
+endif
 
 lint: $(VENV)/test-ready ## check style and types
 	$(BIN)/ruff check .

@@ -99,6 +99,12 @@ class HotLog:
                 raise
             self._number += 1
 
+    def sync(self) -> None:
+        """Have all that was appended on the disk. Raises MburstError."""
+        with failing_as_one_line(self.path, "write"):
+            self._syncing.sync()
+            self._syncing.raise_failure()
+
     def leave(self) -> None:
         """Give up the lock; the file stays and anybody may seal it."""
         self._syncing.stop()
@@ -108,6 +114,7 @@ class HotLog:
         """The commit of a seal: from here on the sealed files count."""
         with failing_as_one_line(self.path, "remove"):
             self.path.unlink()
+            disk.sync(self.path.parent)
 
 
 def as_stream(batch: pa.RecordBatch) -> memoryview:

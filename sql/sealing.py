@@ -217,6 +217,7 @@ def _seal_locked(store: Path, table: str, path: Path, lock: int) -> None:
     publish_log(store, table, log)
     with failing_as_one_line(path, "remove"):
         path.unlink()
+        disk.sync(path.parent)
 
 
 def publish_log(store: Path, table: str, log: LogContent) -> None:

@@ -222,6 +222,7 @@ class _Segment:
             self.write(self._pending)
             if self._failed:
                 raise self._failed
+            self.log.sync()  # should the machine die before the removal is on the disk, the log counts again
             self._parts.publish()
             self.log.remove()
         except BaseException:

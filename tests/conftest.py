@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
 pytest_plugins = ["livelab", "netlab"]
+
+# Tests that bear others beside them: they compute. All others measure time, build networks or open a browser, and run
+# one after the other.
+BESIDE_OTHERS = re.compile(
+    r"(analysis|dashboards|sql|capture(?!/test_(live_|bench_|memory)))/"
+    r"|test_(cli_docs|house|import_verb|record_verb|simulate|simulated_cases|units)\.py"
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need the machine to themselves."""
+    for item in items:
+        if not BESIDE_OTHERS.match(item.path.relative_to(ROOT / "tests").as_posix()):
+            item.add_marker("alone")
 
 
 @pytest.fixture(scope="session")
