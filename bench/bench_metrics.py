@@ -1,9 +1,9 @@
 """Does a scrape of `mburst metrics` cost the same for ever?
 
-One writer appends to one unsealed log: so many bins a second of the log's time, of which one in a hundred is full, and as
-many rows of senders. A scrape is asked for after each second. Prints the CPU of a scrape (the median of ten) when the
-log has N rows and ten times as many, and their ratio, which should be near 1; and, for the ratio to mean something, what
-reading the log anew costs at both points.
+One writer appends to one unsealed log: so many bins a second of the log's time, of which one in a hundred is full,
+and as many rows of senders. A scrape is asked for after each second. Prints the CPU of a scrape (the median of ten)
+when the log has N rows and ten times as many, and their ratio, which should be near 1; and, for the ratio to mean
+something, what reading the log anew costs at both points.
 
     python bench/bench_metrics.py [--rate 10000] [--rows 200000]
 """
