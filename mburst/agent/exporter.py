@@ -42,7 +42,7 @@ class Exporter:
         self._asked = 0.0
 
     def keep_up(self) -> None:
-        """Count what came where nobody asked of late, so that little is left to do for a scrape that comes after long."""
+        """Count what came where nobody asked of late, so that little is left to do for the next scrape."""
         if time.monotonic() - self._asked < FOLLOW_S:
             return
         with suppress(MburstError):  # which the next scrape says
@@ -215,7 +215,7 @@ def server(meter: Meter, address: tuple[str, int]) -> ThreadingHTTPServer:
         address_family = _family(address[0])
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):  # who asked did not wait for the answer
+            if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):  # of who did not wait
                 super().handle_error(request, client_address)
 
         def server_close(self) -> None:
