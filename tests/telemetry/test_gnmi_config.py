@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import MburstError, UsageError
-from mburst.telemetry.gnmi.gnmic_file import load
 from mburst.telemetry.gnmi.durations import parse_go_duration
+from mburst.telemetry.gnmi.gnmic_file import load
 
 FULL = """
 username: ${USER_NAME}
