@@ -123,7 +123,8 @@ BAD = {
     "subscriptions.s.sample-interval: '10' has no unit; write 10s or 10ms": T
     + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
     "subscriptions.s.stream-mode: 'often' is none of": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
-    "subscriptions.s.mode: poll asks only when somebody presses a key; write mode: stream": T + "subscriptions: {s: {paths: [/a], mode: poll}}",
+    "subscriptions.s.mode: poll asks only when somebody presses a key; write mode: stream": T
+    + "subscriptions: {s: {paths: [/a], mode: poll}}",
     "subscriptions.s.encoding: 'xml' is no encoding": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': a [ without its ]": T + "subscriptions: {s: {paths: ['/a[b']}}",
     "subscriptions.s: qos '99' is no DSCP": T + "subscriptions: {s: {paths: [/a], qos: 99}}",

@@ -44,7 +44,8 @@ address:
   - router2.example:50051
 port: 6030
 skip-verify: true
-""" + SUBSCRIPTIONS, ["router1.example: router1.example:6030, TLS, trust", "router2.example:50051: router2.example:50051"],
+""" + SUBSCRIPTIONS,
+     ["router1.example: router1.example:6030, TLS, trust", "router2.example:50051: router2.example:50051, T"],
      []),
     "addresses in one text": ("address: 192.0.2.1:57400,192.0.2.2\n" + SUBSCRIPTIONS,
                               ["192.0.2.1:57400: 192.0.2.1:57400", "192.0.2.2: 192.0.2.2:57400"], []),
@@ -179,7 +180,8 @@ subscriptions: {a: {paths: [/a]}, b: {paths: [/b]}, c: {paths: [/c]}}
 Targets: {Leaf1: {Address: leaf1, Insecure: true, Subscriptions: [Counters]}}
 Subscriptions: {Counters: {Paths: [/interfaces], Mode: Stream, Stream-Mode: Sample, Sample-Interval: 1s}}
 """, ["Leaf1: leaf1:57400, without TLS", "SAMPLE every 1 s"], []),
-    "targets in one text": ("targets: leaf1 leaf2:6030\n" + SUBSCRIPTIONS, ["leaf1: leaf1:57400", "leaf2:6030: leaf2"], []),
+    "targets in one text": ("targets: leaf1 leaf2:6030\n" + SUBSCRIPTIONS,
+                            ["leaf1: leaf1:57400", "leaf2:6030: leaf2:6030"], []),
     "anchors": ("""
 x-defaults: &defaults {insecure: true, timeout: 5s}
 targets:
@@ -305,8 +307,8 @@ def test_no_rows_of_the_past(tmp_path):
 
 
 KEYS = st.sampled_from(sorted({*gnmic_words.TOP, *gnmic_words.TARGET, *gnmic_words.SUBSCRIPTION, *gnmic_words.SUBSCRIBE,
-                               *gnmic_words.TOP_UNUSED, *gnmic_words.TARGET_UNUSED, *gnmic_words.LOADER, "racks", "links",
-                               "vendors", "buffer", "tables", "device", "port", "host"})) | st.text(max_size=6)
+                               *gnmic_words.TOP_UNUSED, *gnmic_words.TARGET_UNUSED, *gnmic_words.LOADER, "racks",
+                               "links", "vendors", "buffer", "tables", "device", "port", "host"})) | st.text(max_size=6)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates()
     | st.sampled_from(["s", "a", "/a[b=c]", "1s", "$X", "stream", "file", "10.0.0.1:1", "[::1]:1", "once"]),
