@@ -26,8 +26,8 @@ from mburst.sql.tables import arrow_schema
 
 BIN, LINK = 100_000, 10**9
 FULL = LINK // 80_000  # wire bytes of a full bin
-RUN = {"recording_id": "r", "host": "h", "rack": "k", "interface": "eth0", "direction": "in", "link_bps": LINK, "bin_ns": BIN,
-       "source_bin_ns": 10 * BIN, "complete": False}
+NAMES = {"recording_id": "r", "host": "h", "rack": "k", "interface": "eth0", "direction": "in"}
+ROW = {**NAMES, "link_bps": LINK, "bin_ns": BIN, "source_bin_ns": 10 * BIN, "complete": False}
 
 
 def filled(table: str, rows: int, **columns: object) -> pa.RecordBatch:
@@ -45,7 +45,7 @@ class Recording:
     def __init__(self, store: Store, rate: int, start_ns: int) -> None:
         self.rate, self.at_ns, self.rows = rate, start_ns, 0
         self.writers = {table: store.writer(table, "h", "k") for table in ("recordings", "bins", "sources")}
-        self.writers["recordings"].append(filled("recordings", 1, **RUN, start_ns=start_ns))
+        self.writers["recordings"].append(filled("recordings", 1, **ROW, start_ns=start_ns))
         self.rng = np.random.default_rng(1)
 
     def second(self) -> None:
@@ -53,10 +53,9 @@ class Recording:
         wire = self.rng.integers(84, FULL // 5, self.rate)
         wire[:: 100] = FULL
         times = self.at_ns + np.arange(self.rate) * BIN
-        names = {name: RUN[name] for name in ("recording_id", "host", "rack", "interface", "direction")}
-        self.writers["bins"].append(filled("bins", self.rate, **names, ts_ns=times, wire_bytes=wire, bytes=wire,
+        self.writers["bins"].append(filled("bins", self.rate, **NAMES, ts_ns=times, wire_bytes=wire, bytes=wire,
                                            packets=1))
-        self.writers["sources"].append(filled("sources", self.rate, **names, ts_ns=times // (10 * BIN) * (10 * BIN),
+        self.writers["sources"].append(filled("sources", self.rate, **NAMES, ts_ns=times // (10 * BIN) * (10 * BIN),
                                               source="10.0.0.1", members=1, bytes=wire, first_ns=times, last_ns=times))
         self.at_ns += self.rate * BIN
         self.rows += 2 * self.rate
