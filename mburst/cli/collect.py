@@ -254,14 +254,19 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
             if not columns:
                 continue
             line = f"{entry.table}: {columns}" + (f" ({entry.semantics})" if entry.semantics else "")
-            line += f" by {entry.vendor}" + (f"; {entry.note}" if entry.note else "")
+            line += f" by {entry.vendor}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
         else:
-            line = f"fact: {entry.fact}" + (f"; {entry.note}" if entry.note else "")
+            line = f"fact: {entry.fact}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
         if line not in shown:
             shown.add(line)
             print(f"      {line}")
     if not shown:
         print("      leaves: names and values only, since no table knows this path")
+
+
+def _checked(model: str) -> str:
+    """Against which model the table was checked."""
+    return f" ({model.partition(':')[0]})" if model else ""
 
 
 def _asked_for(leaf: str, rule: Any, steps: Any) -> bool:
