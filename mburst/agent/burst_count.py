@@ -33,7 +33,7 @@ class Waiting:
     recording: dict[str, Any]
     settled_ns: int  # bursts that begin before are counted
     newest_ns: int = -1  # its newest bin; -1: none was seen
-    senders_until_ns: int = 0  # 0: it has no senders
+    senders_until_ns: int = 0  # up to when its senders are known
     bins: list[pa.Table] = field(default_factory=list)
     senders: list[pa.Table] = field(default_factory=list)
 
@@ -166,8 +166,7 @@ class BurstCount:
         return ended
 
     def _senders_known(self, of: Waiting, burst: dict[str, Any]) -> bool:
-        return (not of.senders_until_ns or burst["end_ns"] <= of.senders_until_ns
-                or burst["end_ns"] + LATE_NS <= of.newest_ns)
+        return bool(burst["end_ns"] <= of.senders_until_ns or burst["end_ns"] + LATE_NS <= of.newest_ns)
 
 
 def _recordings(of: Iterable[Waiting]) -> pa.Table:

@@ -36,6 +36,12 @@ def writers(store):
         writer.close()
 
 
+@pytest.fixture(autouse=True)
+def bins_alone(monkeypatch):
+    """Most tests write bins without senders, and need not wait for them."""
+    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 0)
+
+
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
     return rows("bins", *({"ts_ns": NOW + (first + i) * MS, "wire_bytes": size, "bytes": size, "quality": quality}
                           for i, size in enumerate(sizes) if size))
@@ -62,6 +68,21 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
     assert count(of) == 1 and lane.burst_ns == 6 * MS
     assert lane.packets == 26 and lane.wire_bytes == 6 * FULL + 2000 and lane.stamped["sw"] == 26
     assert lane.durations.counts[lane.durations.bounds.index(1e-2)] == 1
+
+
+def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
+    """They are appended after the bins, and a look may fall between the two."""
+    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 10**9)
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    of = meter(store)
+    writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
+    of.advance("a")
+    assert count(of) == 0
+    writers["sources"].append(rows("sources", *(
+        {"ts_ns": NOW + i * MS, "bytes": FULL, "first_ns": NOW + i * MS, "last_ns": NOW + (i + 1) * MS - 1}
+        for i in range(5))))
+    of.advance("a")
+    assert dict(of.lanes[LANE].bursts) == {"single-source": 1}
 
 
 def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypatch):
