@@ -42,7 +42,7 @@ def stalled(self, batch):
 Writer.append = stalled
 from mburst.collector import Collector
 from mburst.sql import Store
-from mburst.telemetry.gnmi.config import load
+from mburst.telemetry.gnmi.gnmic_file import load
 async def work():
     collector = Collector(load(sys.argv[1]), Store.create(sys.argv[2]), print)
     task = asyncio.create_task(collector.run())

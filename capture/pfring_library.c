@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void mb_pfring_unload(struct pfring_api *api)
 {
@@ -31,19 +32,30 @@ static void share_libpcap(void)
 		dlclose(library); /* stays: this program needs it */
 }
 
-/* Lazily: what its modules for cards want is not there without the card. */
-static void *open_library(char *tried, size_t length)
+bool mb_pfring_has_module(void)
+{
+	return !access("/sys/module/pf_ring", F_OK) || !access("/proc/net/pf_ring", F_OK);
+}
+
+/* Lazily: what its modules for cards want is not there without the card. REASON: why none could be loaded; of one
+ * that is there it begins with another name than its own, and counts for more than that others are not there. */
+static void *open_library(char *reason, size_t length)
 {
 	const char *named = getenv("MBURST_PFRING_LIB");
-	const char *const names[] = { named && *named ? named : "libpfring.so.1",
-				      named && *named ? NULL : "libpfring.so" };
+	/* the soname of release 8, that of release 7, and what a developer's package adds */
+	const char *const names[] = { "libpfring.so.8", "libpfring.so.1", "libpfring.so", NULL };
+	const char *const only[] = { named, NULL };
 	void *library = NULL;
 
 	share_libpcap();
-	for (size_t i = 0; !library && i < 2 && names[i]; i++) {
-		library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-		if (!library)
-			snprintf(tried, length, "%s", dlerror());
+	for (const char *const *name = named && *named ? only : names; !library && *name; name++) {
+		library = dlopen(*name, RTLD_LAZY | RTLD_LOCAL);
+		if (!library) {
+			const char *said = dlerror();
+
+			if (!*reason || strncmp(said, *name, strlen(*name)))
+				snprintf(reason, length, "%s", said);
+		}
 	}
 	return library;
 }

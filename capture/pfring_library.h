@@ -6,6 +6,7 @@
 #ifndef MB_PFRING_LIBRARY_H
 #define MB_PFRING_LIBRARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/time.h>
@@ -65,5 +66,8 @@ struct pfring_api {
  * ERROR filled and nothing loaded. */
 int mb_pfring_load(struct pfring_api *api, struct mb_error *error);
 void mb_pfring_unload(struct pfring_api *api);
+
+/* Whether the kernel has the module that PF_RING needs for interfaces; files and some cards do without. */
+bool mb_pfring_has_module(void);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "filter.h"
 #include "intake.h"
 #include "pfring_library.h"
 #include "slots.h"
@@ -62,6 +64,22 @@ static const char *path_in(const char *target)
 	return strncmp(target, FILE_PREFIX, length) ? NULL : target + length;
 }
 
+/* The library does not say why it cannot open a device. Names with more than an interface's are those of its modules
+ * (zc:eth0, nt:stream1), of queues (eth0@1) and of several interfaces (eth0,eth1). */
+static int explain(const char *target, struct mb_error *error)
+{
+	const bool plain = !strpbrk(target, ":@,;");
+
+	if (plain && !if_nametoindex(target) && !access(target, F_OK))
+		return mb_fail(error, ENODEV, "%s: a file is read as pcap:%s", target, target);
+	if (plain && !if_nametoindex(target))
+		return mb_fail(error, ENODEV, "%s: no such interface", target);
+	if (!mb_pfring_has_module())
+		return mb_fail(error, ENODEV, "%s: PF_RING cannot open it: the kernel module pf_ring is not loaded "
+			       "(sudo modprobe pf_ring)", target);
+	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the interface must be up and the user root)", target);
+}
+
 static int open_ring(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
 {
 	/* libpfring looks for the names of its modules anywhere in a device's: a path with "nt" in it would
@@ -78,8 +96,18 @@ static int open_ring(struct pfring_source *state, const struct mb_source_options
 			       options->target);
 	if (path_in(options->target))
 		return mb_fail(error, ENODEV, "%s: neither a file that can be read nor an interface", options->target);
-	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the kernel module pf_ring must be loaded, the "
-		       "interface be up and the user root)", options->target); /* it does not say which */
+	return explain(options->target, error);
+}
+
+/* The library compiles it too, but does not say what is wrong with it. */
+static int check_filter(struct pfring_source *state, const char *expression, struct mb_error *error)
+{
+	struct mb_filter *filter = mb_filter_create(expression);
+	int status = filter ? mb_filter_prepare(filter, &state->intake.interface, 1, false, error) :
+			      mb_fail_errno(error, ENOMEM, "filter '%s'", expression);
+
+	mb_filter_destroy(filter);
+	return status;
 }
 
 /* What was asked for must be had. */
@@ -95,6 +123,9 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 			       status);
 	if (!options->filter || !*options->filter)
 		return 0;
+	status = check_filter(state, options->filter, error);
+	if (status)
+		return status;
 	status = state->api.set_bpf_filter(state->ring, (char *)options->filter);
 	if (status == PFRING_NOT_SUPPORTED)
 		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING has no filter for it", options->target);
@@ -365,6 +396,9 @@ static int pfring_check(const char *target, struct mb_error *error)
 	if (!target) {
 		status = mb_pfring_load(&api, error);
 		mb_pfring_unload(&api);
+		if (!status && !mb_pfring_has_module())
+			return mb_fail(error, ENODEV, "the kernel module pf_ring is not loaded (sudo modprobe pf_ring); "
+				       "files (pcap:FILE) can be read without it");
 		return status;
 	}
 	status = pfring_source_open(&source, &options, error);

@@ -208,7 +208,7 @@ def config(**targets: str) -> str:
 def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: float = 60) -> list[str]:
     """Collect as TEXT configures into folder/store until UNTIL(collector) holds; the lines that people would see."""
     from mburst.collector import Collector
-    from mburst.telemetry.gnmi.config import load
+    from mburst.telemetry.gnmi.gnmic_file import load
 
     path = folder / "gnmi.yaml"
     path.write_text(text)

@@ -108,6 +108,29 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
     assert {row["event"] for row in json.loads(links.stdout)} >= {"connect", "sync", "disconnect"}
 
 
+def test_a_collection_that_reaches_nobody_fails(tmp_path):
+    port, silent = free_port(), free_port()
+    config = tmp_path / "gnmi.yaml"
+    targets = f'a: {{address: "127.0.0.1:{port},127.0.0.1:{silent}"}}, b: {{address: "127.0.0.1:{port}"}}'
+    config.write_text(f"insecure: true\ntargets: {{{targets}}}\n{SUBSCRIPTIONS}")
+    done = run("collect", config, "-o", tmp_path / "store", "--duration", "2s")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert f"mburst: b: nothing came from it: 127.0.0.1:{port}: Connection refused" in lines
+    assert (f"mburst: a: nothing came from it: 127.0.0.1:{port}: Connection refused; "
+            f"127.0.0.1:{silent}: Connection refused") in lines
+    assert run("collect", config, "--once").returncode == 1
+
+
+def test_the_address_that_answers_is_taken(tmp_path):
+    with agent("lo") as (address, _):
+        config = written(tmp_path, f"127.0.0.1:{free_port()},{address}")
+        once = run("collect", config, "--once", "--json")
+        done = run("collect", config, "-o", tmp_path / "store", "--duration", "3s")
+    assert once.returncode == 0 and json.loads(once.stdout) and once.stderr == ""
+    assert done.returncode == 0 and "values in" in done.stdout and "nothing came" not in done.stderr
+
+
 def test_the_inventory_fills_links(tmp_path):
     with agent("lo") as (address, _):
         config = written(tmp_path, address)
@@ -115,7 +138,7 @@ def test_the_inventory_fills_links(tmp_path):
             config.read_text() + "mburst: {racks: {a: r9}, links: [{device: a, port: p1, host: h, link: 1G},"
             " {device: a, port: p2, host: g, rack: r8}]}\n"
         )
-        assert run("collect", config, "-o", tmp_path / "store", "--duration", "300ms").returncode == 0
+        assert run("collect", config, "-o", tmp_path / "store", "--duration", "2s").returncode == 0
     rows = json.loads(run("sql", tmp_path / "store", "links", "--json").stdout)
     assert [(row["port"], row["host"], row["rack"], row["link_bps"]) for row in rows] == [
         ("p1", "h", "r9", 10**9),

@@ -57,6 +57,25 @@ def test_files_and_a_filter_are_told_apart(capture, tmp_path, capsys):
     assert total(tmp_path / "s", "SELECT count(DISTINCT source), min(source) FROM sources") == (1, "10.0.0.1")
 
 
+@pytest.mark.parametrize("option", ["-f", "--filter"])
+def test_a_filter_as_an_option(capture, tmp_path, capsys, option):
+    store = str(tmp_path / "s")
+    assert main(["record", str(capture), option, "udp and src host 10.0.0.1", "-o", store, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
+    assert main(["record", str(capture), "tcp", option, "udp", "-o", store]) == 2
+    assert "two filters: 'udp' and 'tcp' (join them with `and`)" in capsys.readouterr().err
+
+
+def test_a_mistyped_file_is_not_taken_for_a_filter(capture, tmp_path, capsys):
+    for words in (["mix.pcp"], ["none/eth1.pcap.gz"], [str(tmp_path / "x.pcapng"), "and", "y.pcap"]):
+        assert main(["record", str(capture), *words, "-o", str(tmp_path / "s")]) == 1
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"mburst: {words[0]}: there is no such file, and as a filter it cannot be compiled")
+    assert main(["record", str(capture), "hst", "10.0.0.1", "-o", str(tmp_path / "s")]) == 1
+    assert "filter 'hst 10.0.0.1' cannot be compiled" in capsys.readouterr().err  # libpcap's words, as before
+
+
 def test_standard_input_and_compressed_files_give_the_same_bins(capture, tmp_path):
     packed = tmp_path / "eth0.pcap.gz"
     packed.write_bytes(gzip.compress(capture.read_bytes()))

@@ -7,16 +7,17 @@ this module knows no option of any verb; it asks the verb's own parser.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
 from ..units import parse_duration, parse_fraction, parse_rate
+from . import environment
+from .environment import Environment
 from .reports import EVERY, LENGTH_NS
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Delivery:
     timeout_ns: int
     site: str
     when: str
-    settings: dict[str, Any]
+    settings: dict[str, Any] = field(repr=False)  # with secrets
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,13 @@ class Config:
     parts: list[Part]
     reports: list[Report]
     deliveries: dict[str, Delivery]
+    environment: Environment
 
 
-def load(path: Path) -> Config:
-    """Read and check. Raises MburstError where the file cannot be read, UsageError for what is wrong in it."""
+def load(path: Path, fill: bool = True) -> Config:
+    """Read and check, with the secrets of mburst.env beside it; without FILL, ${NAME} stays in what is delivered where,
+    for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
+    secrets = environment.read(path, fill)
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -95,13 +99,13 @@ def load(path: Path) -> Config:
     known = _runnable()
     _only(path, "the file", told, [*SHARED, *known, "report", "deliver"])
     shared = {key: _text(path, "the file", key, told[key]) for key in SHARED if key in told}
-    deliveries = _named(path, "deliver", told, lambda where, table: _delivery(path, where, table))
+    deliveries = _named(path, "deliver", told, lambda where, table: _delivery(path, where, table, secrets))
     reports = _named(path, "report", told, lambda where, table: _report(path, where, table, shared, deliveries))
     parts = [part for verb in known for part in _parts(path, verb, told.get(verb, []), shared, known[verb])]
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{path}: two parts are called {twice!r}", "give each a name")
-    return Config(path, parts, list(reports.values()), deliveries)
+    return Config(path, parts, list(reports.values()), deliveries, secrets)
 
 
 def _runnable() -> dict[str, argparse.ArgumentParser]:
@@ -241,7 +245,7 @@ def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
                   Path(_text(path, where, "output", table["output"])), to, definition)
 
 
-def _delivery(path: Path, where: str, table: Mapping[str, Any]) -> Delivery:
+def _delivery(path: Path, where: str, table: Mapping[str, Any], secrets: Environment) -> Delivery:
     kind = table.get("kind")
     if kind not in DELIVERY_KEYS:
         raise UsageError(f"{path}: {where}: kind {kind!r}", f"valid are {', '.join(DELIVERY_KEYS)}")
@@ -260,26 +264,12 @@ def _delivery(path: Path, where: str, table: Mapping[str, Any]) -> Delivery:
         from .delivery.mail import require
 
         require()  # now, rather than when the first report is due
-    settings = {key: _filled(path, where, key, table[key]) for key in DELIVERY_KEYS[kind] if key in table}
-    if "min-share" in settings:
+    settings = {key: secrets.filled(table[key], path, where, key) for key in DELIVERY_KEYS[kind] if key in table}
+    if "min-share" in settings and secrets.fill:
         settings["min-share"] = parse_fraction(str(settings["min-share"]))
-    if kind in ("webhook", "alertmanager") and not re.match(r"https?://", str(settings["url"])):
-        raise UsageError(f"{path}: {where}: {settings['url']!r} is no http address")
+    if kind in ("webhook", "alertmanager") and not re.match(r"https?://" + ("" if secrets.fill else r"|\$\{"),
+                                                            str(settings["url"])):
+        raise UsageError(f"{path}: {where}: {table['url']!r} is no http address")  # as it is written: it may be secret
     return Delivery(table["name"], kind, max(1, table.get("attempts", 3)),
                     parse_duration(str(table.get("wait", "5s"))), parse_duration(str(table.get("timeout", "20s"))),
                     str(table.get("site", "")).rstrip("/"), table.get("when", "always"), settings)
-
-
-def _filled(path: Path, where: str, key: str, value: Any) -> Any:
-    """A value with ${NAME} taken from the environment, so that no secret need stand in the file."""
-    if isinstance(value, list):
-        return [_filled(path, where, key, item) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def variable(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise UsageError(f"{path}: {where}: {key} wants ${match[1]}, which the environment does not have")
-        return os.environ[match[1]]
-
-    return re.sub(r"\$\{(\w+)\}", variable, value)

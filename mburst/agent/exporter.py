@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 LANE = LaneName._fields
+FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
 PAGE = b"mburst metrics: /metrics\n"
 
 
@@ -35,11 +38,30 @@ class Exporter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.scraper = ""
+        self._told: set[str] = set()
+        self._asked = 0.0
+
+    def keep_up(self) -> None:
+        """Count what came where nobody asked of late, so that little is left to do for the next scrape."""
+        if time.monotonic() - self._asked < FOLLOW_S:
+            return
+        with suppress(MburstError):  # which the next scrape says
+            self.meter.take()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say once of each file that it cannot be followed."""
+        for line in self.meter.damage:
+            if line not in self._told:
+                self._told.add(line)
+                print(f"mburst: {line}", file=sys.stderr, flush=True)
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import InfoMetricFamily
 
+        self._asked = time.monotonic()
         peaks = self.meter.advance(self.scraper)
+        self._tell()
         yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
         yield from self._lanes(peaks)
         yield from self._bursts()
@@ -132,7 +154,9 @@ class Exporter:
         up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether a switch's subscription stands.", labels=["device"])
         for device, stands in self.meter.targets.items():
             up.add_metric([device], float(stands))
-        yield from (sent, lost, latency, dropped, fullest, up)
+        unread = GaugeMetricFamily("mburst_unreadable_files", "Files of the store that cannot be followed.",
+                                   len(self.meter.damage))
+        yield from (sent, lost, latency, dropped, fullest, up, unread)
 
 
 def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
@@ -148,9 +172,19 @@ def server(meter: Meter, address: tuple[str, int]) -> ThreadingHTTPServer:
 
     registry = CollectorRegistry(auto_describe=False)
     exporter = Exporter(meter)
-    one_at_a_time = threading.Lock()
+    one_at_a_time, ending = threading.Lock(), threading.Event()
+
+    def keep_up() -> None:
+        while not ending.wait(FOLLOW_S):
+            with one_at_a_time:
+                exporter.keep_up()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # every answer has its length
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             if self.path.split("?")[0] != "/metrics":
                 self._answer(200 if self.path == "/" else 404, "text/plain", PAGE)
@@ -170,7 +204,8 @@ def server(meter: Meter, address: tuple[str, int]) -> ThreadingHTTPServer:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Scrapes are not worth a line each."""
@@ -179,12 +214,21 @@ def server(meter: Meter, address: tuple[str, int]) -> ThreadingHTTPServer:
         daemon_threads = True
         address_family = _family(address[0])
 
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):  # of who did not wait
+                super().handle_error(request, client_address)
+
+        def server_close(self) -> None:
+            ending.set()
+            super().server_close()
+
     try:
         made = Server(address, Handler)
     except OSError as error:
         raise MburstError(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}",
                           "name another address with --listen") from error
     registry.register(exporter)
+    threading.Thread(target=keep_up, name="mburst-follow", daemon=True).start()
     return made
 
 

@@ -1,7 +1,9 @@
 """What a store gained since it was last looked at, as the numbers that a monitoring system wants.
 
-Counters begin at zero when the meter is made. A burst is counted once it has ended, by the one definition that there is
-(sql/queries/bursts.sql) over the newest bins; so the same bins give the same counts however often they are looked at.
+A meter follows the store's tables (sql/tail.py), so that each row is read once, when it comes: what a look costs
+depends on what came since the one before, and neither on the store's size nor on the age of a log. Counters begin at
+zero with the rows of SINCE_NS, which the meter asks the store for when it is made; so one that is made anew from the
+same time on counts the same.
 """
 
 from __future__ import annotations
@@ -12,50 +14,82 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from .burst_count import BIN_COLUMNS, SENDER_COLUMNS, BurstCount
+from .followed import joined, table_of
+from .since import MOST_VALUES, Largest, Newest
+
 if TYPE_CHECKING:
     import duckdb
+    import numpy.typing as npt
+    import pyarrow as pa
 
     from ..analysis.bursts import BurstDefinition
     from ..sql import Store
 
-QUIET_NS = 10 * 10**9  # after so long without a bin, whatever burst was going on has ended
-DAY_NS = 86_400 * 10**9
-SCRAPERS = 64  # that are told apart
-LONGEST_NS = 600 * 10**9  # a burst that goes on for longer is counted in pieces
-PROBE_SETTLE_NS = 10 * 10**9  # a lost probe is known when its time is up
+FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
 STAMPS = {"hw": 1, "sw": 2, "ring": 4, "file_us": 8}  # bits of sql/schema/quality.sql
 DROPS = 32
 DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
+STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
 
-_NEW = f"""
+# What is read of each table, and the column of its time. Recordings come last: one is written before its bins.
+FOLLOWED = {
+    "bins": (BIN_COLUMNS, "ts_ns"),
+    "sources": (SENDER_COLUMNS, "ts_ns"),
+    "probes": (("src", "dst", "protocol", "app_send_ns", "tx_ns", "rx_ns", "app_recv_ns", "rtt_ns", "lost"), "tx_ns"),
+    "queues": (("device", "port", "queue", "ts_ns", "max_bytes", "dropped_packets"), "ts_ns"),
+    "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
+    "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
+                    "dropped", "late", "end_ns", "complete", "written_ns"), "written_ns"),
+}
+
+_BINS = f"""
 SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
        CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {DROPS} <> 0) AS losing,
        {", ".join(f"count(*) FILTER (quality & {bit} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
-FROM bins JOIN marks USING (recording_id) WHERE ts_ns > counted_ns GROUP BY recording_id
+FROM bins WHERE ts_ns >= $since GROUP BY recording_id
 """
-_PEAKS = """
-SELECT recording_id, max(filled) FROM (
-    SELECT recording_id, sum(wire_bytes) AS filled FROM bins JOIN (SELECT recording_id FROM recordings
-        WHERE $width % bin_ns = 0) USING (recording_id)
-    WHERE ts_ns >= $whole GROUP BY recording_id, ts_ns // $width HAVING max(ts_ns) > $since)
+# Windows with at least one new bin; those that the last look cut are whole in this one.
+_WINDOWS = """
+WITH windows AS (
+    SELECT recording_id, ts_ns, wire_bytes, true AS fresh FROM bins WHERE ts_ns >= $since
+    UNION ALL SELECT recording_id, ts_ns, wire_bytes, false FROM carried
+)"""
+_PEAKS = _WINDOWS + """
+SELECT recording_id, max(filled) AS filled FROM (
+    SELECT recording_id, sum(wire_bytes) AS filled
+    FROM windows JOIN (SELECT recording_id FROM judged WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
+    GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
 GROUP BY recording_id
+"""
+_CARRIED = _WINDOWS + """
+SELECT recording_id, ts_ns, wire_bytes
+FROM windows JOIN (SELECT recording_id, max(ts_ns) // $widest * $widest AS least_ns FROM windows
+                   GROUP BY recording_id) USING (recording_id)
+WHERE ts_ns >= least_ns AND least_ns >= (SELECT max(ts_ns) FROM windows) - $forgotten
 """
 _PROBES = """
 SELECT src, dst, protocol, count(*) AS sent, count(*) FILTER (lost) AS lost,
-       quantile_disc({latency}, {quantiles}) FILTER (NOT lost) AS quantiles
-FROM probes WHERE tx_ns >= $since AND tx_ns < $until GROUP BY ALL ORDER BY ALL
+       arg_max({latency}, tx_ns, {most}) FILTER (NOT lost AND {latency} IS NOT NULL) AS latencies
+FROM probes WHERE tx_ns >= $since GROUP BY ALL ORDER BY ALL
 """
 _QUEUES = """
-SELECT device, port, queue, max(ts_ns) AS newest_ns, max(max_bytes) AS max_bytes,
+SELECT device, port, queue, max(max_bytes) AS max_bytes,
        CAST(coalesce(sum(dropped_packets), 0) AS BIGINT) AS dropped
 FROM queues WHERE ts_ns > $since GROUP BY ALL ORDER BY ALL
 """
-_TARGETS = """
-SELECT device, arg_max(event, ts_ns) IN ('connect', 'sync') AS up FROM gnmi_events
-WHERE event IN ('connect', 'sync', 'disconnect', 'refused') GROUP BY device ORDER BY device
+_TARGETS = f"""
+SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
+WHERE event IN {tuple(STANDING)} GROUP BY device ORDER BY device
+"""
+_RECORDINGS = f"""
+SELECT {', '.join(FOLLOWED['recordings'][0])} FROM recordings
+WHERE NOT complete OR end_ns >= $since ORDER BY recording_id
 """
 
 
@@ -101,7 +135,7 @@ class LaneCounts:
 
 
 class PathCounts(NamedTuple):
-    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the last look."""
+    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look."""
 
     sent: int
     lost: int
@@ -109,90 +143,145 @@ class PathCounts(NamedTuple):
 
 
 class QueueCounts(NamedTuple):
-    """Drops of a switch queue since the meter was made, and the fullest window since the last look."""
+    """Drops of a switch queue since the meter was made, and the fullest window since the scraper's last look (where
+    there was none, the one before)."""
 
     dropped: int
     max_bytes: int | None
 
 
-@dataclass
-class Marks:
-    """How far a run was counted: bins up to `counted_ns`, bursts that begin before `settled_ns`."""
-
-    counted_ns: int
-    settled_ns: int
-
-
 class Meter:
-    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time."""
+    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
+    MburstError where the store cannot be read; a file that cannot be followed is a line of `damage`."""
 
     def __init__(self, store: Store, definition: BurstDefinition, since_ns: int | None = None) -> None:
-        self.store = store
-        self.definition = definition
+        from ..sql import in_memory
+        from ..sql.tail import Tail
+
         self.since_ns = time.time_ns() if since_ns is None else since_ns
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
         self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
         self.paths: dict[tuple[str, str, str], PathCounts] = {}
         self.queues: dict[tuple[str, str, str], QueueCounts] = {}
-        self.targets: dict[str, bool] = {}
-        self._marks: dict[str, Marks] = {}
+        self.rows_read = 0  # that came while it followed
+        self._recordings: dict[str, dict[str, Any]] = {}
         self._names: dict[str, LaneName] = {}
-        self._probed_ns = self._queued_ns = self.since_ns
-        self._scraped: dict[str, int] = {}
-        self._begun = False
+        self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
+        self._peaks: Largest[tuple[LaneName, str]] = Largest()
+        self._fullest: Largest[tuple[str, str, str]] = Largest()
+        self._latencies: Newest[tuple[str, str, str]] = Newest()
+        self._bursts = BurstCount(definition, self.since_ns)
+        self._con = in_memory()
+        self._con.execute("SET threads = 1")  # for a few rows, more cost more
+        self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
+        self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
+        self._begin(store)
+
+    @property
+    def targets(self) -> dict[str, bool]:
+        """Whether the subscription to each gNMI target stands."""
+        return {device: up for device, (_, up) in sorted(self._events.items())}
+
+    @property
+    def damage(self) -> list[str]:
+        """A line for each file that cannot be followed."""
+        return [line for tail in self._tails.values() for line in tail.damage]
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows in memory: of windows and bursts that are not over."""
+        return self._bursts.kept_rows + int(self._carried.num_rows)
 
     def advance(self, scraper: str) -> dict[LaneName, dict[str, float]]:
-        """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER.
-        Raises MburstError when the store cannot be read."""
+        """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER, to whom also
+        `paths` and `queues` are then fitted. Raises MburstError where bursts cannot be judged as they are defined."""
+        self.take()
+        latencies, fullest = self._latencies.take(scraper), self._fullest.take(scraper)
+        for path, counts in self.paths.items():
+            self.paths[path] = counts._replace(quantiles=_quantiles(latencies.get(path)))
+        for queue, value in fullest.items():
+            self.queues[queue] = self.queues[queue]._replace(max_bytes=int(value))
+        peaks: dict[LaneName, dict[str, float]] = {}
+        for (name, width), share in self._peaks.take(scraper).items():
+            peaks.setdefault(name, {})[width] = share
+        return peaks
+
+    def take(self) -> None:
+        """Count what came since the last call. Raises MburstError."""
+        rows = self._polled()
+        if any(rows.values()):
+            self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
+        self._count_bursts(self._bursts.ended(time.time_ns()))
+
+    def close(self) -> None:
+        """Close the files and the database."""
+        for tail in self._tails.values():
+            tail.close()
+        self._con.close()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, store: Store) -> None:
+        """Count what is stored of SINCE_NS and later. What the tails tell a second time is left out."""
+        from ..analysis.beside import dicts
         from ..sql.damage import readable
 
-        con = self.store.connect(None, self._oldest(scraper))
-        try:
-            with readable(con):
-                self._choose_runs(con)
-                self._count_bins(con)
-                self._count_bursts(con)
-                self._probes(con)
-                self._queues(con)
-                self._targets(con)
-                return self._peaks(con, scraper)
-        finally:
-            con.close()
+        with store.connect() as whole, readable(whole):
+            self._stand(whole)
+        with store.connect(None, self.since_ns) as con, readable(con):
+            fresh = {table: joined(table, FOLLOWED[table][0], parts) for table, parts in self._polled().items()}
+            fresh = {table: _without_stored(con, table, rows) for table, rows in fresh.items()}
+            for recording in dicts(con, _RECORDINGS, {"since": self.since_ns}):
+                self._take_recording(recording)
+            self._count_rows(con)
+            self._count_bursts(self._bursts.begin(con, time.time_ns()))
+        self.rows_read = 0
+        self._count(fresh)
 
-    def _oldest(self, scraper: str) -> int:
-        """From when on files may hold something that was not counted: no more than a day before the newest bin, so that
-        a host that went silent, or a table that stays empty, does not have ever more of them read."""
-        newest = max((mark.counted_ns for mark in self._marks.values()), default=self.since_ns)
-        waiting = [mark.settled_ns for mark in self._marks.values() if mark.settled_ns <= mark.counted_ns]
-        since = min([*waiting, self._probed_ns, self._queued_ns, self._scraped.get(scraper, self.since_ns)])
-        return max(since, newest - DAY_NS)
+    def _polled(self) -> dict[str, list[pa.Table]]:
+        found = {table: tail.poll() for table, tail in self._tails.items()}
+        self.rows_read += sum(rows.num_rows for parts in found.values() for rows in parts)
+        return found
 
-    def _choose_runs(self, con: duckdb.DuckDBPyConnection) -> None:
-        """The runs that may still have something new become the connection's `runs`, and its `marks`."""
-        import pyarrow as pa
+    # --- counting ---------------------------------------------------------------------------------------------------
 
-        rows = con.execute("""
-            SELECT recording_id, rack, host, interface, direction, coalesce(link_bps, 0), dropped, late FROM recordings
-            WHERE NOT complete OR end_ns >= $since ORDER BY recording_id""", {"since": self.since_ns}).fetchall()
-        self.lost = {}
-        for run, rack, host, interface, direction, link_bps, dropped, late in rows:
-            name = self._names[run] = LaneName(rack, host, interface, direction)
-            self.lanes[name].link_bps = link_bps
-            before = self.lost.get(name, (0, 0))
-            self.lost[name] = before[0] + dropped, before[1] + late
-            self._marks.setdefault(run, Marks(self.since_ns - 1, self.since_ns))
-        chosen = pa.table({
-            "recording_id": pa.array([row[0] for row in rows], pa.string()),
-            "counted_ns": pa.array([self._marks[row[0]].counted_ns for row in rows], pa.int64())})
-        con.register("marks", chosen)
-        con.execute("CREATE TEMP TABLE judged AS SELECT * FROM recordings "
-                    "WHERE recording_id IN (SELECT recording_id FROM marks)")
-        con.execute("CREATE TEMP VIEW recordings AS SELECT * FROM judged WHERE link_bps IS NOT NULL")
+    def _count(self, rows: dict[str, pa.Table]) -> None:
+        for recording in rows["recordings"].to_pylist():
+            self._take_recording(recording)
+        for table, values in rows.items():
+            if table != "recordings":
+                self._con.register(table, values)
+        self._count_rows(self._con)
+        self._stand(self._con)
+        self._bursts.add(rows["bins"], rows["sources"])
 
-    def _count_bins(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _take_recording(self, recording: dict[str, Any]) -> None:
+        """A row of `recordings`, of which the last that was written counts."""
+        before = self._recordings.get(recording["recording_id"])
+        if before is None and recording["complete"] and (recording["end_ns"] or 0) < self.since_ns:
+            return  # it was over
+        if before and (before["written_ns"], before["complete"]) > (recording["written_ns"], recording["complete"]):
+            return
+        self._recordings[recording["recording_id"]] = recording
+        name = self._names[recording["recording_id"]] = LaneName(*(recording[label] for label in LaneName._fields))
+        self.lanes[name].link_bps = recording["link_bps"] or 0
+        dropped, late = self.lost.get(name, (0, 0))
+        known = before or {"dropped": 0, "late": 0}
+        self.lost[name] = dropped + recording["dropped"] - known["dropped"], late + recording["late"] - known["late"]
+        self._bursts.add_recording(recording)
+
+    def _count_rows(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Count the rows of CON's tables that are of SINCE_NS or later."""
+        self._count_peaks(con, self._count_bins(con))
+        self._count_probes(con)
+        self._count_queues(con)
+
+    def _count_bins(self, con: duckdb.DuckDBPyConnection) -> list[str]:
+        """Which recordings have new bins."""
         from ..analysis.beside import dicts
 
-        for row in dicts(con, _NEW, {}):
+        rows = [row for row in dicts(con, _BINS, {"since": self.since_ns}) if row["recording_id"] in self._names]
+        for row in rows:
             lane = self.lanes[self._names[row["recording_id"]]]
             lane.newest_ns = max(lane.newest_ns, row["newest_ns"])
             lane.wire_bytes += row["wire_bytes"]
@@ -200,92 +289,72 @@ class Meter:
             lane.losing_bins += row["losing"]
             for kind in STAMPS:
                 lane.stamped[kind] += row[kind]
-            self._marks[row["recording_id"]].counted_ns = row["newest_ns"]
+        return [row["recording_id"] for row in rows]
 
-    def _count_bursts(self, con: duckdb.DuckDBPyConnection) -> None:
-        """Count the bursts that have ended, and remember where those begin that have not."""
-        from ..analysis.bursts import find_bursts
-
-        judged = {run: (bin_ns, complete) for run, bin_ns, complete in
-                  con.execute("SELECT recording_id, bin_ns, complete FROM recordings").fetchall()}
-        waiting = [run for run in judged if self._marks[run].settled_ns <= self._marks[run].counted_ns]
-        if not waiting:
+    def _count_peaks(self, con: duckdb.DuckDBPyConnection, found: list[str]) -> None:
+        if not found:
             return
-        bursts = find_bursts(con, self.definition, since_ns=min(self._marks[run].settled_ns for run in waiting))
-        now = time.time_ns()
-        for run in waiting:
-            bin_ns, complete = judged[run]
-            mark = self._marks[run]
-            width = self.definition.bin_ns or bin_ns
-            join_ns = 5 * width if self.definition.join_ns is None else self.definition.join_ns
-            over = complete or now - mark.counted_ns > QUIET_NS
-            settled = mark.counted_ns + 1 if over else mark.counted_ns // width * width - join_ns
-            mine = [burst for burst in bursts if burst["recording_id"] == run and burst["start_ns"] >= mark.settled_ns]
-            going_on = [burst for burst in mine if not over and burst["end_ns"] >= settled
-                        and mark.counted_ns - burst["start_ns"] < LONGEST_NS]
-            for burst in mine:
-                if burst not in going_on:
-                    self._count(self.lanes[self._names[run]], burst)
-            ended = max((burst["end_ns"] for burst in mine if burst not in going_on), default=settled)
-            begun = min((burst["start_ns"] for burst in going_on), default=max(settled, ended))
-            mark.settled_ns = max(mark.settled_ns, begun)
-
-    def _count(self, lane: LaneCounts, burst: dict[str, Any]) -> None:
-        lane.bursts[burst["pattern"]] += 1
-        lane.burst_ns += burst["duration_ns"]
-        lane.durations.add(burst["duration_ns"] / 1e9)
-        if burst["fan_in"]:
-            lane.fan_ins.add(float(burst["fan_in"]))
-
-    def _peaks(self, con: duckdb.DuckDBPyConnection, scraper: str) -> dict[LaneName, dict[str, float]]:
-        since = self._scraped.get(scraper, self.since_ns - 1)
-        whole = since // 10**6 * 10**6  # a window that was cut by the last look counts as a whole in this one
-        peaks: dict[LaneName, dict[str, float]] = {}
+        names = ("recording_id", "bin_ns", "link_bps")
+        con.register("judged", table_of("recordings", names, [self._recordings[recording] for recording in found]))
+        con.register("carried", self._carried)
         for width, width_ns in WIDTHS_NS.items():
-            for run, filled in con.execute(_PEAKS, {"width": width_ns, "since": since, "whole": whole}).fetchall():
-                name = self._names[run]
-                share = filled * 8e9 / width_ns / self.lanes[name].link_bps
-                of = peaks.setdefault(name, {})
-                of[width] = max(of.get(width, 0.0), float(share))
-        newest = max((mark.counted_ns for mark in self._marks.values()), default=since)
-        self._scraped.pop(scraper, None)
-        self._scraped[scraper] = max(since, newest)
-        if len(self._scraped) > SCRAPERS:  # the one that has not asked for longest
-            del self._scraped[next(iter(self._scraped))]
-        return peaks
+            for recording, filled in con.execute(_PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
+                name = self._names[recording]
+                self._peaks.add((name, width), float(filled * 8e9 / width_ns / self.lanes[name].link_bps))
+        widest = {"widest": max(WIDTHS_NS.values()), "forgotten": FORGOTTEN_NS, "since": self.since_ns}
+        self._carried = con.sql(_CARRIED, params=widest).to_arrow_table()
 
-    def _probes(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _count_probes(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import LATENCY, dicts
 
-        newest = con.execute("SELECT max(tx_ns) FROM probes WHERE tx_ns >= $1", [self._probed_ns]).fetchall()[0][0]
-        until = min((newest or 0) + 1, time.time_ns() - PROBE_SETTLE_NS)
-        if until <= self._probed_ns:
-            return
-        query = _PROBES.format(latency=LATENCY, quantiles=list(QUANTILES))
-        fresh = {}
-        for row in dicts(con, query, {"since": self._probed_ns, "until": until}):
+        query = _PROBES.format(latency=LATENCY, most=MOST_VALUES)
+        for row in dicts(con, query, {"since": self.since_ns}):
             path = row["src"], row["dst"], row["protocol"]
             before = self.paths.get(path, PathCounts(0, 0, ()))
-            quantiles = tuple(value / 1e9 for value in row["quantiles"] or ())
-            fresh[path] = PathCounts(before.sent + row["sent"], before.lost + row["lost"], quantiles)
-        self.paths = {path: counts._replace(quantiles=()) for path, counts in self.paths.items()} | fresh
-        self._probed_ns = until
+            self.paths[path] = PathCounts(before.sent + row["sent"], before.lost + row["lost"], ())
+            if row["latencies"]:
+                self._latencies.add(path, np.array(row["latencies"], np.int64))
 
-    def _queues(self, con: duckdb.DuckDBPyConnection) -> None:
+    def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import dicts
 
-        rows = dicts(con, _QUEUES, {"since": self._queued_ns})
-        for row in rows:
+        for row in dicts(con, _QUEUES, {"since": self.since_ns}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(0, None))
-            self.queues[name] = QueueCounts(before.dropped + row["dropped"], row["max_bytes"])
-        self._queued_ns = max((row["newest_ns"] for row in rows), default=self._queued_ns)
+            self.queues[name] = before._replace(dropped=before.dropped + row["dropped"])
+            if row["max_bytes"] is not None:
+                self._fullest.add(name, row["max_bytes"])
 
-    def _targets(self, con: duckdb.DuckDBPyConnection) -> None:
-        """What the last event of each device was: first in all of the store, then in what is newer."""
-        if self._begun:
-            self.targets |= dict(con.execute(_TARGETS).fetchall())
-            return
-        with self.store.connect() as whole:
-            self.targets = dict(whole.execute(_TARGETS).fetchall())
-        self._begun = True
+    def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
+        """What the last event of each device was."""
+        for device, at_ns, event in con.execute(_TARGETS).fetchall():
+            self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
+
+    def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
+        for burst in bursts:
+            lane = self.lanes[self._names[burst["recording_id"]]]
+            lane.bursts[burst["pattern"]] += 1
+            lane.burst_ns += burst["duration_ns"]
+            lane.durations.add(burst["duration_ns"] / 1e9)
+            if burst["fan_in"]:
+                lane.fan_ins.add(float(burst["fan_in"]))
+
+
+def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float, ...]:
+    """QUANTILES of values in ns, in seconds; () of none. Each is one of the values."""
+    if values is None:
+        return ()
+    return tuple(float(value) / 1e9 for value in np.quantile(values, QUANTILES, method="inverted_cdf"))
+
+
+def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
+    """ROWS less those that CON has too, each as often as it has it."""
+    names, time_name = FOLLOWED[table]
+    if not rows.num_rows or table in ("recordings", "gnmi_events"):  # of which the newest counts, however often
+        return rows
+    con.register("fresh", rows)
+    listed = ", ".join(names)
+    found = con.sql(f"SELECT {listed} FROM fresh EXCEPT ALL SELECT {listed} FROM {table} "
+                    f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}").to_arrow_table()
+    con.unregister("fresh")
+    return joined(table, names, [found])

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -26,8 +26,10 @@ USAGE = 2
 class Supervisor:
     """Runs parts until they are done or a signal comes."""
 
-    def __init__(self, parts: Sequence[Part], stop_s: float = STOP_S) -> None:
+    def __init__(self, parts: Sequence[Part], stop_s: float = STOP_S,
+                 environment: Mapping[str, str] | None = None) -> None:
         self.parts = parts
+        self.environment = os.environ if environment is None else environment
         self.stop_s = stop_s
         self.children: dict[str, asyncio.subprocess.Process] = {}
         self.stopping = asyncio.Event()
@@ -104,7 +106,7 @@ class Supervisor:
         # In a group of its own: a terminal's Ctrl-C is for us, who then tell each part.
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"}, process_group=0)
+            env={**self.environment, "PYTHONUNBUFFERED": "1"}, process_group=0)
         self.children[part.name] = child
         if self.stopping.is_set():  # told while it was being started
             child.terminate()

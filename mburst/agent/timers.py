@@ -48,7 +48,7 @@ def units(config: Config, system: bool) -> dict[str, str]:
         made[f"mburst-report-{report.name}.service"] = (
             f"[Unit]\nDescription={about}\nAfter=network-online.target\nWants=network-online.target\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory={_escaped(str(Path.cwd()))}\n"
-            f"EnvironmentFile=-{_escaped(str(config.path.resolve().with_suffix('.env')))}\nExecStart={called}\n"
+            f"ExecStart={called}\n"
             "Nice=10\nIOSchedulingClass=idle\n" + ("ProtectSystem=true\nPrivateTmp=true\n" if system else ""))
         made[f"mburst-report-{report.name}.timer"] = (
             f"[Unit]\nDescription={about}, every {report.every}\n\n[Timer]\nOnCalendar={calendar(report)}\n"

@@ -39,7 +39,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Read the configuration, and check, look or collect."""
     require()
-    from ..telemetry.gnmi.config import load
+    from ..telemetry.gnmi.gnmic_file import load
 
     config = load(arguments.config)
     for warning in config.warnings:
@@ -86,7 +86,7 @@ def say(line: str) -> None:
 
 
 def collect(config: Config, store: str, duration: str | None) -> int:
-    """Collect until told to stop; then say what came of it."""
+    """Collect until told to stop; then say what came of it. 1 where nothing came from any target."""
     import asyncio
 
     from ..collector import Collector
@@ -104,6 +104,9 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         print("\r\033[K", end="", file=sys.stderr)
     for session in collector.sessions:
         device = session.device
+        if not session.received:
+            say(f"{device.name}: nothing came from it: {session.why_nothing()}")
+            continue
         print(
             f"{device.name}: {device.values:,} values in {device.messages:,} messages"
             + (f", {device.resets:,} counters began anew" if device.resets else "")
@@ -113,7 +116,9 @@ def collect(config: Config, store: str, duration: str | None) -> int:
         f"{collector.writing.written:,} rows collected into {store}"
         + (f"; {dropped:,} were dropped, since the store did not keep up" if dropped else "")
     )
-    return 130 if collector.interrupted else 0
+    if collector.interrupted:
+        return 130
+    return 0 if any(session.received for session in collector.sessions) else 1
 
 
 def _show(progress: Progress) -> None:
@@ -143,10 +148,7 @@ def once(config: Config, form: str) -> int:
 
     async def of(target: Target) -> list[str]:
         session = Session(target, device_of(target, config, Rows(), "once", vendors), vendors, say)
-        try:
-            wrong = await ask(session, lambda notification: rows.extend(_listed(session, notification)))
-        except MburstError as error:
-            wrong = [str(error).removeprefix(f"{target.name}: ")]
+        wrong = await ask(session, lambda notification: rows.extend(_listed(session, notification)))
         return [f"{target.name}: {line}" for line in wrong]
 
     async def everyone() -> list[list[str]]:
@@ -203,7 +205,7 @@ def check(config: Config) -> int:
     vendors = vendors_of(config)
     for target in config.targets:
         print(
-            f"{target.name}: {target.address}, {_trust(target)}"
+            f"{target.name}: {' or '.join((target.address, *target.other_addresses))}, {_trust(target)}"
             + (f", user {target.username}" if target.username else "")
         )
         tables = Tables(vendors, target.vendor)
@@ -252,14 +254,19 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
             if not columns:
                 continue
             line = f"{entry.table}: {columns}" + (f" ({entry.semantics})" if entry.semantics else "")
-            line += f" by {entry.vendor}" + (f"; {entry.note}" if entry.note else "")
+            line += f" by {entry.vendor}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
         else:
-            line = f"fact: {entry.fact}" + (f"; {entry.note}" if entry.note else "")
+            line = f"fact: {entry.fact}{_checked(entry.model)}" + (f"; {entry.note}" if entry.note else "")
         if line not in shown:
             shown.add(line)
             print(f"      {line}")
     if not shown:
         print("      leaves: names and values only, since no table knows this path")
+
+
+def _checked(model: str) -> str:
+    """Against which model the table was checked."""
+    return f" ({model.partition(':')[0]})" if model else ""
 
 
 def _asked_for(leaf: str, rule: Any, steps: Any) -> bool:

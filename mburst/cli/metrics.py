@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from ..errors import UsageError
@@ -14,7 +15,7 @@ from . import definition
 
 DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts,
 their durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets, until
-Ctrl-C. Counting begins when it starts. Needs the extra `metrics`."""
+Ctrl-C. Counters begin at zero when it starts, or with what was stored since a time. Needs the extra `metrics`."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,11 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
               file=sys.stderr)
     store = Store.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
-    answering = server(Meter(store, definition.definition_of(arguments), since), address)
+    meter = Meter(store, definition.definition_of(arguments), since)
+    answering = server(meter, address)
     host, port = answering.server_address[:2]
     shown = f"[{host!s}]" if ":" in str(host) else str(host)
     stop = threading.Thread(target=answering.shutdown)  # which waits for serve_forever, and that runs in this one
-    with answering, stopping(stop.start) as ended_by:
+    with closing(meter), answering, stopping(stop.start) as ended_by:
         print(f"metrics of {arguments.store}: http://{shown}:{port}/metrics", flush=True)
         answering.serve_forever(poll_interval=0.2)
     sys.stdout.flush()

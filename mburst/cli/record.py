@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import MburstError, UsageError
 from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("inputs", nargs="+", metavar="FILE|INTERFACE|FILTER",
                         help="files or an interface, then a pcap filter if any")
+    parser.add_argument("-f", "--filter", default="", metavar="FILTER", help="a pcap filter, in one word for the shell")
     parser.add_argument("-o", "--store", required=True, metavar="STORE",
                         help="folder of the store; made where there is none")
     add_recording_options(parser)
@@ -99,6 +101,23 @@ def _is_file(name: str) -> bool:
         return False
 
 
+def filter_of(arguments: argparse.Namespace, words: str) -> str:
+    """The filter of --filter, which `mburst record` has, or WORDS behind the files. Raises UsageError for both."""
+    named = str(getattr(arguments, "filter", "") or "")
+    if named and words:
+        raise UsageError(f"two filters: {named!r} and {words!r}", "join them with `and`")
+    return named or words
+
+
+def _explained(error: MburstError, expression: str) -> MburstError:
+    """The same, or what is more likely where a word of the filter looks like the name of a file."""
+    names = [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not _is_file(word)]
+    if not names or not str(error).startswith(f"filter '{expression}'"):
+        return error
+    return MburstError(f"{names[0]}: there is no such file, and as a filter it cannot be compiled",
+                       "files come first, a filter behind them or with --filter")
+
+
 def _live(arguments: argparse.Namespace) -> Live:
     from ..recorder import Live
 
@@ -127,7 +146,7 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
     """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
     from ..recorder import Recording, is_live
 
-    files, expression = split_inputs(arguments.inputs)
+    files, words = split_inputs(arguments.inputs)
     link_bps = parse_rate(arguments.link) if arguments.link else None
     if arguments.spread and not link_bps:
         raise UsageError("--spread needs the speed of the link", "give --link")
@@ -148,7 +167,7 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
         inner=arguments.inner,
         mtu=arguments.mtu,
         spread=arguments.spread,
-        filter=expression,
+        filter=filter_of(arguments, words),
         backend=arguments.backend,
         live=_live(arguments),
     )
@@ -166,6 +185,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         rows = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
+    except MburstError as error:
+        raise _explained(error, recording.filter) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():

@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..agent.config import load
 
     config = load(path)
+    for warning in config.environment.warnings:
+        print(f"mburst: {warning}", file=sys.stderr)
     parts = chosen(config, arguments.only)
     if arguments.check:
         check(config, parts)
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..agent.supervise import Supervisor
 
     async def work() -> int:
-        return await Supervisor(parts).run()
+        return await Supervisor(parts, environment=config.environment.merged()).run()
 
     return asyncio.run(work())
 

@@ -44,7 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     from ..agent import timers
     from ..agent.config import load
 
-    config = load(Path(arguments.config))
+    delivers = bool(arguments.once or arguments.loop)
+    config = load(Path(arguments.config), fill=delivers)
+    unwritten = [] if delivers or arguments.remove else _unwritten(config, arguments.form)
+    for warning in [*config.environment.warnings, *unwritten]:
+        print(f"mburst: {warning}", file=sys.stderr)
     if not config.reports:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
@@ -64,6 +68,13 @@ def run(arguments: argparse.Namespace) -> int:
         for path in timers.install(config, system):
             print(f"installed: {path}")
     return 0
+
+
+def _unwritten(config: Config, form: str | None) -> list[str]:
+    """What to say of variables that the configuration wants, and that whoever calls later will not find beside it."""
+    names = ", ".join(config.environment.lacking())
+    place = "the Secret mburst" if form == "kubernetes" else str(config.environment.path.resolve())
+    return [f"{names}: write to {place}, since a timer has not the environment of this shell"] if names else []
 
 
 def once(config: Config, name: str) -> int:

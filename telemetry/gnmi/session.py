@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -52,6 +52,7 @@ class Ended:
     reason: str
     refused: bool = False
     code: str = ""
+    connected: bool = False  # of the end of a connection: whether it had come about
 
 
 def request_for(subscription: Subscription, target: Target, encoding: str, mode: str | None = None) -> Any:
@@ -94,6 +95,8 @@ class Session:
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.target, self.device, self.vendors, self.say, self.now = target, device, vendors, say, now
+        self.by_address = target.by_address()  # `target` is the one that is tried or had
+        self.received = False  # whether any message ever came
         self.streams = {wanted.name: Stream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions}
         self.up: set[str] = set()  # subscriptions that are being received
         self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
@@ -171,27 +174,38 @@ class Session:
             pause_s = min(pause_s * 2, self.target.retry_s)
 
     async def _connection(self) -> Ended:
-        """One connection, until it is lost."""
+        """One connection, to the first of the target's addresses that can be had, until it is lost."""
+        failed = []
+        for target in self.by_address:
+            self.target = target
+            ended = await self._connected()
+            if ended.connected:
+                return ended
+            failed.append(ended)
+        return self._tell("", _all_of(failed))
+
+    async def _connected(self) -> Ended:
+        """One connection to the address that is set. Where none comes about, the caller says why."""
         import grpc
 
         try:
             channel, note = await channel_to(self.target)
         except MburstError as error:
-            return self._tell("", Ended(str(error).removeprefix(f"{self.target.name}: ")))
+            return Ended(str(error).removeprefix(f"{self.target.name}: "))
         if note:
             self.say(f"{self.target.name}: {note}")
         with channel:
             try:
                 await self.capabilities(channel)
             except grpc.RpcError as error:
-                return self._tell("", await self._explained(error))
+                return await self._explained(error)
             self.device.event("", "connect", self.now())
             if self._said.pop("", None):
                 self.say(f"{self.target.name}: connected")
             tasks = [asyncio.create_task(self._subscription(channel, wanted)) for wanted in self.target.subscriptions]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                return next(iter(done)).result()
+                return replace(next(iter(done)).result(), connected=True)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -281,6 +295,7 @@ class Session:
 
     def _begin(self, subscription: Subscription, stream: Stream, now_ns: int) -> None:
         """The first message of a stream: it has come about, and a gap ends."""
+        self.received = True
         self.up.add(subscription.name)
         before = self._lost_ns.get(subscription.name)
         if before is not None:
@@ -308,6 +323,10 @@ class Session:
 
     # --- words ------------------------------------------------------------------------------------------------------
 
+    def why_nothing(self) -> str:
+        """Why nothing was received so far, as the last attempts said."""
+        return "; ".join(dict.fromkeys(self._said.values())) or "no answer yet"
+
     async def _explained(self, error: Any) -> Ended:
         """What an RpcError means."""
         code, detail = error.code().name, _short(error.details() or "")
@@ -331,6 +350,12 @@ class Session:
         return ended
 
 
+def _all_of(ends: list[Ended]) -> Ended:
+    """Why none of a target's addresses could be had, as one."""
+    reason = "; ".join(dict.fromkeys(ended.reason for ended in ends))
+    return Ended(reason, refused=all(ended.refused for ended in ends), code=ends[0].code)
+
+
 def _jittered(pause_s: float) -> float:
     """Between half of a pause and all of it, so that collectors do not come back in step."""
     return pause_s * random.uniform(0.5, 1.0)
@@ -342,20 +367,33 @@ def _short(text: str) -> str:
 
 
 async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each. Raises MburstError
-    when no connection can be tried."""
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each."""
+    failed = []
+    for target in session.by_address:
+        session.target = target
+        reason, ends = await _once_at(session, take)
+        if not reason:
+            return [line for line in ends if line]
+        failed.append(reason)
+    return ["; ".join(dict.fromkeys(failed))]
+
+
+async def _once_at(session: Session, take: Callable[[Any], None]) -> tuple[str, list[str]]:
+    """(why the address that is set cannot be had, or '' with what went wrong with each subscription)."""
     import grpc
 
-    channel, note = await channel_to(session.target)
+    try:
+        channel, note = await channel_to(session.target)
+    except MburstError as error:
+        return str(error).removeprefix(f"{session.target.name}: "), []
     if note:
         session.say(f"{session.target.name}: {note}")
     with channel:
         try:
             await session.capabilities(channel)
         except grpc.RpcError as error:
-            return [(await session._explained(error)).reason]
-        ends = [await _once(session, channel, wanted, take) for wanted in session.target.subscriptions]
-    return [line for line in ends if line]
+            return (await session._explained(error)).reason, []
+        return "", [await _once(session, channel, wanted, take) for wanted in session.target.subscriptions]
 
 
 async def _once(session: Session, channel: Any, subscription: Subscription, take: Callable[[Any], None]) -> str:

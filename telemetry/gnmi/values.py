@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...units import parse_time
 from .path import Step, Steps, without_module
 
+MOST_SECONDS = 10**12  # since 1970; as nanoseconds it would be a quarter of an hour after
 Scalar = int | float | str | bool | bytes | Decimal | None
 
 
@@ -157,10 +158,13 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_time(value: Any) -> int | None:
-    """Unix nanoseconds of a number of them or of an RFC 3339 time; None where it is neither."""
+    """Unix nanoseconds of a number of them, of a number of seconds (as openconfig-system@2018-11-21 has boot-time), or
+    of an RFC 3339 time; None where it is none of these."""
     number = as_integer(value)
-    if number is not None or not isinstance(value, str):
-        return number
+    if number is not None:
+        return number * 10**9 if 0 < number < MOST_SECONDS else number
+    if not isinstance(value, str):
+        return None
     try:
         return parse_time(value)
     except UsageError:

@@ -37,6 +37,8 @@ _ROW_WORDS = {
     "semantics",
     "window",
     "note",
+    "model",
+    "models",
     "when",
     "keys",
     "time",
@@ -47,9 +49,10 @@ _ROW_WORDS = {
     *KINDS,
     *(key for keys in KEYS.values() for key in keys),
 }
-_FACT_WORDS = {"path", "fact", "note"}
+_FACT_WORDS = {"path", "fact", "note", "model"}
 _TIME_UNITS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 _PLACE = re.compile(r"\{(\w+)\}")
+_MODEL = re.compile(r"[A-Za-z][\w.-]*@\d{4}-\d{2}-\d{2}|unchecked: .+")
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,12 @@ class Rule:
     time: tuple[str, int] | None = None  # the leaf that has the time, and its unit in ns
     event: tuple[str, tuple[str, ...]] | None = None  # the leaf that has the kind of event, and which kinds begin one
     times: dict[str, str] = field(default_factory=dict)  # leaf → fact that it is to be multiplied by
+    model: str = ""  # NAME@REVISION of the YANG model that was read for it, or why none was ("unchecked: …")
+    models: dict[str, str] = field(default_factory=dict)  # the same of leaves that have another
+
+    def model_of(self, leaf: str) -> str:
+        """The model of a leaf."""
+        return self.models.get(leaf, self.model)
 
     @property
     def is_record(self) -> bool:
@@ -146,6 +155,7 @@ class Fact:
     pattern: Pattern
     fact: str
     note: str
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,6 +242,8 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
         note=entry.get("note", ""), when_detected=entry.get("when") == "detected", names=names, key_leaves=key_leaves,
         time=(time["leaf"], _TIME_UNITS[time["unit"]]) if time else None,
         event=(event["leaf"], tuple(event["begin"])) if event else None, times=dict(entry.get("times", {})),
+        model=_model(entry.get("model", ""), where),
+        models={leaf: _model(text, where) for leaf, text in entry.get("models", {}).items()},
     )  # fmt: skip
 
 
@@ -239,7 +251,14 @@ def _fact(vendor: str, entry: dict[str, Any]) -> Fact:
     _known(entry, _FACT_WORDS, entry["path"])
     if entry["fact"] not in FACTS:
         raise UsageError(f"{entry['path']}: no fact {entry['fact']!r}", f"there are {', '.join(FACTS)}")
-    return Fact(vendor, Pattern.of(entry["path"]), entry["fact"], entry.get("note", ""))
+    return Fact(vendor, Pattern.of(entry["path"]), entry["fact"], entry.get("note", ""),
+                _model(entry.get("model", ""), entry["path"]))  # fmt: skip
+
+
+def _model(text: str, where: str) -> str:
+    if text and not _MODEL.fullmatch(text):
+        raise UsageError(f"{where}: invalid model {text!r}", "write NAME@YYYY-MM-DD, or unchecked: and why")
+    return text
 
 
 @cache

@@ -104,6 +104,55 @@ def test_a_file_that_is_not_there(tmp_path):
         load(tmp_path / "nothing.toml")
 
 
+def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FROM_SHELL", "shell")
+    secrets = tmp_path / "mburst.env"
+    secrets.write_text("# comment\n; another\n\nWORD = plain text # no comment\nQUOTED=' a\"b '\n"
+                       'DOUBLE="a\\"b\\\\c"\nFROM_SHELL=file\nEMPTY=\n')
+    secrets.chmod(0o600)
+    config = read(MAIL + 'password = "${WORD}|${QUOTED}|${DOUBLE}|${FROM_SHELL}|${EMPTY}|"\n')
+    assert config.deliveries["ops"].settings["password"] == 'plain text # no comment| a"b |a"b\\c|shell||'
+    assert "plain text" not in repr(config) and not config.environment.warnings
+    assert config.environment.merged()["WORD"] == "plain text # no comment"
+    assert config.environment.merged()["FROM_SHELL"] == "shell"
+    secrets.chmod(0o644)
+    [warning] = read(MAIL).environment.warnings
+    assert "everybody may read it (chmod 600" in warning
+
+
+@pytest.mark.parametrize(("text", "mode", "said"), [
+    ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: no NAME=value"),
+    ("A='s3cret\n", 0o600, "mburst.env line 1: A: a quote without its end"),
+    ("A=s3cret\n", 0o620, "others than its owner may write it (chmod 600"),
+    ("A=s3cret\n", 0o602, "others than its owner may write it (chmod 600"),
+    ("URL=ftp://s3cret\n", 0o600, "'${URL}' is no http address"),
+    ("A=s3cret\n", 0o600, "wants $URL, which the environment does not have (write URL=… to "),
+])
+def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, said):
+    (tmp_path / "mburst.env").write_text(text)
+    (tmp_path / "mburst.env").chmod(mode)
+    with pytest.raises(MburstError) as caught:
+        read('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "${URL}"\n')
+    line = f"{caught.value} ({caught.value.hint})"
+    assert said in line and "s3cret" not in line
+
+
+def test_the_parts_have_the_secrets(tmp_path):
+    (tmp_path / "mburst.env").write_text("GNMI_USER=from-file\n")
+    (tmp_path / "mburst.env").chmod(0o600)
+    (tmp_path / "gnmi.yaml").write_text("targets: {127.0.0.1:1: {username: $GNMI_USER, insecure: true}}\n"
+                                        "subscriptions: {s: {paths: [/a]}}\n")
+    (tmp_path / "mburst.toml").write_text('store = "store"\n[collect]\nconfig = "gnmi.yaml"\nduration = "1s"\n')
+    process = subprocess.Popen([sys.executable, "-m", "mburst", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "nothing came from it" in line or "no variable" in line)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert "Connection refused" in said
+
+
 def uncommented(text: str) -> str:
     """The example with every section on whose verb there is, and every setting in it."""
     kept, wanted = [], True

@@ -13,6 +13,7 @@ from storelib import rows, write
 
 from mburst.agent import exporter
 from mburst.agent.meter import LaneName, Meter
+from mburst.agent.since import Largest
 from mburst.analysis.bursts import BurstDefinition, find_bursts
 from mburst.sql import Store
 
@@ -33,6 +34,12 @@ def writers(store):
     yield writers
     for writer in writers.values():
         writer.close()
+
+
+@pytest.fixture(autouse=True)
+def bins_alone(monkeypatch):
+    """Most tests write bins without senders, and need not wait for them."""
+    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 0)
 
 
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
@@ -63,6 +70,21 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
     assert lane.durations.counts[lane.durations.bounds.index(1e-2)] == 1
 
 
+def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
+    """They are appended after the bins, and a look may fall between the two."""
+    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 10**9)
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    of = meter(store)
+    writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
+    of.advance("a")
+    assert count(of) == 0
+    writers["sources"].append(rows("sources", *(
+        {"ts_ns": NOW + i * MS, "bytes": FULL, "first_ns": NOW + i * MS, "last_ns": NOW + (i + 1) * MS - 1}
+        for i in range(5))))
+    of.advance("a")
+    assert dict(of.lanes[LANE].bursts) == {"single-source": 1}
+
+
 def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypatch):
     of = meter(store)
     monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
@@ -77,9 +99,8 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
     writers["bins"].append(bins(60_000, [FULL] * 4))
     of.advance("a")
     assert count(of) == 1
-    writers["recordings"].append(rows("recordings",
-                                      {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS, "dropped": 7,
-                                         "written_ns": 2 * 10**18}))
+    writers["recordings"].append(rows("recordings", {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS,
+                                                     "dropped": 7, "written_ns": 2 * 10**18}))
     of.advance("a")
     assert count(of) == 2 and of.lost[LANE] == (7, 0)
 
@@ -95,7 +116,7 @@ def test_peaks_are_since_the_last_scrape_of_each_scraper(store, writers):
 
 
 def test_scrapers_that_never_come_back_are_forgotten(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.agent.meter.SCRAPERS", 3)
+    monkeypatch.setattr("mburst.agent.since.SCRAPERS", 3)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL // 2]))
     for i in range(5):
@@ -141,8 +162,9 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     of = meter(store)
     of.advance("a")
     assert of.targets == {"tor-1": True, "tor-2": False}
-    write(store, "gnmi_events", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap"))
-    of.advance("a")
+    with store.writer("gnmi_events") as writer:
+        writer.append(rows("gnmi_events", event("tor-1", NOW, "disconnect"), event("tor-1", NOW + 1, "gap")))
+        of.advance("a")
     assert of.targets == {"tor-1": False, "tor-2": False}
 
 
@@ -167,6 +189,131 @@ def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
     assert count(of) == len(whole)
     assert of.lanes[LANE].burst_ns == sum(burst["duration_ns"] for burst in whole)
     assert of.lanes[LANE].wire_bytes == sum(sizes)
+
+
+def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
+    """Work is counted in rows, since time depends on the machine."""
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    of, read, kept = meter(store), [], []
+    monkeypatch.setattr(Store, "connect", lambda *_: pytest.fail("the store is asked only when a meter is made"))
+    for step in range(15):
+        writers["bins"].append(bins(step * 100, [FULL] * 5 + [100] * 95))
+        before = of.rows_read
+        of.advance("a")
+        read.append(of.rows_read - before)
+        kept.append(of.kept_rows)
+    assert set(read) == {100} and max(kept) < 200 and count(of) == 15
+    of.advance("a")
+    assert of.rows_read == 1500
+
+
+def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
+    monkeypatch.setattr("mburst.agent.burst_count.LONGEST_NS", 500 * MS)
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 3000 * MS)
+    of, kept = meter(store), []
+    for step in range(12):
+        writers["bins"].append(bins(step * 100, [FULL] * 100))
+        of.advance("a")
+        kept.append(of.kept_rows)
+    assert max(kept) <= 700 and of.lanes[LANE].burst_ns >= 500 * MS
+
+
+def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
+    """What was stored while none ran is counted, and what goes on is not counted twice."""
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    of = meter(store)
+    writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20 + [FULL] * 3))
+    of.advance("a")
+    again = meter(store)  # in the middle of a burst
+    writers["bins"].append(bins(27, [FULL] * 2 + [100] * 20))
+    for each in (of, again):
+        each.advance("a")
+        each.advance("b")
+    assert count(of) == count(again) == 2 and of.lanes[LANE] == again.lanes[LANE]
+    assert of.lanes[LANE].burst_ns == 9 * MS
+
+
+def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeypatch):
+    from mburst.sql.tail import Tail
+
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    poll, connect = Tail.poll, Store.connect
+
+    def late(tail):  # after the store was read, before the tails are
+        if tail._table == "bins" and not late.done:
+            late.done = True
+            writers["bins"].append(bins(20, [100] * 3))
+        return poll(tail)
+
+    def early(*arguments):  # after the tails began, before the store is read
+        if not early.done:
+            early.done = True
+            writers["bins"].append(bins(10, [100] * 4))
+        return connect(*arguments)
+
+    late.done = early.done = False
+    monkeypatch.setattr(Tail, "poll", late)
+    monkeypatch.setattr(Store, "connect", early)
+    writers["bins"].append(bins(0, [100] * 5))
+    of = meter(store)
+    of.advance("a")
+    assert of.lanes[LANE].packets == 12
+
+
+def test_latencies_are_of_the_same_scraper(store, monkeypatch):
+    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    of = meter(store)
+    with store.writer("probes") as writer:
+        for first in (1000, 5000):
+            writer.append(rows("probes", *({"seq": i, "tx_ns": NOW + i, "lost": False, "rx_ns": NOW + i + first}
+                                           for i in range(10))))
+            of.advance("a")
+            assert of.paths["a", "b", "udp"].quantiles == (first / 1e9,) * 4
+        of.advance("a")
+        assert of.paths["a", "b", "udp"].quantiles == ()
+        of.advance("b")
+        assert of.paths["a", "b", "udp"].quantiles == (1e-6, 5e-6, 5e-6, 5e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99), st.sampled_from(["x", "y", None])), max_size=40))
+def test_the_largest_since_each_asked(steps):
+    of, told = Largest(), {"x": 0, "y": 0}
+    asked: set[str] = set()
+    for at, (key, value, scraper) in enumerate(steps, 1):
+        of.add(key, value)
+        if scraper:
+            since = told[scraper] if scraper in asked else 0
+            expected: dict[str, int] = {}
+            for other, number, _ in steps[since:at]:
+                expected[other] = max(expected.get(other, 0), number)
+            assert of.take(scraper) == expected
+            told[scraper] = at
+            asked.add(scraper)
+
+
+def test_who_does_not_wait_for_the_answer(store, capfd):
+    import socket
+    import struct
+
+    made = exporter.server(meter(store), ("127.0.0.1", 0))
+    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        for _ in range(5):
+            with socket.create_connection(made.server_address[:2]) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")  # … and a reset
+        url = f"http://127.0.0.1:{made.server_address[1]}/metrics"
+        got = urllib.request.urlopen(url)
+        head = urllib.request.urlopen(urllib.request.Request(url, method="HEAD"))
+        assert head.status == 200 and head.read() == b"" and int(head.headers["Content-Length"]) == len(got.read())
+        assert got.version == 11
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_what_a_scrape_reads(store):

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -73,6 +74,22 @@ def test_prometheus_has_nothing_to_say_of_a_scrape(scraped):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_unit_finds_the_command_by_its_path(tmp_path):
+    """As systemd runs it: ExecStart with the Environment of the unit, where /opt/mburst is a folder of ours."""
+    lines = (ROOT / "examples" / "mburst.service").read_text().splitlines()
+    settings = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
+    place, where = next(value for name, value in settings if name == "Environment").split("=", 1)
+    assert place == "PATH"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mburst").symlink_to(Path(sys.executable).with_name("mburst"))
+    environment = {"PATH": where.replace("/opt/mburst", str(tmp_path))}
+    for command in (value for name, value in settings if name.startswith("Exec")):
+        program, *words = command.split()
+        assert program == "/usr/bin/env" and words[:2] == ["mburst", "run"]
+        done = subprocess.run([program, "mburst", "run", "--help"], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and "usage: mburst run" in done.stdout
+
+
 def test_prometheus_reads_the_rules():
     done = subprocess.run([tool("promtool", "prometheus"), "check", "rules", RULES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -134,7 +151,7 @@ def test_systemd_reads_the_units(tmp_path):
     path = tmp_path / "mburst.toml"
     path.write_text(f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}"\ndelay = "{HOUR}ns"\n')
     units = timers.units(load(path), system=True)
-    service = (ROOT / "examples" / "mburst.service").read_text().replace("/usr/local/bin/mburst", sys.executable)
+    service = (ROOT / "examples" / "mburst.service").read_text()
     for name, text in {**units, "mburst.service": service}.items():
         (tmp_path / name).write_text(text)
     names = [str(tmp_path / name) for name in [*units, "mburst.service"]]

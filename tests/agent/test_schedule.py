@@ -123,6 +123,32 @@ def test_cron_and_kubernetes(config):
     assert container["command"][1:4] == ["schedule", "--once", "daily"]
 
 
+def test_every_scheduler_finds_the_secrets_beside_the_file(config, tmp_path):
+    """What is printed runs with no environment at all, and printing needs no secret."""
+    text = config.path.read_text().replace('path = "www"', 'path = "${WHERE}"')
+    config.path.write_text(text)
+    (tmp_path / "mburst.env").write_text("WHERE=www\n")
+    (tmp_path / "mburst.env").chmod(0o600)
+    mburst = [sys.executable, "-m", "mburst", "schedule", "--print"]
+    bare = {"PATH": "/usr/bin:/bin"}
+    for form in ("systemd", "cron", "kubernetes"):
+        done = subprocess.run([*mburst, form], cwd=tmp_path, env=bare, capture_output=True, text=True)
+        assert done.returncode == 0 and done.stderr == "" and "www" not in done.stdout
+        if form == "cron":
+            line = done.stdout.splitlines()[-1].split(" ", 5)[5]
+        if form == "systemd":
+            unit = next(line for line in done.stdout.splitlines() if line.startswith("ExecStart="))
+    for command in (line, f"cd {tmp_path} && " + unit.removeprefix("ExecStart=")):
+        shutil.rmtree(tmp_path / "www", ignore_errors=True)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        assert subprocess.run(["sh", "-c", command], env=bare, capture_output=True).returncode == 0
+        assert (tmp_path / "www" / "index.html").exists()
+    (tmp_path / "mburst.env").unlink()
+    for form, place in (("cron", f"{tmp_path}/mburst.env"), ("kubernetes", "the Secret mburst")):
+        done = subprocess.run([*mburst, form], cwd=tmp_path, env={**bare, "WHERE": "x"}, capture_output=True, text=True)
+        assert done.returncode == 0 and f"WHERE: write to {place}" in done.stderr
+
+
 @pytest.fixture
 def systemctl(tmp_path, monkeypatch):
     """A systemctl that writes down how it was called; exits 1 where the file `broken` is."""

@@ -68,7 +68,10 @@ def test_a_direction(live_driver, library, packets, direction, kept):
 def test_a_filter(live_driver, library, packets):
     assert capture(live_driver, library, f"pcap:{packets}", "filter=ether proto 0x88b5").total["frames"] == COUNT // 2
     refused = capture(live_driver, library, f"pcap:{packets}", "filter=nonsense here").total
-    assert refused["error"].startswith("filter 'nonsense here'")
+    plain = livelab.run_driver([str(live_driver), "backend=file", f"target={packets}", "mode=dump",
+                                "filter=nonsense here"], environment={}).total
+    assert refused["error"].startswith("filter 'nonsense here'") and "syntax error" in refused["error"]
+    assert refused["error"] == plain["error"]  # libpcap's words, as without PF_RING
 
 
 def test_a_cluster_that_the_device_does_not_know(live_driver, library, packets):
@@ -100,7 +103,10 @@ def test_a_file_that_is_cut(live_driver, library, packets):
 
 def test_no_such_device(live_driver, library, tmp_path):
     (tmp_path / "text.pcap").write_text("no capture")
-    for target, reason in (("eth0", "PF_RING cannot open it (the kernel module"),
+    for target, reason in (("lo", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
+                           ("nosuch0", "no such interface"),
+                           ("zc:nosuch0", "PF_RING cannot open it: the kernel module pf_ring is not loaded"),
+                           (f"{tmp_path}/text.pcap", f"a file is read as pcap:{tmp_path}/text.pcap"),
                            (f"pcap:{tmp_path}/none.pcap", "neither a file that can be read nor an interface"),
                            (f"pcap:{tmp_path}/text.pcap", "PF_RING cannot read it: it knows what libpcap knows")):
         got = capture(live_driver, library, target).total
@@ -114,3 +120,24 @@ def test_no_such_library(live_driver, packets, name, reason):
         got = capture(live_driver, name, f"pcap:{packets}", *arguments).total if not arguments else livelab.run_driver(
             [str(live_driver), "backend=pfring", "mode=check"], environment={"MBURST_PFRING_LIB": name}).total
         assert got["status"] < 0 and reason in got["error"]
+
+
+def check(driver, environment, before=()):
+    return livelab.run_driver([*before, str(driver), "backend=pfring", "mode=check"], environment=environment).total
+
+
+@pytest.mark.parametrize("name", ["libpfring.so.8", "libpfring.so.1", "libpfring.so"])
+def test_the_names_that_the_library_is_installed_by(live_driver, library, tmp_path, name):
+    (tmp_path / name).write_bytes(library.read_bytes())
+    said = check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
+    assert said.startswith("the kernel module pf_ring is not loaded")
+    (tmp_path / name).write_text("no library")
+    assert f"{tmp_path / name}: " in check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
+
+
+def test_it_is_ready_with_its_module_alone(live_driver, library):
+    environment = {"MBURST_PFRING_LIB": str(library)}
+    without = check(live_driver, environment)
+    assert without["status"] < 0 and "modprobe pf_ring" in without["error"]
+    mounted = "mount -t tmpfs none /sys/module && mkdir /sys/module/pf_ring && exec \"$@\""
+    assert check(live_driver, environment, ["unshare", "--mount", "sh", "-c", mounted, "sh"])["status"] == 0

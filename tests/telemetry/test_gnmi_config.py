@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import MburstError, UsageError
-from mburst.telemetry.gnmi.config import load
 from mburst.telemetry.gnmi.durations import parse_go_duration
+from mburst.telemetry.gnmi.gnmic_file import load
 
 FULL = """
 username: ${USER_NAME}
@@ -89,8 +89,8 @@ def test_a_whole_file(tmp_path):
     assert (link.device, link.host, link.rack, link.link_bps) == ("tor1", "cache-1", "r7", 25 * 10**9)
     assert found.buffer_bytes == 64 << 20
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
-        "ignored, since mburst has no use for it: log, outputs",
-        "targets.[2001:db8::1]:9339.outputs is ignored, since mburst has no use for it",
+        "not used by mburst: log, outputs",
+        "targets: not used by mburst: outputs",
         "targets.[2001:db8::1]:9339: user and password go over the network in the clear",
     ]
 
@@ -117,16 +117,17 @@ BAD = {
     "no configuration": "- 1",
     "subscriptions: there are none": T,
     "targets: there are none": S,
-    "targets.a: unknown key 'adress'; there are username": S + "targets: {a: {adress: x}}",
+    "targets.a: unknown key 'adress'; did you mean 'address'?": S + "targets: {a: {adress: x}}",
     "subscriptions.s: unknown key 'sample_interval'": T + "subscriptions: {s: {paths: [/a], sample_interval: 1s}}",
     "subscriptions.s: there are no paths": T + "subscriptions: {s: {mode: stream}}",
-    "subscriptions.s.sample-interval: '10' is no duration": T
+    "subscriptions.s.sample-interval: '10' has no unit; write 10s or 10ms": T
     + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
     "subscriptions.s.stream-mode: 'often' is none of": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
-    "subscriptions.s.mode: 'poll' is none of stream, once": T + "subscriptions: {s: {paths: [/a], mode: poll}}",
+    "subscriptions.s.mode: poll asks only when somebody presses a key; write mode: stream": T
+    + "subscriptions: {s: {paths: [/a], mode: poll}}",
     "subscriptions.s.encoding: 'xml' is no encoding": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': a [ without its ]": T + "subscriptions: {s: {paths: ['/a[b']}}",
-    "subscriptions.s: qos 99 is no DSCP": T + "subscriptions: {s: {paths: [/a], qos: 99}}",
+    "subscriptions.s: qos '99' is no DSCP": T + "subscriptions: {s: {paths: [/a], qos: 99}}",
     "there is no subscription 'x'": S + "targets: {a: {subscriptions: [x]}}",
     "tls-cert and tls-key go together": S + "targets: {a: {tls-cert: x}}",
     "targets.a: 'a b' is no address": S + "targets: {a: {address: a b}}",

@@ -257,20 +257,31 @@ def test_the_clock_is_estimated_and_applied_nowhere():
 
 
 def test_chip_buffers():
-    used = "/components/component[name=chip]/integrated-circuit/utilization/resources/resource[name=pool]/state/"
+    memory = "/components/component[name=chip]/integrated-circuit/pipeline-counters/packet/queueing-block/state/"
     [row] = (
         Fed()
-        .feed(notification(T0, {used + "used": 10, used + "high-watermark": 90, used + "max-limit": 80}))
+        .feed(notification(T0, {memory + "queue-memory-used": 90, memory + "queue-memory": 80}))
         .take()["buffers"]
     )
-    assert (row["component"], row["resource"], row["used_bytes"], row["max_bytes"], row["limit_bytes"]) == (
-        "chip",
-        "pool",
-        10,
-        90,
-        80,
-    )
-    assert row["semantics"] == "periodic-max" and row["quality"] == QUALITY_IMPOSSIBLE
+    assert (row["component"], row["resource"]) == ("chip", "queue-memory")
+    assert (row["used_bytes"], row["limit_bytes"]) == (90, 80)
+    assert row["semantics"] == "gauge" and row["quality"] == QUALITY_IMPOSSIBLE
+
+
+def test_a_boot_time_in_seconds_tells_a_reset_too():
+    """As openconfig-system has it up to 2018, and devices that went by it."""
+    fed = Fed()
+    for boot in ((T0 + S) // 10**9, T0 + S):
+        fed.feed(notification(T0, {"/system/state/boot-time": boot}))
+        assert abs(fed.device.boot_ns - (T0 + S)) < S and fed.device.reset_since("any", T0 - S)
+
+
+def test_entries_of_a_resource_are_not_bytes():
+    used = "/components/component[name=chip]/integrated-circuit/utilization/resources/resource[name=acl]/state/"
+    taken = Fed().feed(notification(T0, {used + "used": 10, used + "high-watermark": 90})).take()
+    assert not taken.get("buffers")
+    assert {row["path"].rpartition("/")[2]: row["value"] for row in taken["gnmi_values"]} == {
+        "used": "10", "high-watermark": "90"}  # fmt: skip
 
 
 def test_the_first_maximum_has_no_window_to_speak_of():

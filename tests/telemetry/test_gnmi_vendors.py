@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,24 @@ def test_every_table_is_whole(vendor):
         assert all(not meaning.column or meaning.column in COLUMNS[rule.table] for meaning in rule.leaves.values())
 
 
+@pytest.mark.parametrize("vendor", built_in(), ids=lambda vendor: vendor.name)
+def test_each_leaf_names_its_model_and_revision_or_says_that_it_is_unchecked(vendor):
+    models = [rule.model_of(leaf) for rule in vendor.rules for leaf in rule.leaves] + [
+        fact.model for fact in vendor.facts]  # fmt: skip
+    assert models and all(re.fullmatch(r"[\w.-]+@20\d\d-[01]\d-[0-3]\d|unchecked: .{10,}", model) for model in models)
+    page = (ROOT / "docs" / "gnmi.md").read_text("utf-8")
+    for model in models:
+        assert model in page or model.startswith("unchecked"), f"docs/gnmi.md does not say that {model} was read"
+
+
+def test_a_leaf_may_have_another_model_than_its_row(tmp_path: Path):
+    row = QUEUE + 'semantics = "gauge"\nmodel = "a@2020-01-01"\ngauges = {x = "max_bytes", y = "avg_bytes"}\n'
+    path = tmp_path / "my.toml"
+    path.write_text(row + 'models = {y = "b@2021-02-03"}\n')
+    [rule] = load(path).rules
+    assert (rule.model_of("x"), rule.model_of("y")) == ("a@2020-01-01", "b@2021-02-03")
+
+
 def test_junipers_drops_are_those_of_the_tail_and_of_every_colour():
     """qmon.proto: QueueMonitorStats, of both directions."""
     base = "/junos/system/linecard/qmon-sw/queue_monitor_element_info[if_name=xe-0/0/1]/queue_monitor_stats_{}"
@@ -198,6 +217,7 @@ BAD = {
     "nothing in the path says 'queue'": '[[rows]]\ntable = "queues"\npath = "/a/{port}"\nsemantics = "gauge"',
     "unknown word 'gauge'": '[[rows]]\ntable = "ports"\npath = "/a/{port}"\ngauge = {x = "in_bytes"}',
     "no fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
+    "invalid model 'a'": QUEUE + 'semantics = "gauge"\nmodel = "a"',
     "is no duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
 }
 

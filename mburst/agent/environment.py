@@ -1,0 +1,100 @@
+"""mburst.env: the secrets beside mburst.toml. mburst reads it itself, so that all do alike: systemd, cron, a shell.
+
+A line is NAME=value, or a comment that begins with # or ;. A value may be quoted with " or ', as in systemd.exec(5),
+"EnvironmentFile="; a backslash is one only in double quotes. What the process has in its environment comes first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import MburstError, UsageError
+
+_LINE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
+_QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
+_NAME = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass
+class Environment:
+    """The variables that a configuration can name. Values are in no message."""
+
+    path: Path
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the file
+    warnings: list[str] = field(default_factory=list)
+    unread: str = ""  # why the file could not be read, where it is there
+    fill: bool = True  # false: ${NAME} stays, for who only wants to know what would be run
+    wanted: dict[str, None] = field(default_factory=dict)  # names that were asked for
+
+    def merged(self) -> dict[str, str]:
+        """What a child process gets."""
+        return {**self.values, **os.environ}
+
+    def filled(self, value: Any, path: Path, where: str, key: str) -> Any:
+        """A value of the configuration with each ${NAME} replaced, in lists too. Raises UsageError."""
+        if isinstance(value, list):
+            return [self.filled(item, path, where, key) for item in value]
+        if not isinstance(value, str):
+            return value
+
+        def variable(match: re.Match[str]) -> str:
+            self.wanted[match[1]] = None
+            found = os.environ.get(match[1], self.values.get(match[1]))
+            if not self.fill:
+                return match[0]
+            if found is None:
+                raise UsageError(f"{path}: {where}: {key} wants ${match[1]}, which the environment does not have",
+                                 f"{self.path} {self.unread}" if self.unread else f"write {match[1]}=… to {self.path}")
+            return found
+
+        return _NAME.sub(variable, value)
+
+    def lacking(self) -> list[str]:
+        """The names that were asked for and that the file does not have."""
+        return [name for name in self.wanted if name not in self.values]
+
+
+def read(configuration: Path, fill: bool = True) -> Environment:
+    """The variables beside a configuration: of the file of the same name that ends in .env, if there is one. One that
+    this user cannot read (systemd can, for it) is as if it were not there. Raises MburstError where others may write
+    it, and UsageError for a line that says nothing."""
+    path = configuration.with_suffix(".env")
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read()
+    except FileNotFoundError:
+        return Environment(path, fill=fill)
+    except PermissionError as error:
+        return Environment(path, unread=f"cannot be read: {error.strerror}", fill=fill)
+    except (OSError, UnicodeDecodeError) as error:
+        raise MburstError(f"{path}: cannot read: {getattr(error, 'strerror', None) or 'no text'}") from None
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise MburstError(f"{path}: others than its owner may write it", f"chmod 600 {path}")
+    warnings = [f"{path}: everybody may read it (chmod 600 {path})"] if mode & stat.S_IROTH else []
+    return Environment(path, parse(text, path), warnings, fill=fill)
+
+
+def parse(text: str, path: Path) -> dict[str, str]:
+    """NAME → value. Raises UsageError, which says no value."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip()[0] in "#;":
+            continue
+        match = _LINE.fullmatch(line)
+        if not match:
+            raise UsageError(f"{path} line {number}: no NAME=value")
+        value = match[2]
+        if value[:1] in ("'", '"'):
+            quoted = _QUOTED.fullmatch(value)
+            if not quoted:
+                raise UsageError(f"{path} line {number}: {match[1]}: a quote without its end")
+            value = quoted[1] if quoted[1] is not None else re.sub(r"\\(.)", r"\1", quoted[2])
+        found[match[1]] = value
+    return found

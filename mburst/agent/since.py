@@ -1,0 +1,61 @@
+"""What happened since somebody last asked, for many who ask at their own pace."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Key = TypeVar("Key", bound=Hashable)
+SCRAPERS = 64  # that are told apart; the one that has not asked for longest is forgotten, and begins anew
+MOST_VALUES = 65_536  # of a key, that quantiles are taken of: the newest
+
+
+class Largest(Generic[Key]):
+    """The largest value of each key since the same scraper last asked; who asks first gets the largest of all time."""
+
+    def __init__(self) -> None:
+        self._ever: dict[Key, float] = {}
+        self._since: dict[str, dict[Key, float]] = {}
+
+    def add(self, key: Key, value: float) -> None:
+        """A value, for all who will ask."""
+        for seen in (self._ever, *self._since.values()):
+            seen[key] = max(seen.get(key, value), value)
+
+    def take(self, scraper: str) -> dict[Key, float]:
+        """Of the keys that have something new."""
+        found = self._since.pop(scraper, None)
+        self._since[scraper] = {}
+        if len(self._since) > SCRAPERS:
+            del self._since[next(iter(self._since))]
+        return dict(self._ever) if found is None else found
+
+
+class Newest(Generic[Key]):
+    """The newest values of each key since the same scraper last asked, MOST_VALUES at most."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._parts: dict[Key, deque[tuple[int, npt.NDArray[np.int64]]]] = {}
+        self._asked: dict[str, int] = {}
+
+    def add(self, key: Key, values: npt.NDArray[np.int64]) -> None:
+        """Values, in the order in which they came."""
+        self._count += 1
+        parts = self._parts.setdefault(key, deque())
+        parts.append((self._count, values[-MOST_VALUES:]))
+        while sum(len(part) for _, part in parts) - len(parts[0][1]) >= MOST_VALUES:
+            parts.popleft()
+
+    def take(self, scraper: str) -> dict[Key, npt.NDArray[np.int64]]:
+        """Of the keys that have something new."""
+        since = self._asked.pop(scraper, 0)
+        self._asked[scraper] = self._count
+        if len(self._asked) > SCRAPERS:
+            del self._asked[next(iter(self._asked))]
+        fresh = {key: [part for count, part in parts if count > since] for key, parts in self._parts.items()}
+        return {key: np.concatenate(parts)[-MOST_VALUES:] for key, parts in fresh.items() if parts}

@@ -1,0 +1,146 @@
+"""gnmic's configuration file → what to collect.
+
+Names and meanings are gnmic's (its user guide: configuration file, targets, subscriptions), so that a file that works
+there works here; what mburst adds is under `mburst:`. What gnmic knows and mburst has no use for is a warning. What
+would leave out rows or change them is an error: a key of targets and subscriptions that nobody knows, a subscription
+to the past, one that waits for somebody's key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from ...errors import MburstError, UsageError
+from ...units import parse_rate, parse_size
+from . import gnmic_words as words
+from .config import DEFAULT_PORT, Config, Link
+from .gnmic_content import content_of
+from .gnmic_parts import File, Part, known, plain
+from .gnmic_subscriptions import subscriptions_of
+from .gnmic_targets import Around, targets_of
+
+MBURST = ("racks", "vendors", "links", "tables", "buffer")
+LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
+
+
+def load(path: str, environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration in a file: YAML, JSON or TOML. Raises MburstError, with the place in the file."""
+    try:
+        import yaml  # noqa: F401
+    except ImportError:
+        raise MburstError("collecting needs the extra `gnmi`", "pip install 'mburst[gnmi]'") from None
+    content = content_of(path)
+    if not isinstance(content, dict):
+        raise UsageError(
+            f"{path}: no configuration", "it needs `targets:` and `subscriptions:`; see examples/gnmi.yaml"
+        )
+    return _config(File(path, os.environ if environment is None else environment), content)
+
+
+def _config(file: File, content: Mapping[str, Any]) -> Config:
+    top, options, names = _top(file, content)
+    own = known(file, top.given.get("mburst"), "mburst", MBURST, {})
+    subscriptions = subscriptions_of(file, top.mapping("subscriptions"), options)
+    around = Around(
+        file,
+        shared={word: top.given[word] for word in words.SHARED if word in top.given},
+        port=_port(top),
+        subscriptions=subscriptions,
+        names=tuple(names),
+        racks=_by_target(own, "racks"),
+        vendors=_by_target(own, "vendors"),
+    )
+    targets = targets_of(around, top)
+    _check_names(file, around, [target.name for target in targets])
+    return Config(
+        targets,
+        links=_links(own, around.racks),
+        tables=tuple(file.folder / name for name in own.texts("tables")),
+        buffer_bytes=_size(own),
+        warnings=file.all_warnings(),
+    )
+
+
+def _top(file: File, content: Mapping[str, Any]) -> tuple[Part, dict[str, Any], list[str]]:
+    """The keys of the top that are used, the options of a subscription, and the names of subscriptions for all."""
+    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    names: list[str] = []
+    for key, value in content.items():
+        word = key.lower()
+        if word in words.TOP:
+            given[word] = value
+        elif word in words.SUBSCRIBE:
+            options[words.SUBSCRIBE[word]] = value
+        elif word == words.CHOSEN:
+            names = Part(file, "", {word: value}).texts(word)
+        elif words.is_unused_at_top(word):
+            file.unused("", word, words.TOP_UNUSED.get(word, ""))
+        else:
+            _unknown(file, key)
+    for word in words.GLOBALS:  # which come before the file's, as in gnmic
+        if value := file.environment.get(f"GNMIC_{word.upper().replace('-', '_')}"):
+            given[word] = value
+    return Part(file, "", given), options, names
+
+
+def _unknown(file: File, key: str) -> None:
+    """Refuse what is probably one of the keys that matter, mistyped; say of all else that it is not used."""
+    if near := get_close_matches(key.lower().replace("_", "-"), [*words.TOP, *words.SUBSCRIBE], n=1, cutoff=0.8):
+        raise file.fail(key, "unknown key", f"did you mean {near[0]!r}?")
+    file.unused("", key, "unknown key")
+
+
+def _port(top: Part) -> str:
+    text = top.text("port", str(DEFAULT_PORT))
+    if not (text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
+        raise top.file.fail("port", f"{text!r} is no port", "write 1 to 65535")
+    return text
+
+
+def _by_target(own: Part, word: str) -> dict[str, str]:
+    return {name: plain(own.file, value, own.place(word)) for name, value in own.mapping(word).items()}
+
+
+def _check_names(file: File, around: Around, names: list[str]) -> None:
+    for word, given in (("racks", around.racks), ("vendors", around.vendors)):
+        for name in given:
+            if name not in names:
+                raise file.fail(f"mburst.{word}", f"there is no target {name}", f"there are {', '.join(names)}")
+
+
+def _size(own: Part) -> int:
+    try:
+        return parse_size(own.text("buffer", "256M"))
+    except UsageError as error:
+        raise own.file.fail("mburst.buffer", str(error), error.hint) from None
+
+
+def _links(own: Part, racks: Mapping[str, str]) -> tuple[Link, ...]:
+    given = own.given.get("links") or []
+    if not isinstance(given, list):
+        raise own.file.fail("mburst.links", "must be a list")
+    return tuple(_link(own.file, entry, f"mburst.links[{index}]", racks) for index, entry in enumerate(given))
+
+
+def _link(file: File, entry: Any, where: str, racks: Mapping[str, str]) -> Link:
+    part = known(file, entry, where, LINK, {})
+    if lacking := [word for word in ("device", "port", "host") if not part.text(word)]:
+        raise file.fail(where, f"{lacking[0]} is missing")
+    try:
+        speed = parse_rate(part.text("link")) if part.text("link") else None
+    except UsageError as error:
+        raise file.fail(where, str(error), error.hint) from None
+    device = part.text("device")
+    return Link(
+        device,
+        part.text("port"),
+        part.text("host"),
+        part.text("interface"),
+        part.text("queue"),
+        part.text("rack", racks.get(device, "unknown")),
+        speed,
+    )
