@@ -168,6 +168,8 @@ def why_refused(error: OSError | TimeoutError) -> str:
         return "it does not speak TLS"
     if "alert" in reason:
         return f"it does not accept the certificate of this agent: {reason.rpartition('alert ')[2]}"
+    if isinstance(error, ConnectionError):
+        return "it closed the connection during the TLS handshake; it may not accept the certificate of this agent"
     if isinstance(error, TimeoutError) or "handshake is taking longer" in str(error):
         return f"no TLS handshake in {HANDSHAKE_S:g} s"
     return f"the TLS handshake failed: {reason or error.strerror or error}"
