@@ -29,6 +29,7 @@ MOST_CALLS = 32  # of one client at a time
 LARGEST_REQUEST = 1 << 20  # bytes
 FIRST_MESSAGE_S = 30.0  # for a client to say what it subscribes to
 WRONG_PASSWORD_S = 1.0  # before a wrong password is answered
+GONE_S = 0.1  # writing to a client that went fails a little before its call is cancelled
 GRACE_S = 0.2  # for calls to end when the agent does
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
@@ -159,6 +160,7 @@ class Agent:
             code, reason = refusal.code, str(refusal)
         except* Exception as failures:
             code, reason = "INTERNAL", f"the agent failed: {_first(failures)!r}"
+            await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
             if not context.done():
                 self.log.say(f"{client.name if client else context.peer()}: {reason}")
         await context.abort(grpc.StatusCode[code], reason)

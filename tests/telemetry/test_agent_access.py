@@ -416,6 +416,21 @@ def test_a_stop_is_heard_with_clients_that_read_and_such_as_do_not(number):
         assert code_of(calls[0]) in ("UNAVAILABLE", "CANCELLED")
 
 
+def test_clients_that_go_are_no_failures(tmp_path):
+    errors = tmp_path / "errors"
+    asked = request(**fast())
+    for _ in range(20):
+        asked.subscribe.subscription.add().CopyFrom(asked.subscribe.subscription[0])
+    with agent("lo", errors=errors) as (address, process):
+        for _ in range(15):
+            with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+                call = subscribe(channel, asked)
+                assert all(next(call) for _ in range(60))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert errors.read_text() == ""
+
+
 def test_queues_that_cannot_be_read_end_the_agent(monkeypatch):
     """Rather than that old depths are served."""
 
