@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -26,8 +27,24 @@ class Log:
         self._said += 1
         self._say(line if line.isprintable() else line.encode("unicode_escape").decode())
 
+    def take_from(self, logger: str) -> None:
+        """Have what a library logs, from warnings on, said as a line each."""
+        found = logging.getLogger(logger)
+        found.handlers, found.propagate = [_Lines(self)], False
+
     def flush(self) -> None:
         """Say how many lines were left out."""
         if self._left_out:
             self._say(f"{self._left_out:,} more such lines were left out")
         self._left_out = 0
+
+
+class _Lines(logging.Handler):
+    """The first line of each record, without traceback."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self.log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.log.say(f"{record.name.partition('.')[0]}: {record.getMessage().partition(chr(10))[0]}")

@@ -51,6 +51,16 @@ class Snapshot:
     paths: tuple[Selection, ...]
 
 
+def parsed(kind: Any, data: bytes) -> Any:
+    """The message of a kind that DATA is."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise Refused(f"what was sent is no {kind.DESCRIPTOR.name}") from None
+
+
 def subscription(request: Any) -> Subscription:
     """What a SubscriptionList asks for."""
     mode = _name_of(messages.LIST_MODES, request.mode, "mode")

@@ -29,7 +29,7 @@ MOST_CALLS = 32  # of one client at a time
 LARGEST_REQUEST = 1 << 20  # bytes
 FIRST_MESSAGE_S = 30.0  # for a client to say what it subscribes to
 WRONG_PASSWORD_S = 1.0  # before a wrong password is answered
-GONE_S = 0.1  # writing to a client that went fails a little before its call is cancelled
+GONE_S = 1.0  # writing to a client that went fails a little before its call is cancelled
 GRACE_S = 0.2  # for calls to end when the agent does
 _OPTIONS = [
     ("grpc.so_reuseport", 0),
@@ -57,6 +57,7 @@ class Agent:
     def __init__(self, tree: Tree, entry: Entry, say: Callable[[str], None]) -> None:
         self.tree, self.entry = tree, entry
         self.log = Log(say)
+        self.log.take_from("grpc")
         self.door: Door
         self._server: Any = None
         self._inner = -1
@@ -122,22 +123,22 @@ class Agent:
         """What gRPC calls."""
         import grpc
 
-        def unary(work: Callable[[Any], Awaitable[Any]], request: Callable[[bytes], Any]) -> Any:
-            async def answer(message: Any, context: Any) -> Any:
+        def unary(work: Callable[[bytes], Awaitable[Any]]) -> Any:
+            async def answer(request: bytes, context: Any) -> Any:
                 async with self._call(context):
-                    return await work(message)
+                    return await work(request)
 
-            return grpc.unary_unary_rpc_method_handler(answer, request, lambda made: made.SerializeToString())
+            return grpc.unary_unary_rpc_method_handler(answer, None, lambda made: made.SerializeToString())
 
         subscribe = grpc.stream_stream_rpc_method_handler(
-            self._subscribe, messages.SubscribeRequest.FromString, messages.SubscribeResponse.SerializeToString
+            self._subscribe, None, messages.SubscribeResponse.SerializeToString
         )
         return grpc.method_handlers_generic_handler(
             messages.SERVICE,
             {
-                "Capabilities": unary(self.capabilities, messages.CapabilityRequest.FromString),
-                "Get": unary(self.get, messages.GetRequest.FromString),
-                "Set": unary(self.set, bytes),
+                "Capabilities": unary(self.capabilities),
+                "Get": unary(self.get),
+                "Set": unary(self.set),
                 "Subscribe": subscribe,
             },
         )
@@ -155,14 +156,12 @@ class Agent:
                 await self._admit(client, context)
                 yield client
             return
-        except* Refused as refusals:
-            refusal = _first(refusals)
+        except Refused as refusal:
             code, reason = refusal.code, str(refusal)
-        except* Exception as failures:
-            code, reason = "INTERNAL", f"the agent failed: {_first(failures)!r}"
+        except Exception as failure:
             await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
-            if not context.done():
-                self.log.say(f"{client.name if client else context.peer()}: {reason}")
+            code, reason = "INTERNAL", f"the agent failed: {failure!r}"
+            self.log.say(f"{client.name if client else context.peer()}: {reason}")
         await context.abort(grpc.StatusCode[code], reason)
 
     async def _admit(self, client: Client, context: Any) -> None:
@@ -178,7 +177,7 @@ class Agent:
             await asyncio.sleep(WRONG_PASSWORD_S)
             raise Refused("user or password is wrong", "UNAUTHENTICATED")
 
-    async def capabilities(self, request: Any) -> Any:
+    async def capabilities(self, request: bytes) -> Any:
         models = [
             messages.ModelData(name=name, organization="OpenConfig working group", version=version)
             for name, version in MODELS.items()
@@ -189,8 +188,8 @@ class Agent:
             gNMI_version=messages.VERSION,
         )
 
-    async def get(self, request: Any) -> Any:
-        asked = requests.snapshot(request)
+    async def get(self, request: bytes) -> Any:
+        asked = requests.snapshot(requests.parsed(messages.GetRequest, request))
         watches = [self.tree.watch(selected) for selected in asked.paths]
         try:
             await asyncio.sleep(SETTLE_S)
@@ -212,6 +211,7 @@ class Agent:
                 raise Refused(f"no SubscriptionList in {FIRST_MESSAGE_S:g} s", "DEADLINE_EXCEEDED") from None
             if first is None:
                 return
+            first = requests.parsed(messages.SubscribeRequest, first)
             if first.WhichOneof("value") != "subscribe":
                 raise Refused("the first message must be a SubscriptionList")
             asked = requests.subscription(first.subscribe)
@@ -236,11 +236,3 @@ def _counted(client: Client) -> Iterator[None]:
         yield
     finally:
         client.calls -= 1
-
-
-def _first(group: BaseExceptionGroup[Any]) -> Any:
-    """The first failure in a group."""
-    failure: Any = group
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure

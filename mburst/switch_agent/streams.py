@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 from ..telemetry.gnmi import messages
 from ..telemetry.gnmi.path import Steps
 from .changes import Changes
 from .encoding import notification, notifications, path, typed
-from .requests import Subscription, Wanted
+from .requests import Subscription, Wanted, parsed
 from .schema import Refused
 from .tree import Leaf, Tree, Value
 from .writer import Writer
@@ -143,22 +143,18 @@ class Stream:
         for one in self.followed:
             one.close()
 
-    async def run(self, requests: AsyncIterator[Any]) -> None:
+    async def run(self, requests: AsyncIterator[bytes]) -> None:
         """Until the client has what it wants, or the call is cancelled. REQUESTS: what the client says after its
-        SubscriptionList. The first failure of a part ends all; it is raised in an ExceptionGroup."""
+        SubscriptionList. The first failure of a part ends all, and is raised."""
         await asyncio.sleep(SETTLE_S)
         await self.everything(quietly=self.asked.updates_only)
         if self.asked.mode == "POLL":
             async for request in requests:
-                if request.WhichOneof("value") != "poll":
+                if parsed(messages.SubscribeRequest, request).WhichOneof("value") != "poll":
                     raise Refused("after POLL only polls may follow")
                 await self.everything()
         elif self.asked.mode == "STREAM":
-            async with asyncio.TaskGroup() as group:
-                for one in self.followed:
-                    for task in one.tasks():
-                        group.create_task(task)
-                group.create_task(_nothing_more(requests))
+            await _together([task for one in self.followed for task in one.tasks()] + [_nothing_more(requests)])
 
     async def everything(self, *, quietly: bool = False) -> None:
         """All leaves once, and the sync."""
@@ -167,7 +163,21 @@ class Stream:
         await self.writer.send(messages.SubscribeResponse(sync_response=True))
 
 
-async def _nothing_more(requests: AsyncIterator[Any]) -> None:
+async def _together(parts: list[Coroutine[Any, Any, None]]) -> None:
+    """Run PARTS until one fails, or this is cancelled. (A TaskGroup would mix up both: gRPC takes what is cancelled for
+    a call whose client went, and sends no status.)"""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _nothing_more(requests: AsyncIterator[bytes]) -> None:
     async for _ in requests:
         raise Refused("a STREAM subscription takes no further request: begin another Subscribe")
 
