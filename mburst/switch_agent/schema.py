@@ -89,18 +89,15 @@ def _schema_leaves() -> tuple[tuple[Steps, tuple[str, ...]], ...]:
 def matched(asked: Steps, steps: Steps) -> int | None:
     """How many of STEPS (the fewest) a path with wildcards spans, where they lie at or under it; None elsewhere. A key
     `*` in STEPS, as the schema has it, is met by every value."""
-    if not asked:
-        return 0
-    if asked[0][0] == "...":
-        for skipped in range(len(steps) + 1):
-            rest = matched(asked[1:], steps[skipped:])
-            if rest is not None:
-                return skipped + rest
-        return None
-    if not steps or not _meets(asked[0], steps[0]):
-        return None
-    rest = matched(asked[1:], steps[1:])
-    return None if rest is None else rest + 1
+    spans = [0]  # how many steps the part of the path that was looked at may span, in order
+    for part in asked:
+        if part[0] == "...":
+            spans = list(range(spans[0], len(steps) + 1))
+        else:
+            spans = [span + 1 for span in spans if span < len(steps) and _meets(part, steps[span])]
+        if not spans:
+            return None
+    return spans[0]
 
 
 def _meets(asked: Step, step: Step) -> bool:

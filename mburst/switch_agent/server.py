@@ -26,6 +26,7 @@ from .writer import Writer
 
 MODEL = "mburst-switch-agent"  # vendors/mburst.toml knows it by this
 MOST_CALLS = 32  # of one client at a time
+LONGEST_REASON = 500  # characters of a status, which may quote what the client sent
 LARGEST_REQUEST = 1 << 20  # bytes
 FIRST_MESSAGE_S = 30.0  # for a client to say what it subscribes to
 WRONG_PASSWORD_S = 1.0  # before a wrong password is answered
@@ -162,7 +163,7 @@ class Agent:
             await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
             code, reason = "INTERNAL", f"the agent failed: {failure!r}"
             self.log.say(f"{client.name if client else context.peer()}: {reason}")
-        await context.abort(grpc.StatusCode[code], reason)
+        await context.abort(grpc.StatusCode[code], reason[:LONGEST_REASON])
 
     async def _admit(self, client: Client, context: Any) -> None:
         """Raises Refused unless user and password are right."""

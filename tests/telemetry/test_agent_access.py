@@ -399,6 +399,7 @@ def test_requests_that_make_no_sense_end_their_call_alone():
         )
         assert code_of(channel_raw(channel, b"\xff\xff\xff")) == "INVALID_ARGUMENT"
         assert code_of(channel_raw(channel, bytes(2 << 20))) == "RESOURCE_EXHAUSTED"
+        assert code_of(subscribe(channel, request(path="/" + "é" * 100_000), timeout=20)) == "INVALID_ARGUMENT"
         assert code_of(subscribe(channel, request("ONCE"), timeout=20)) == "OK"
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import agent
+from gnmilib import Authority, agent
 from golib import go_program
 from livelab import Lab
 from places import ROOT
@@ -282,6 +282,29 @@ def test_an_interface_that_goes_is_deleted_and_not_told_again(clients, lab):
     gone = {leaf(path) for update in found.updates for path in update.get("delete", ())}
     assert {"oper-status", "in-octets", "max-queue-len", "transmit-octets"} <= gone and found.status == "OK"
     assert clients.go("get", "/qos/.../max-queue-len").lines[0]["notification"][0].get("update") is None
+
+
+def test_tls_with_a_client_certificate_and_a_password(program, tmp_path):
+    authority, errors = Authority(tmp_path), tmp_path / "errors"
+    certificate, key = authority.issue("agent", ["127.0.0.1"])
+    mine, my_key = authority.issue("client", [])
+    arguments = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-ca={authority.ca}", "--username=me"]
+    with agent("lo", *arguments, env={"MBURST_AGENT_PASSWORD": "right"}, errors=errors) as (address, _):
+
+        def asked(**more: Any) -> Heard:
+            flags = {"address": address, "ca": authority.ca, "cert": mine, "key": my_key, "username": "me",
+                     "password": "right", "interval": "20ms", "encoding": "proto", "for": "3s", **more}  # fmt: skip
+            given = [f"-{name}={value}" for name, value in flags.items() if value]
+            process = subprocess.Popen([program, "subscribe", *given, "-path=/interfaces", "-path=/system"],
+                                       stdout=subprocess.PIPE, text=True)  # fmt: skip
+            return heard(process)
+
+        found = asked()
+        assert found.status == "OK" and min(len(times_of(name, found)) for name in ("in-octets", "hostname")) > 20
+        assert errors.read_text() == ""
+        assert asked(password="wrong").status == "Unauthenticated"
+        assert asked(cert="", key="").status == "Unavailable"
+        assert asked().status == "OK"
 
 
 def test_capabilities(clients):

@@ -35,7 +35,7 @@ def checked(text: str, prefix: str = "/", origin: str = "") -> Steps:
 
 
 @given(st.lists(st.sampled_from(["a", "b", "*", "..."]), max_size=7), st.lists(st.sampled_from("abc"), max_size=8))
-@settings(max_examples=1000)
+@settings(max_examples=300)
 def test_matching_is_that_of_a_regular_expression(asked, steps):
     """A letter for a step, so that * is any letter and ... any number of them; the fewest letters that match."""
     pattern = re.compile("".join({"*": ".", "...": ".*"}.get(name, name) for name in asked))
@@ -50,7 +50,7 @@ def test_matching_is_that_of_a_regular_expression(asked, steps):
         )
     )
 )
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_every_way_to_write_a_leaf_is_understood(case):
     """As it is, with * for the step or its keys, with its module, or without keys; `...` before it changes nothing."""
     leaf, ways = case
@@ -101,7 +101,7 @@ def test_prefix_and_path_are_one_and_have_one_origin():
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_any_request_is_refused_or_understood(data):
     """Any bytes that protobuf reads: never another failure, and never without a bound."""
     for kind, read in ((messages.SubscriptionList, requests.subscription), (messages.GetRequest, requests.snapshot)):
@@ -136,7 +136,7 @@ real = st.sampled_from(LEAVES).flatmap(
     st.integers(0, 7),
     st.sampled_from(["JSON", "JSON_IETF"]),
 )
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_a_tree_of_json_has_all_its_leaves_again(values, depth, encoding):
     """Read by what reads other targets' JSON. In JSON_IETF numbers of 64 bits are text, and names have their module at
     the top and where it changes."""
