@@ -25,6 +25,7 @@ from places import ROOT
 
 pytest.importorskip("pygnmi")
 SECONDS, INTERVAL_MS = 30, 200
+PATIENCE_S = 60  # for what must come
 LONGEST_SILENCE_S = 10.0  # that a busy machine may cause; a stream that has stalled is silent to its end
 # A path for each way to write one, and the leaf that only it has.
 PATHS = {
@@ -95,6 +96,17 @@ class Clients:
     def flags(self, call: str, *paths: str, **flags: Any) -> list[str]:
         given = [f"-{name.replace('_', '-')}={value}" for name, value in flags.items()]
         return [call, f"-address={self.address}", *given, *(f"-path={path}" for path in paths)]
+
+    @contextlib.contextmanager
+    def watching(self, *paths: str, **flags: Any) -> Iterator[Iterator[dict[str, Any]]]:
+        """What a subscription of gnmic's library hears, line by line, until nobody wants more."""
+        process = self.begin("go", *self.flags("subscribe", *paths, **flags))
+        assert process.stdout
+        try:
+            yield (json.loads(line) for line in process.stdout)
+        finally:
+            process.kill()
+            process.communicate()
 
     def pygnmi(self, call: str, seconds: float = 0, **given: Any) -> Heard:
         return heard(self.begin("python", self.asked(call, seconds, **given)))
@@ -237,19 +249,22 @@ def test_a_path_that_is_not_there_yet_may_be_subscribed_to(clients, lab):
 @pytest.mark.parametrize("stream_mode", ["on-change", "sample", "target-defined"])
 def test_updates_only_sends_no_state(clients, lab, stream_mode):
     """The sync comes first; of what changes seldom nothing comes until it changes."""
-    watched = clients.begin("go", *clients.flags(
-        "subscribe", "/interfaces/interface/state/admin-status", "/qos/.../max-queue-len", updates_only="true",
-        stream_mode=stream_mode, interval="1h", **{"for": "5s"}))  # fmt: skip
-    assert watched.stdout
-    lines = [json.loads(watched.stdout.readline())]
-    lab.tell(lab.near, f"ip link set {lab.a} down")
-    lines += heard(watched).lines
-    assert lines[0] == {"syncResponse": True} and lines[-1]["status"] == "OK"
-    updates = Heard(lines).updates
-    told = [value_of(one) for update in updates for one in update["update"] if leaf(one["path"]) == "admin-status"]
+    flags = {"updates_only": "true", "stream_mode": stream_mode, "interval": "1h", "encoding": "json"}
+    flags["for"] = "2s" if stream_mode == "sample" else f"{PATIENCE_S}s"
+    paths = ("/interfaces/interface/state/admin-status", "/qos/.../max-queue-len")
+    with clients.watching(*paths, **flags) as lines:
+        found = [next(lines)]
+        lab.tell(lab.near, f"ip link set {lab.a} down")
+        for line in lines:
+            found.append(line)
+            if times_of("admin-status", Heard([line])):
+                break
+    assert found[0] == {"syncResponse": True}
+    told = [value_of(one) for update in Heard(found).updates for one in update["update"]
+            if leaf(one["path"]) == "admin-status"]  # fmt: skip
     assert told == ([] if stream_mode == "sample" else ["DOWN"])
     if stream_mode == "on-change":
-        assert times_of("max-queue-len", Heard(lines)) == []
+        assert times_of("max-queue-len", Heard(found)) == []
 
 
 @pytest.mark.parametrize("mode", ["once", "poll"])
@@ -273,14 +288,13 @@ def test_prefix_wildcards_and_models(clients):
 
 
 def test_an_interface_that_goes_is_deleted_and_not_told_again(clients, lab):
-    watched = clients.begin("go", *clients.flags(
-        "subscribe", "/interfaces", "/qos", stream_mode="on-change", encoding="proto", **{"for": "6s"}))  # fmt: skip
-    assert watched.stdout
-    watched.stdout.readline()
-    lab.tell(lab.near, f"ip link del {lab.a}")
-    found = heard(watched)
-    gone = {leaf(path) for update in found.updates for path in update.get("delete", ())}
-    assert {"oper-status", "in-octets", "max-queue-len", "transmit-octets"} <= gone and found.status == "OK"
+    awaited = {"oper-status", "in-octets", "max-queue-len", "transmit-octets"}
+    with clients.watching("/interfaces", "/qos", stream_mode="on-change", **{"for": f"{PATIENCE_S}s"}) as lines:
+        next(lines)
+        lab.tell(lab.near, f"ip link del {lab.a}")
+        while awaited:
+            line = next(lines)
+            awaited -= {leaf(path) for path in line.get("update", {}).get("delete", ())}
     assert clients.go("get", "/qos/.../max-queue-len").lines[0]["notification"][0].get("update") is None
 
 
