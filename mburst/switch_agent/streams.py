@@ -16,6 +16,7 @@ from .schema import Refused
 from .tree import Leaf, Tree, Value
 from .writer import Writer
 
+MOST_LEAVES = 100_000  # of all subscriptions together; each costs about a kilobyte
 LOOK_NS = 500_000_000  # how often leaves that change seldom are looked at, and which leaves there are
 SETTLE_S = 0.002  # so that there is a reading of every queue
 
@@ -133,13 +134,19 @@ def followed(tree: Tree, wanted: Wanted, asked: Subscription, writer: Writer) ->
 
 
 class Stream:
-    """Answers one Subscribe."""
+    """Answers one Subscribe. Raises Refused where all subscriptions together would follow too many leaves."""
 
     def __init__(self, tree: Tree, asked: Subscription, writer: Writer) -> None:
-        self.asked, self.writer = asked, writer
+        self.tree, self.asked, self.writer = tree, asked, writer
         self.followed = [one for wanted in asked.wanted for one in followed(tree, wanted, asked, writer)]
+        self.leaves = sum(len(one.leaves()) for one in self.followed)
+        tree.followed += self.leaves
+        if tree.followed > MOST_LEAVES:
+            self.close()
+            raise Refused(f"subscriptions to more than {MOST_LEAVES:,} leaves at a time", "RESOURCE_EXHAUSTED")
 
     def close(self) -> None:
+        self.tree.followed -= self.leaves
         for one in self.followed:
             one.close()
 

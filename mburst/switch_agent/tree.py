@@ -74,6 +74,7 @@ class Tree:
         self.names = names  # MAC → host
         self.link_bps = link_bps
         self.boot_ns = boot_time_ns()
+        self.followed = 0  # leaves that subscriptions follow
         self._interfaces = _Fresh(lambda: {found.name: found for found in netlink.interfaces()}, _FRESH_S)
         self._neighbours = _Fresh(self._seen, _NEIGHBOURS_FRESH_S)
         self._parts = {schema.STATE: self._state, schema.COUNTERS: self._counters, schema.ETHERNET: self._ethernet,

@@ -20,7 +20,7 @@ from gnmilib import Authority, agent, messages
 
 from mburst.__main__ import main
 from mburst.errors import MburstError
-from mburst.switch_agent import door, server, writer
+from mburst.switch_agent import door, server, streams, writer
 from mburst.switch_agent.listening import Address, parse
 from mburst.switch_agent.tree import Tree
 from mburst.switch_agent.watermarks import Watermarks
@@ -415,6 +415,29 @@ def test_a_stop_is_heard_with_clients_that_read_and_such_as_do_not(number):
         process.send_signal(number)
         assert process.wait(20) == (130 if number == signal.SIGINT else 0)
         assert code_of(calls[0]) in ("UNAVAILABLE", "CANCELLED")
+
+
+def test_what_all_subscriptions_follow_is_bounded(monkeypatch):
+    monkeypatch.setattr(streams, "MOST_LEAVES", 30)  # lo has 17
+
+    async def work() -> None:
+        async with serving([]) as (address, made), grpc.aio.insecure_channel(address) as channel:
+            begin = channel.stream_stream(messages.SUBSCRIBE, lambda asked: asked.SerializeToString())
+            first, second = begin(), begin()
+            await first.write(request(**fast()))
+            assert await first.read()
+            await second.write(request(**fast()))
+            with pytest.raises(grpc.RpcError) as caught:
+                await second.read()
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            first.cancel()
+            while made.tree.followed:
+                await asyncio.sleep(0.05)
+            third = begin()
+            await third.write(request(**fast()))
+            assert await third.read()
+
+    asyncio.run(asyncio.wait_for(work(), 60))
 
 
 def test_clients_that_go_are_no_failures(tmp_path):
