@@ -148,7 +148,7 @@ def served(named: list[str]) -> list[str]:
     for name in named:
         if name not in found:
             raise MburstError(f"{name}: no such interface", f"there are {', '.join(sorted(found))}")
-    ports = named or [name for name, interface in found.items() if interface.master]
+    ports = list(dict.fromkeys(named)) or [name for name, interface in found.items() if interface.master]
     if not ports:
         raise UsageError("there is no bridge here", "name the interfaces to serve")
     return ports

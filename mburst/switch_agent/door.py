@@ -100,7 +100,12 @@ class Door:
                 continue
             task = loop.create_task(self._relay(accepted, name, host))
             self._tasks[task] = host
-            task.add_done_callback(self._tasks.pop)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (failure := task.exception()):
+            self.say(f"a connection failed: {failure!r}")
 
     async def close(self) -> None:
         self.sock.close()

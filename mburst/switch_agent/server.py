@@ -94,11 +94,16 @@ class Agent:
     async def serve(self) -> None:
         """Until cancelled. Raises MburstError where the agent cannot go on."""
         accepting = asyncio.create_task(self.door.serve())
+        ended = asyncio.create_task(self._server.wait_for_termination())
         try:
-            await self._failure
+            done, _ = await asyncio.wait((self._failure, accepting, ended), return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+            raise MburstError("gRPC does not serve any more")
         finally:
             accepting.cancel()
             await self._stop()
+            await asyncio.gather(ended, return_exceptions=True)  # which must not be cancelled: gRPC waits for the same
 
     def fail(self, error: Exception) -> None:
         """End with a failure. From any thread."""

@@ -139,11 +139,18 @@ class Stream:
     def __init__(self, tree: Tree, asked: Subscription, writer: Writer) -> None:
         self.tree, self.asked, self.writer = tree, asked, writer
         self.followed = [one for wanted in asked.wanted for one in followed(tree, wanted, asked, writer)]
-        self.leaves = sum(len(one.leaves()) for one in self.followed)
-        tree.followed += self.leaves
-        if tree.followed > MOST_LEAVES:
+        self.leaves = 0
+        try:
+            self._count()
+        except BaseException:
             self.close()
-            raise Refused(f"subscriptions to more than {MOST_LEAVES:,} leaves at a time", "RESOURCE_EXHAUSTED")
+            raise
+
+    def _count(self) -> None:
+        self.leaves = sum(len(one.leaves()) for one in self.followed)
+        self.tree.followed += self.leaves
+        if self.tree.followed > MOST_LEAVES:
+            raise Refused(f"all subscriptions together have more than {MOST_LEAVES:,} leaves", "RESOURCE_EXHAUSTED")
 
     def close(self) -> None:
         self.tree.followed -= self.leaves

@@ -471,6 +471,34 @@ def test_queues_that_cannot_be_read_end_the_agent(monkeypatch):
         asyncio.run(work())
 
 
+def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
+    """It does not go on as if it served."""
+
+    async def work(break_it: Any) -> None:
+        watermarks = Watermarks(["lo"])
+        made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), print)
+        await made.start()
+        watermarks.start()
+        try:
+            asyncio.get_running_loop().call_later(0.2, break_it, made)
+            await asyncio.wait_for(made.serve(), 20)
+        finally:
+            watermarks.close()
+
+    def end_service(made: server.Agent) -> None:
+        made.ending = asyncio.ensure_future(made._server.stop(None))  # type: ignore[attr-defined]
+
+    with pytest.raises(MburstError, match="does not serve any more"):
+        asyncio.run(work(end_service))
+
+    async def broken(self: door.Door) -> None:
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(door.Door, "serve", broken)
+    with pytest.raises(RuntimeError, match="no more"):
+        asyncio.run(work(lambda made: None))
+
+
 def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
     """Whatever fails in one of a stream's parts: no silence, one line, and the other calls go on."""
     said: list[str] = []
