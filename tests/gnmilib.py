@@ -250,13 +250,18 @@ def query(folder: Path, text: str) -> list[tuple[Any, ...]]:
 
 
 @contextlib.contextmanager
-def agent(*arguments: str, env: dict[str, str] | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`mburst switch-agent` as a process on loopback: (address, process). It is killed at the end."""
+def agent(
+    *arguments: str, env: dict[str, str] | None = None, namespace: str = "", errors: Path | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`mburst switch-agent` as a process on loopback: (address, process). It is killed at the end. ERRORS gets what it
+    says to standard error."""
     if not any(argument.startswith("--listen") for argument in arguments):
         arguments = (*arguments, "--listen=127.0.0.1:0")
+    inside = ["ip", "netns", "exec", namespace] if namespace else []
     process = subprocess.Popen(
-        [sys.executable, "-m", "mburst", "switch-agent", *arguments],
+        [*inside, sys.executable, "-m", "mburst", "switch-agent", *arguments],
         stdout=subprocess.PIPE,
+        stderr=errors.open("w") if errors else None,
         text=True,
         env={**os.environ, **(env or {})},
     )

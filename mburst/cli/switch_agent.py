@@ -5,18 +5,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
+import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
+from ..stopping import stopping
 from ..units import parse_rate
+
+if TYPE_CHECKING:
+    from ..switch_agent.server import Entry
+    from ..switch_agent.watermarks import Watermarks
 
 PRIORITY = -10  # nice(2), of the threads that are started from now on
 
 DESCRIPTION = """Serve this machine's ports by gNMI, for collectors: the depth of their queues, read every millisecond,
 their counters and their neighbours, under OpenConfig's paths. For a Linux box that forwards (a bridge, a router, a
 white-box switch), and for trying out a collector. It needs no privileges; as root its readings are punctual under load
-too. The password of --username is read from the environment: MBURST_AGENT_PASSWORD."""
+too. An address that other hosts can reach needs TLS, and --username or --tls-ca. The password of --username is read
+from the environment: MBURST_AGENT_PASSWORD."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +35,10 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("ports", nargs="*", metavar="INTERFACE", help="ports to serve (default: those of all bridges)")
     parser.add_argument(
-        "--listen", default="127.0.0.1:9339", metavar="ADDRESS:PORT", help="where, or unix:PATH (default: %(default)s)"
+        "--listen",
+        default="127.0.0.1:9339",
+        metavar="ADDRESS:PORT",
+        help="where, or unix:PATH; port 0 is any that is free (default: %(default)s)",
     )
     parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
     parser.add_argument(
@@ -36,11 +48,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         default=Path("/etc/ethers"),
         help="names of the hosts behind the ports, as ethers(5) has them (default: %(default)s)",
     )
-    door = parser.add_argument_group("who may come in")
+    door = parser.add_argument_group("who may connect")
     door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to show, in PEM")
     door.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
     door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must show a certificate of this CA")
     door.add_argument("--username", metavar="NAME", default="", help="and say this name and its password")
+    door.add_argument(
+        "--insecure",
+        action="store_true",
+        help="serve other hosts without TLS, or without --username or --tls-ca",
+    )
     parser.set_defaults(run=run)
 
 
@@ -48,12 +65,53 @@ def run(arguments: argparse.Namespace) -> int:
     """Find the ports, listen, serve."""
     import asyncio
 
-    from ..switch_agent.server import Agent, Door
+    from ..switch_agent.server import Agent
     from ..switch_agent.tree import Tree, read_ethers
     from ..switch_agent.watermarks import Watermarks
     from .collect import require
 
     require()
+    entry = entry_of(arguments)
+    with contextlib.suppress(OSError):  # only root may: the readings wait for whatever else this process does
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    ports = served(arguments.ports)
+    speed = parse_rate(arguments.link) if arguments.link else None
+    watermarks = Watermarks(ports)
+    agent = Agent(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, tell)
+    watermarks.failed = agent.fail
+
+    async def work() -> int:
+        address = await agent.start()
+        watermarks.start()
+        print(f"serving {len(ports)} ports, {queues_of(watermarks)}, on {address}"
+              + ("" if entry.certificates else " without TLS"), flush=True)  # fmt: skip
+        serving, loop = asyncio.ensure_future(agent.serve()), asyncio.get_running_loop()
+        stop = partial(loop.call_soon_threadsafe, serving.cancel)
+        with stopping(stop) as ended_by, contextlib.suppress(asyncio.CancelledError):
+            await serving
+        return 130 if signal.SIGINT in ended_by else 0
+
+    try:
+        return asyncio.run(work())
+    finally:
+        watermarks.close()
+
+
+def tell(line: str) -> None:
+    """What happens while it serves, beside what it was asked to print."""
+    print(f"mburst: {line}", file=sys.stderr, flush=True)
+
+
+def queues_of(watermarks: Watermarks) -> str:
+    return f"{len({port for port, _ in watermarks.queues}) or 'none'} with a queue"
+
+
+def entry_of(arguments: argparse.Namespace) -> Entry:
+    """Where clients connect, and who may. Raises MburstError."""
+    from ..switch_agent.listening import parse
+    from ..switch_agent.server import Entry
+    from ..switch_agent.tls import Certificates
+
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         raise UsageError("--tls-cert and --tls-key go together")
     if arguments.tls_ca and not arguments.tls_cert:
@@ -61,30 +119,25 @@ def run(arguments: argparse.Namespace) -> int:
     password = os.environ.get("MBURST_AGENT_PASSWORD", "")
     if arguments.username and not password:
         raise UsageError("--username needs a password in the environment", "set MBURST_AGENT_PASSWORD")
-    with contextlib.suppress(OSError):  # only root may: the readings wait for whatever else this process does
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-    ports = served(arguments.ports)
-    speed = parse_rate(arguments.link) if arguments.link else None
-    watermarks = Watermarks(ports)
-    tree = Tree(ports, watermarks, read_ethers(arguments.ethers), speed)
-    door = Door(arguments.listen, arguments.tls_cert, arguments.tls_key, arguments.tls_ca, arguments.username, password)
+    certificates = (
+        Certificates(arguments.tls_cert, arguments.tls_key, arguments.tls_ca) if arguments.tls_cert else None
+    )
+    address = parse(arguments.listen)
+    if not address.is_local and (lacking := lacks(arguments)):
+        if not arguments.insecure:
+            raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to serve them so")
+        tell(f"note: {address}: other hosts can connect, and {lacking}")
+    return Entry(address, certificates, arguments.username, password)
 
-    async def work() -> None:
-        agent = Agent(tree, door)
-        address = await agent.start()
-        watermarks.start()
-        queues = f"{len({port for port, _ in watermarks.queues}) or 'none'} with a queue"
-        print(
-            f"serving {len(ports)} ports, {queues}, on {address}" + ("" if door.certificate else " without TLS"),
-            flush=True,
-        )
-        await agent.serve()
 
-    try:
-        asyncio.run(work())
-    finally:
-        watermarks.close()
-    return 130
+def lacks(arguments: argparse.Namespace) -> str:
+    """What an address that other hosts reach needs, and is not there."""
+    if not arguments.tls_cert:
+        what = "the password is sent in the clear" if arguments.username else "nothing is encrypted, nobody is checked"
+        return f"{what} (--tls-cert and --tls-key encrypt)"
+    if not arguments.username and not arguments.tls_ca:
+        return "anybody may read (--username or --tls-ca restrict that)"
+    return ""
 
 
 def served(named: list[str]) -> list[str]:
@@ -95,7 +148,7 @@ def served(named: list[str]) -> list[str]:
     for name in named:
         if name not in found:
             raise MburstError(f"{name}: no such interface", f"there are {', '.join(sorted(found))}")
-    ports = named or [name for name, interface in found.items() if interface.master]
+    ports = list(dict.fromkeys(named)) or [name for name, interface in found.items() if interface.master]
     if not ports:
         raise UsageError("there is no bridge here", "name the interfaces to serve")
     return ports

@@ -16,15 +16,20 @@ _IFINFO = struct.Struct("=BxHiII")  # struct ifinfomsg
 _NDMSG = struct.Struct("=BxxxiHBB")  # struct ndmsg
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, parent, info
 _ATTRIBUTE = struct.Struct("=HH")
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_STATS64 = 1, 3, 10, 23
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_OPERSTATE = 1, 3, 4, 10, 16
+_IFLA_STATS64, _IFLA_CARRIER_CHANGES = 23, 35
+_IFF_UP = 1
 _NDA_LLADDR = 2
 _TCA_KIND = 1
 # Disciplines whose classes are queues that somebody set up. Others (fq_codel, sfq, cake) list their flows as classes.
 _CLASSFUL = (b"drr", b"ets", b"hfsc", b"htb", b"mq", b"mqprio", b"multiq", b"prio", b"qfq", b"taprio")
 _NUD_PERMANENT = 0x80  # an address of the bridge itself
-_STATS64 = struct.Struct(
-    "=8Q"
-)  # rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped
+# struct rtnl_link_stats64: rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped,
+# multicast, collisions, rx_length_errors, rx_over_errors, rx_crc_errors, rx_frame_errors, rx_fifo_errors,
+# rx_missed_errors
+_STATS64 = struct.Struct("=16Q")
+# IF_OPER_UNKNOWN and so on, as RFC 2863 and OpenConfig call them.
+_OPER = ("UNKNOWN", "NOT_PRESENT", "DOWN", "LOWER_LAYER_DOWN", "TESTING", "DORMANT", "UP")
 _SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
 _SETTINGS = struct.Struct("=IIIH")  # struct ethtool_cmd: cmd, supported, advertising, speed in Mb/s (low half)
 _SPEED_HIGH = 28  # offset of the high half
@@ -39,10 +44,20 @@ class Interface:
     name: str
     master: int  # index of its bridge, 0 where it has none
     mac: str
+    mtu: int  # of what a frame carries, as ip(8) shows it
+    admin_status: str
+    oper_status: str
     in_octets: int
     out_octets: int
-    in_discards: int
+    in_pkts: int
+    out_pkts: int
+    in_multicast_pkts: int | None  # None while it is 0: many drivers do not count them
+    in_errors: int
+    out_errors: int
+    in_discards: int  # dropped by the kernel, or for want of room in the interface
     out_discards: int
+    in_fcs_errors: int
+    carrier_transitions: int | None  # None where the kernel does not say
 
 
 @dataclass(frozen=True)
@@ -81,17 +96,31 @@ def _dump(request: int, body: bytes) -> Iterator[bytes]:
 
 def interfaces() -> list[Interface]:
     """Every interface of this network namespace."""
-    found = []
-    for body in _dump(_RTM_GETLINK, _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0)):
-        _, _, index, _, _ = _IFINFO.unpack_from(body)
-        have = _attributes(body[_IFINFO.size :])
-        _, _, rx, tx, _, _, rx_dropped, tx_dropped = _STATS64.unpack_from(have.get(_IFLA_STATS64, bytes(64)))
-        master = struct.unpack("=I", have[_IFLA_MASTER])[0] if _IFLA_MASTER in have else 0
-        name = have[_IFLA_IFNAME].rstrip(b"\0").decode()
-        found.append(
-            Interface(index, name, master, have.get(_IFLA_ADDRESS, b"").hex(":"), rx, tx, rx_dropped, tx_dropped)
-        )
-    return found
+    return [_interface(body) for body in _dump(_RTM_GETLINK, _IFINFO.pack(socket.AF_UNSPEC, 0, 0, 0, 0))]
+
+
+def _interface(body: bytes) -> Interface:
+    _, _, index, flags, _ = _IFINFO.unpack_from(body)
+    have = _attributes(body[_IFINFO.size :])
+    counted = _STATS64.unpack_from(have.get(_IFLA_STATS64, b"").ljust(_STATS64.size, b"\0"))
+    rx, tx, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped, multicast = counted[:9]
+    state = have.get(_IFLA_OPERSTATE, b"\0")[0]
+    return Interface(
+        index=index,
+        name=have[_IFLA_IFNAME].rstrip(b"\0").decode(errors="replace"),
+        master=_number(have, _IFLA_MASTER) or 0,
+        mac=have.get(_IFLA_ADDRESS, b"").hex(":"),
+        mtu=_number(have, _IFLA_MTU) or 0,
+        admin_status="UP" if flags & _IFF_UP else "DOWN",
+        oper_status=_OPER[state] if state < len(_OPER) else "UNKNOWN",
+        in_octets=rx_bytes, out_octets=tx_bytes, in_pkts=rx, out_pkts=tx, in_multicast_pkts=multicast or None,
+        in_errors=rx_errors, out_errors=tx_errors, in_discards=rx_dropped + counted[15], out_discards=tx_dropped,
+        in_fcs_errors=counted[12], carrier_transitions=_number(have, _IFLA_CARRIER_CHANGES),
+    )  # fmt: skip
+
+
+def _number(have: dict[int, bytes], attribute: int) -> int | None:
+    return int(struct.unpack("=I", have[attribute])[0]) if attribute in have else None
 
 
 def neighbours() -> list[Neighbour]:

@@ -1,151 +1,244 @@
-"""The gRPC service: gNMI's Subscribe and Capabilities."""
+"""The gRPC service: gNMI's Capabilities, Get and Subscribe; Set says that there is none."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hmac
-import signal
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import MburstError
 from ..telemetry.gnmi import messages
-from .streams import ENCODINGS, Refused, Stream
+from . import requests, snapshots, tls
+from .door import Client, Door
+from .encoding import ENCODINGS
+from .listening import Address, bound, listen
+from .log import Log
+from .schema import MODELS, Refused
+from .streams import SETTLE_S, Stream
 from .tree import Tree
+from .writer import Writer
 
 MODEL = "mburst-switch-agent"  # vendors/mburst.toml knows it by this
-MODELS = ("openconfig-interfaces", "openconfig-qos", "openconfig-lldp", "openconfig-system")
+MOST_CALLS = 32  # of one client at a time
+LONGEST_REASON = 500  # characters of a status, which may quote what the client sent
+LARGEST_REQUEST = 1 << 20  # bytes
+FIRST_MESSAGE_S = 30.0  # for a client to say what it subscribes to
+WRONG_PASSWORD_S = 1.0  # before a wrong password is answered
+GONE_S = 1.0  # writing to a client that went fails a little before its call is cancelled
+GRACE_S = 0.2  # for calls to end when the agent does
+_OPTIONS = [
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", LARGEST_REQUEST),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),  # without a call
+    ("grpc.keepalive_time_ms", 60_000),  # a client that is gone without a word is found out
+    ("grpc.keepalive_timeout_ms", 20_000),
+]
 
 
 @dataclass(frozen=True)
-class Door:
+class Entry:
     """Where clients come in, and who may."""
 
-    address: str
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None  # clients need a certificate of this CA
+    address: Address
+    certificates: tls.Certificates | None = None
     username: str = ""
     password: str = field(default="", repr=False)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise MburstError(f"{path}: cannot read: {error.strerror}") from None
-
-
 class Agent:
-    """The service over a tree."""
+    """The service over a tree. `say` gets a line for each client that is refused, and each failure."""
 
-    def __init__(self, tree: Tree, door: Door) -> None:
-        self.tree, self.door = tree, door
+    def __init__(self, tree: Tree, entry: Entry, say: Callable[[str], None]) -> None:
+        self.tree, self.entry = tree, entry
+        self.log = Log(say)
+        self.log.take_from("grpc")
+        self.door: Door
         self._server: Any = None
+        self._inner = -1
+        self._failure: asyncio.Future[None]
 
-    def handlers(self) -> Any:
+    # --- begin and end ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        """Listen; the address, with the port where it was left to the kernel. Raises MburstError."""
+        context = tls.context(self.entry.certificates) if self.entry.certificates else None
+        sock = listen(self.entry.address)
+        self.door = Door(sock, context, self.log.say)
+        await self._start_service()
+        self._failure = asyncio.get_running_loop().create_future()
+        return bound(self.entry.address, sock)
+
+    async def _start_service(self) -> None:
+        """gRPC, on a Unix socket that nobody finds once it is open."""
+        import grpc
+
+        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server.add_generic_rpc_handlers((self._handlers(),))
+        with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+            path = Path(folder, "gnmi")
+            try:
+                self._server.add_insecure_port(f"unix:{path}")
+            except RuntimeError:
+                raise MburstError(f"{folder}: gRPC cannot listen there", "is TMPDIR too long a name?") from None
+            await self._server.start()
+            self._inner = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        self.door.inner = f"/proc/self/fd/{self._inner}"
+
+    async def serve(self) -> None:
+        """Until cancelled. Raises MburstError where the agent cannot go on."""
+        accepting = asyncio.create_task(self.door.serve())
+        ended = asyncio.create_task(self._server.wait_for_termination())
+        try:
+            done, _ = await asyncio.wait((self._failure, accepting, ended), return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+            raise MburstError("gRPC does not serve any more")
+        finally:
+            accepting.cancel()
+            await self._stop()
+            await asyncio.gather(ended, return_exceptions=True)  # which must not be cancelled: gRPC waits for the same
+
+    def fail(self, error: Exception) -> None:
+        """End with a failure. From any thread."""
+
+        def end() -> None:
+            if not self._failure.done():
+                self._failure.set_exception(MburstError(f"the queues cannot be read any more: {error}"))
+
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._failure.get_loop().call_soon_threadsafe(end)
+
+    async def _stop(self) -> None:
+        await self._server.stop(GRACE_S)
+        await self.door.close()
+        os.close(self._inner)
+        if self.entry.address.path:
+            Path(self.entry.address.path).unlink(missing_ok=True)
+        self.log.flush()
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def _handlers(self) -> Any:
         """What gRPC calls."""
         import grpc
 
+        def unary(work: Callable[[bytes], Awaitable[Any]]) -> Any:
+            async def answer(request: bytes, context: Any) -> Any:
+                async with self._call(context):
+                    return await work(request)
+
+            return grpc.unary_unary_rpc_method_handler(answer, None, lambda made: made.SerializeToString())
+
+        subscribe = grpc.stream_stream_rpc_method_handler(
+            self._subscribe, None, messages.SubscribeResponse.SerializeToString
+        )
         return grpc.method_handlers_generic_handler(
             messages.SERVICE,
             {
-                "Capabilities": grpc.unary_unary_rpc_method_handler(
-                    self.capabilities, messages.CapabilityRequest.FromString,
-                    messages.CapabilityResponse.SerializeToString),
-                "Subscribe": grpc.stream_stream_rpc_method_handler(
-                    self.subscribe, messages.SubscribeRequest.FromString, messages.SubscribeResponse.SerializeToString),
+                "Capabilities": unary(self.capabilities),
+                "Get": unary(self.get),
+                "Set": unary(self.set),
+                "Subscribe": subscribe,
             },
-        )  # fmt: skip
+        )
 
-    async def start(self) -> str:
-        """Listen; the address, with the port where it was left to the kernel. Raises MburstError."""
+    @contextlib.asynccontextmanager
+    async def _call(self, context: Any) -> AsyncIterator[Client]:
+        """A call of a client that may make it. Whatever ends it in a failure becomes a gRPC status."""
         import grpc
 
-        self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers((self.handlers(),))
-        door = self.door
+        client = self.door.client(context.peer())
         try:
-            if door.certificate and door.key:
-                root = _read(door.client_ca) if door.client_ca else None
-                credentials = grpc.ssl_server_credentials(
-                    [(_read(door.key), _read(door.certificate))], root, root is not None
-                )
-                port = self._server.add_secure_port(door.address, credentials)
-            else:
-                port = self._server.add_insecure_port(door.address)
-        except RuntimeError:
-            port = 0
-        if not port:
-            raise MburstError(
-                f"cannot listen on {door.address}", "is the port free, and are key and certificate right?"
-            )
-        await self._server.start()
-        return door.address if door.address.startswith("unix:") else f"{door.address.rpartition(':')[0]}:{port}"
+            if client is None:
+                raise Refused("the connection is not known", "PERMISSION_DENIED")
+            with _counted(client):
+                await self._admit(client, context)
+                yield client
+            return
+        except Refused as refusal:
+            code, reason = refusal.code, str(refusal)
+        except Exception as failure:
+            await asyncio.sleep(GONE_S)  # where the client went, this is cancelled here
+            code, reason = "INTERNAL", f"the agent failed: {failure!r}"
+            self.log.say(f"{client.name if client else context.peer()}: {reason}")
+        await context.abort(grpc.StatusCode[code], reason[:LONGEST_REASON])
 
-    async def serve(self) -> None:
-        """Until SIGINT or SIGTERM."""
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, stopped.set)
-        try:
-            await stopped.wait()
-        finally:
-            await self.stop()
-
-    async def stop(self) -> None:
-        await self._server.stop(0.2)
-
-    async def _admit(self, context: Any) -> None:
-        """End the call unless user and password are right."""
-        import grpc
-
-        if not self.door.username:
+    async def _admit(self, client: Client, context: Any) -> None:
+        """Raises Refused unless user and password are right."""
+        entry = self.entry
+        if not entry.username:
             return
         said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        right = hmac.compare_digest(said.get("username", "").encode(), self.door.username.encode())
-        right &= hmac.compare_digest(said.get("password", "").encode(), self.door.password.encode())
+        right = hmac.compare_digest(said.get("username", "").encode(), entry.username.encode())
+        right &= hmac.compare_digest(said.get("password", "").encode(), entry.password.encode())
         if not right:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "user or password is wrong")
+            self.log.say(f"{client.name}: refused: user or password is wrong")
+            await asyncio.sleep(WRONG_PASSWORD_S)
+            raise Refused("user or password is wrong", "UNAUTHENTICATED")
 
-    async def capabilities(self, request: Any, context: Any) -> Any:
-        await self._admit(context)
-        models = [messages.ModelData(name=name, organization="OpenConfig working group") for name in MODELS]
+    async def capabilities(self, request: bytes) -> Any:
+        models = [
+            messages.ModelData(name=name, organization="OpenConfig working group", version=version)
+            for name, version in MODELS.items()
+        ]
         return messages.CapabilityResponse(
             supported_models=[messages.ModelData(name=MODEL, organization="mburst"), *models],
             supported_encodings=[messages.ENCODINGS.index(name) for name in ENCODINGS],
             gNMI_version=messages.VERSION,
         )
 
-    async def subscribe(self, requests: Any, context: Any) -> None:
-        import grpc
-
-        await self._admit(context)
-        first = await anext(aiter(requests), None)
-        if first is None:
-            return
-        if first.WhichOneof("value") != "subscribe":
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message must be a SubscriptionList")
+    async def get(self, request: bytes) -> Any:
+        asked = requests.snapshot(requests.parsed(messages.GetRequest, request))
+        watches = [self.tree.watch(selected) for selected in asked.paths]
         try:
-            stream = Stream(self.tree, first.subscribe, context.write)
-        except Refused as refusal:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
-        try:
-            mode = messages.LIST_MODES[first.subscribe.mode]
-            if mode == "STREAM":
-                await stream.run()
-                return
-            watch = stream.watch()
-            await asyncio.sleep(0.002)  # so that there is a reading of every queue
-            await stream.everything(watch)
-            if mode == "POLL":
-                async for request in requests:
-                    if request.WhichOneof("value") != "poll":
-                        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "after POLL only polls may follow")
-                    await stream.everything(watch)
+            await asyncio.sleep(SETTLE_S)
+            return messages.GetResponse(notification=list(snapshots.taken(self.tree, asked, watches)))
         finally:
-            stream.close()
+            for watch in watches:
+                self.tree.watermarks.forget(watch)
+
+    async def set(self, request: bytes) -> Any:
+        raise Refused("this agent changes nothing: Set is not implemented", "UNIMPLEMENTED")
+
+    async def _subscribe(self, received: Any, context: Any) -> None:
+        async with self._call(context) as client:
+            following = aiter(received)
+            try:
+                async with asyncio.timeout(FIRST_MESSAGE_S):
+                    first = await anext(following, None)
+            except TimeoutError:
+                raise Refused(f"no SubscriptionList in {FIRST_MESSAGE_S:g} s", "DEADLINE_EXCEEDED") from None
+            if first is None:
+                return
+            first = requests.parsed(messages.SubscribeRequest, first)
+            if first.WhichOneof("value") != "subscribe":
+                raise Refused("the first message must be a SubscriptionList")
+            asked = requests.subscription(first.subscribe)
+            stream = Stream(self.tree, asked, Writer(context.write, lambda: self._give_up(client)))
+            try:
+                await stream.run(following)
+            finally:
+                stream.close()
+
+    def _give_up(self, client: Client) -> None:
+        self.log.say(f"{client.name}: disconnected: it takes no messages")
+        client.drop()
+
+
+@contextlib.contextmanager
+def _counted(client: Client) -> Iterator[None]:
+    """One more call of a client. Raises Refused where it has too many."""
+    if client.calls >= MOST_CALLS:
+        raise Refused(f"{MOST_CALLS} calls at a time are the most for one connection", "RESOURCE_EXHAUSTED")
+    client.calls += 1
+    try:
+        yield
+    finally:
+        client.calls -= 1

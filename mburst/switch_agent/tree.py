@@ -5,71 +5,44 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from ..errors import MburstError
-from ..telemetry.gnmi.path import Step, Steps, covers
-from . import netlink
+from ..telemetry.gnmi.path import Step, Steps
+from . import netlink, schema
+from .schema import Kind, is_above, matched
 from .watermarks import Queue, Watch, Watermarks
 
 Value = int | str
-DEPTH = "max-queue-len"
+Found = TypeVar("Found")
 _FRESH_S = 0.004  # counters that are read within this are of one moment
-
-# The schema: what can be subscribed to. `*` stands for any key.
-QUEUE = (("qos", ()), ("interfaces", ()), ("interface", (("interface-id", "*"),)), ("output", ()), ("queues", ()),
-         ("queue", (("name", "*"),)), ("state", ()))  # fmt: skip
-INTERFACE = (("interfaces", ()), ("interface", (("name", "*"),)))
-NEIGHBOUR = (("lldp", ()), ("interfaces", ()), ("interface", (("name", "*"),)), ("neighbors", ()),
-             ("neighbor", (("id", "*"),)), ("state", ()))  # fmt: skip
-SYSTEM = (("system", ()), ("state", ()))
-SCHEMA: dict[Steps, tuple[str, ...]] = {
-    QUEUE: ("name", DEPTH, "avg-queue-len", "transmit-octets", "transmit-pkts", "dropped-pkts"),
-    (*QUEUE[:3], ("interface-ref", ()), ("state", ())): ("interface",),
-    (*INTERFACE, ("state", ()), ("counters", ())): ("in-octets", "out-octets", "in-discards", "out-discards"),
-    (*INTERFACE, ("ethernet", ()), ("state", ())): ("port-speed",),
-    NEIGHBOUR: ("id", "chassis-id", "port-id", "system-name"),
-    SYSTEM: ("hostname", "boot-time"),
-}
-STEADY = ("interface", "port-speed", "id", "name", "chassis-id", "port-id", "system-name", "hostname", "boot-time")
+_NEIGHBOURS_FRESH_S = 0.25
+MOST_NEIGHBOURS = 4096  # that are served; a flood of made-up addresses makes no more
+_LARGEST_MTU = 65535  # that the model can say
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A path that this machine has now. `read` gives its value, or None where it has gone."""
+    """A path that this machine has now. `read` gives its value, or None where there is none."""
 
     steps: Steps
+    kind: Kind
     read: Callable[[], Value | None]
     queue: Queue | None = None  # whose depth it is, which comes from a watch
 
-    @property
-    def name(self) -> str:
-        return self.steps[-1][0]
 
-    @property
-    def is_depth(self) -> bool:
-        return self.queue is not None
+@dataclass(frozen=True)
+class Selection:
+    """What a path of a request means. `models`: only leaves of these modules; () for all."""
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether it changes seldom, so that TARGET_DEFINED streams it when it changes."""
-        return self.name in STEADY
+    steps: Steps
+    models: tuple[str, ...] = field(default=())
 
-
-def is_known(steps: Steps) -> bool:
-    """Whether the schema has something at or under a path, which may have wildcards."""
-    return any(_may_meet(steps, (*base, (leaf, ()))) for base, leaves in SCHEMA.items() for leaf in leaves)
-
-
-def _may_meet(asked: Steps, schema: Steps) -> bool:
-    if len(asked) > len(schema):
-        return False
-    for (name, keys), (known, known_keys) in zip(asked, schema, strict=False):
-        if name not in (known, "*") or not {key for key, _ in keys} <= {key for key, _ in known_keys}:
-            return False
-    return True
+    def takes(self, steps: Steps) -> bool:
+        return matched(self.steps, steps) is not None and (not self.models or schema.modules(steps)[-1] in self.models)
 
 
 def read_ethers(path: Path) -> dict[str, str]:
@@ -101,44 +74,63 @@ class Tree:
         self.names = names  # MAC → host
         self.link_bps = link_bps
         self.boot_ns = boot_time_ns()
-        self._read_at = 0.0
-        self._interfaces: dict[str, netlink.Interface] = {}
+        self.followed = 0  # leaves that subscriptions follow
+        self._interfaces = _Fresh(lambda: {found.name: found for found in netlink.interfaces()}, _FRESH_S)
+        self._neighbours = _Fresh(self._seen, _NEIGHBOURS_FRESH_S)
+        self._parts = {schema.STATE: self._state, schema.COUNTERS: self._counters, schema.ETHERNET: self._ethernet,
+                       schema.REFERENCE: self._references, schema.NEIGHBOUR: self._near,
+                       schema.SYSTEM: self._system}  # fmt: skip
 
     def interface(self, port: str) -> netlink.Interface | None:
         """A port's counters, at most _FRESH_S old."""
-        now = time.monotonic()
-        if now - self._read_at > _FRESH_S:
-            self._interfaces = {found.name: found for found in netlink.interfaces()}
-            self._read_at = now
-        return self._interfaces.get(port)
+        return self._interfaces.get().get(port)
 
-    def leaves(self, asked: Steps, watch: Watch) -> list[Leaf]:
+    def watch(self, selected: Selection) -> Watch:
+        """A watch of the queues whose depths a path means, which begins now."""
+        queues = self.watermarks.queues
+        return self.watermarks.watch(
+            queue for queue in queues
+            if any(selected.takes((*_queue_path(queue), (name, ()))) for name in (schema.DEPTH, schema.MEAN_DEPTH))
+        )  # fmt: skip
+
+    def leaves(self, selected: Selection, watch: Watch) -> list[Leaf]:
         """The leaves at and under a path, as they are now; depths come from WATCH."""
-        return [leaf for leaf in self._all(watch) if covers(asked, leaf.steps)]
+        return [leaf for leaf in self._all(selected.steps, watch) if selected.takes(leaf.steps)]
 
-    def _all(self, watch: Watch) -> Iterator[Leaf]:
-        for port in self.ports:
-            yield from self._counters(port)
-        for port in dict.fromkeys(port for port, _ in self.watermarks.queues):
-            reference = (*QUEUE[:2], ("interface", (("interface-id", port),)), ("interface-ref", ()), ("state", ()))
-            yield Leaf((*reference, ("interface", ())), partial(str, port))
-        for queue in self.watermarks.queues:
-            yield from self._queue(queue, watch)
-        yield from self._neighbours()
-        yield Leaf((*SYSTEM, ("hostname", ())), socket.gethostname)
-        yield Leaf((*SYSTEM, ("boot-time", ())), lambda: self.boot_ns)
+    def _all(self, asked: Steps, watch: Watch) -> Iterator[Leaf]:
+        for base, part in self._parts.items():
+            if is_above(asked, base):
+                yield from part()
+        if is_above(asked, schema.QUEUE):
+            for queue in self.watermarks.queues:
+                yield from self._queue(queue, watch)
 
-    def _counters(self, port: str) -> Iterator[Leaf]:
-        base = (INTERFACE[0], ("interface", (("name", port),)))
-        for name in SCHEMA[(*INTERFACE, ("state", ()), ("counters", ()))]:
-            field = name.replace("-", "_")
+    def _present(self) -> list[str]:
+        return [port for port in self.ports if self.interface(port)]
 
-            def read(field: str = field) -> int | None:
-                found = self.interface(port)
-                return getattr(found, field) if found else None
+    def _state(self) -> Iterator[Leaf]:
+        for port in self._present():
+            yield from self._fields(schema.STATE, port)
 
-            yield Leaf((*base, ("state", ()), ("counters", ()), (name, ())), read)
-        yield Leaf((*base, ("ethernet", ()), ("state", ()), ("port-speed", ())), lambda: self._speed(port))
+    def _counters(self) -> Iterator[Leaf]:
+        for port in self._present():
+            yield from self._fields(schema.COUNTERS, port)
+
+    def _fields(self, base: Steps, port: str) -> Iterator[Leaf]:
+        """Leaves that are called as the fields of netlink.Interface are."""
+        for name, kind in schema.SCHEMA[base].items():
+            yield Leaf(_at(base, port, name), kind, partial(self._field, port, name))
+
+    def _field(self, port: str, name: str) -> Value | None:
+        found = self.interface(port)
+        if found is None:
+            return None
+        value: Value | None = getattr(found, {"ifindex": "index"}.get(name, name.replace("-", "_")))
+        return None if name == "mtu" and found.mtu > _LARGEST_MTU else value
+
+    def _ethernet(self) -> Iterator[Leaf]:
+        for port in self._present():
+            yield Leaf(_at(schema.ETHERNET, port, "port-speed"), schema.APPLIED, partial(self._speed, port))
 
     def _speed(self, port: str) -> str | None:
         speed = self.link_bps or netlink.link_speed(port)
@@ -146,46 +138,81 @@ class Tree:
             return None
         return f"SPEED_{speed // 10**9}GB" if speed % 10**9 == 0 else f"SPEED_{speed // 10**6}MB"
 
+    def _references(self) -> Iterator[Leaf]:
+        for port in dict.fromkeys(port for port, _ in self.watermarks.queues):
+            yield Leaf(_at(schema.REFERENCE, port, "interface"), schema.APPLIED, partial(str, port))
+
     def _queue(self, queue: Queue, watch: Watch) -> Iterator[Leaf]:
-        port, name = queue
-        top: Step = ("interface", (("interface-id", port),))
-        base = (*QUEUE[:2], top, *QUEUE[3:5], ("queue", (("name", name),)), ("state", ()))
-        yield Leaf((*base, ("name", ())), lambda: name)
-        depths: list[int] = []
+        kinds = schema.SCHEMA[schema.QUEUE]
+        base = _queue_path(queue)
+        taken: list[int] = []  # the window whose largest depth was read last
 
-        def largest() -> int:
-            depths[:] = watch.take(queue)
-            return depths[0]
+        def largest() -> int | None:
+            taken[:] = watch.take(queue) or ()
+            return taken[0] if taken else None
 
-        yield Leaf((*base, (DEPTH, ())), largest, queue)
-        yield Leaf((*base, ("avg-queue-len", ())), lambda: depths[1] if depths else watch.take(queue)[1])
-        for leaf, field in (("transmit-octets", "sent_bytes"), ("transmit-pkts", "sent_packets"),
-                            ("dropped-pkts", "dropped_packets")):  # fmt: skip
+        def mean() -> int | None:
+            window = tuple(taken) or watch.take(queue)
+            taken.clear()
+            return window[1] if window else None
 
-            def read(field: str = field) -> int | None:
-                try:
-                    return getattr(self.watermarks.statistics(queue), field)  # type: ignore[no-any-return]
-                except (OSError, KeyError):
-                    return None
+        reads: dict[str, Callable[[], Value | None]] = {
+            "name": lambda: queue[1], schema.DEPTH: largest, schema.MEAN_DEPTH: mean,
+            "transmit-octets": partial(self._counted, queue, "sent_bytes"),
+            "transmit-pkts": partial(self._counted, queue, "sent_packets"),
+            "dropped-pkts": partial(self._counted, queue, "dropped_packets"),
+        }  # fmt: skip
+        for name, kind in kinds.items():
+            yield Leaf((*base, (name, ())), kind, reads[name], queue if name == schema.DEPTH else None)
 
-            yield Leaf((*base, (leaf, ())), read)
+    def _counted(self, queue: Queue, field: str) -> int | None:
+        found = self.watermarks.statistics(queue)
+        return None if found is None else int(getattr(found, field))
 
-    def _neighbours(self) -> Iterator[Leaf]:
-        indexes = {found.index: found.name for found in netlink.interfaces() if found.name in self.ports}
-        for neighbour in netlink.neighbours():
-            port, mac = indexes.get(neighbour.port), neighbour.mac
-            if port is None:
-                continue
-            base = (
-                *NEIGHBOUR[:2],
-                ("interface", (("name", port),)),
-                NEIGHBOUR[3],
-                ("neighbor", (("id", mac),)),
-                NEIGHBOUR[5],
-            )
+    def _seen(self) -> list[tuple[str, str]]:
+        """(port, MAC) of the neighbours behind the ports."""
+        indexes = {found.index: name for name, found in self._interfaces.get().items() if name in self.ports}
+        found = [(indexes[one.port], one.mac) for one in netlink.neighbours() if one.port in indexes]
+        return found[:MOST_NEIGHBOURS]
+
+    def _near(self) -> Iterator[Leaf]:
+        for port, mac in self._neighbours.get():
+            base = (*schema.NEIGHBOUR[:2], ("interface", (("name", port),)), schema.NEIGHBOUR[3],
+                    ("neighbor", (("id", mac),)), schema.NEIGHBOUR[5])  # fmt: skip
             said = {"id": mac, "chassis-id": mac, "port-id": mac, "system-name": self.names.get(mac, mac)}
-            for name, value in said.items():
-                yield Leaf((*base, (name, ())), partial(str, value))
+            for name, kind in schema.SCHEMA[schema.NEIGHBOUR].items():
+                yield Leaf((*base, (name, ())), kind, partial(str, said[name]))
+
+    def _system(self) -> Iterator[Leaf]:
+        reads: dict[str, Callable[[], Value]] = {"hostname": socket.gethostname, "boot-time": lambda: self.boot_ns}
+        for name, kind in schema.SCHEMA[schema.SYSTEM].items():
+            yield Leaf((*schema.SYSTEM, (name, ())), kind, reads[name])
+
+
+class _Fresh(Generic[Found]):
+    """What READ returned, for as long as it is fresh."""
+
+    def __init__(self, read: Callable[[], Found], fresh_s: float) -> None:
+        self._read, self._fresh_s = read, fresh_s
+        self._at = -fresh_s
+        self._found: Found | None = None
+
+    def get(self) -> Found:
+        now = time.monotonic()
+        if self._found is None or now - self._at > self._fresh_s:
+            self._found, self._at = self._read(), now
+        return self._found
+
+
+def _at(base: Steps, port: str, name: str) -> Steps:
+    """The path of a leaf in a container of the schema that has one key: the port."""
+    return (*((step, tuple((key, port) for key, _ in keys)) for step, keys in base), (name, ()))
+
+
+def _queue_path(queue: Queue) -> Steps:
+    port, name = queue
+    interface: Step = ("interface", (("interface-id", port),))
+    return (*schema.QUEUE[:2], interface, *schema.QUEUE[3:5], ("queue", (("name", name),)), schema.QUEUE[6])
 
 
 def boot_time_ns() -> int:

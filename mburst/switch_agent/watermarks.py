@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..netlab.watermark import QueueReader, Statistics
@@ -41,22 +41,30 @@ class Window:
 
 
 class Watch:
-    """The windows of one subscription."""
+    """The windows of one path of a subscription: of some queues."""
 
-    def __init__(self, queues: list[Queue], newest: dict[Queue, int]) -> None:
+    def __init__(self, queues: Iterable[Queue], newest: dict[Queue, int]) -> None:
         self._windows = {queue: Window() for queue in queues}
         self._newest = newest
         self._lock = threading.Lock()
 
-    def add(self, queue: Queue, depth: int) -> None:
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        return tuple(self._windows)
+
+    def note(self, queue: Queue, now_ns: int, depth: int) -> None:
+        """A reading, in the reading thread."""
         with self._lock:
             self._windows[queue].add(depth)
 
-    def take(self, queue: Queue) -> tuple[int, int]:
-        """(largest, mean) depth in bytes since the last call; of the newest reading where there was none since."""
+    def take(self, queue: Queue) -> tuple[int, int] | None:
+        """(largest, mean) depth in bytes since the last call; of the newest reading where there was none since; None
+        where there is no reading of a queue, or it has gone."""
+        newest = self._newest.get(queue)
+        if newest is None or queue not in self._windows:
+            return None
         with self._lock:
             window, self._windows[queue] = self._windows[queue], Window()
-        newest = self._newest.get(queue, 0)
         return (window.largest, window.total // window.readings) if window.readings else (newest, newest)
 
 
@@ -87,17 +95,23 @@ Listener = Callable[[Queue, int, int], None]
 
 
 class Watermarks:
-    """Reads the queues of PORTS in a thread of its own. Ports without a queue are left out."""
+    """Reads the queues of PORTS in a thread of its own. Ports without a queue are left out. `failed` is called, in that
+    thread, where it cannot go on: from then on there are no readings, rather than old ones."""
 
     def __init__(self, ports: list[str]) -> None:
         self._readers = _readers(ports)
-        self.queues = list(self._readers)
-        self.newest: dict[Queue, int] = {}
-        self._watches: list[Watch] = []
-        self._listeners: list[Listener] = []
+        self.newest: dict[Queue, int] = {}  # of the queues that could be read last time
+        self.failed: Callable[[Exception], None] = lambda error: None
+        self._listeners: dict[Queue, tuple[Listener, ...]] = {}
+        self._changing = threading.Lock()  # held to change who listens
         self._stop = threading.Event()
         self._statistics = _readers(ports)  # with sockets of their own, for the other thread
         self._thread = threading.Thread(target=self._run, name="mburst-watermarks", daemon=True)
+
+    @property
+    def queues(self) -> list[Queue]:
+        """Those that are there."""
+        return list(self._readers)
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_S)
@@ -110,29 +124,43 @@ class Watermarks:
         for reader in (*self._readers.values(), *self._statistics.values()):
             reader.close()
 
-    def watch(self) -> Watch:
-        """A watch that begins now."""
-        made = Watch(self.queues, self.newest)
-        self._watches.append(made)
+    def watch(self, queues: Iterable[Queue]) -> Watch:
+        """A watch of some queues that begins now, and ends with `forget`."""
+        made = Watch(queues, self.newest)
+        self.listen(made.queues, made.note)
         return made
 
     def forget(self, watch: Watch) -> None:
-        self._watches.remove(watch)
+        self.unlisten(watch.queues, watch.note)
 
-    def listen(self, listener: Listener) -> None:
-        """Have LISTENER(queue, time, depth) called for each reading, in the reading thread."""
-        self._listeners.append(listener)
+    def listen(self, queues: Iterable[Queue], listener: Listener) -> None:
+        """Have LISTENER(queue, time, depth) called for each reading of QUEUES, in the reading thread."""
+        with self._changing:
+            for queue in queues:
+                self._listeners[queue] = (*self._listeners.get(queue, ()), listener)
 
-    def unlisten(self, listener: Listener) -> None:
-        self._listeners.remove(listener)
+    def unlisten(self, queues: Iterable[Queue], listener: Listener) -> None:
+        with self._changing:
+            for queue in queues:
+                self._listeners[queue] = tuple(one for one in self._listeners[queue] if one != listener)
 
-    def statistics(self, queue: Queue) -> Statistics:
-        """What the kernel counts of a queue. Raises OSError or KeyError where it has gone."""
-        return self._statistics[queue].statistics()
+    def statistics(self, queue: Queue) -> Statistics | None:
+        """What the kernel counts of a queue; None where it has gone."""
+        try:
+            return self._statistics[queue].statistics()
+        except (OSError, KeyError):
+            return None
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # only root may
             os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(1))
+        try:
+            self._read_on()
+        except Exception as error:
+            self.newest.clear()
+            self.failed(error)
+
+    def _read_on(self) -> None:
         due = time.monotonic()
         while not self._stop.is_set():
             due = max(due + PERIOD_S, time.monotonic() - PERIOD_S)  # after a stall, do not catch up
@@ -141,13 +169,12 @@ class Watermarks:
                 try:
                     depth, _ = reader.read()
                 except (OSError, KeyError):  # the port or its queue has gone
-                    del self._readers[queue]
+                    self._readers.pop(queue).close()
+                    self.newest.pop(queue, None)
                     continue
                 self._note(queue, time.time_ns(), depth)
 
     def _note(self, queue: Queue, now_ns: int, depth: int) -> None:
         self.newest[queue] = depth
-        for watch in tuple(self._watches):
-            watch.add(queue, depth)
-        for listener in tuple(self._listeners):
+        for listener in self._listeners.get(queue, ()):
             listener(queue, now_ns, depth)

@@ -14,14 +14,17 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 PACKAGE = "gnmi"
 SUBSCRIBE = "/gnmi.gNMI/Subscribe"
 CAPABILITIES = "/gnmi.gNMI/Capabilities"
+GET = "/gnmi.gNMI/Get"
+SET = "/gnmi.gNMI/Set"
 SERVICE = "gnmi.gNMI"
 VERSION = "0.10.0"
 
 ENCODINGS = ("JSON", "BYTES", "PROTO", "ASCII", "JSON_IETF")
 LIST_MODES = ("STREAM", "ONCE", "POLL")
 STREAM_MODES = ("TARGET_DEFINED", "ON_CHANGE", "SAMPLE")
+DATA_TYPES = ("ALL", "CONFIG", "STATE", "OPERATIONAL")
 
-_ENUMS = {"Encoding": ENCODINGS, "ListMode": LIST_MODES, "StreamMode": STREAM_MODES}
+_ENUMS = {"Encoding": ENCODINGS, "ListMode": LIST_MODES, "StreamMode": STREAM_MODES, "DataType": DATA_TYPES}
 
 # message → its fields: "number name type", a type with * is repeated, with ? a member of the message's one oneof.
 _MESSAGES = {
@@ -60,6 +63,10 @@ _MESSAGES = {
         "1 timestamp int64", "2 prefix bytes", "4 update *ReadUpdate", "5 delete *bytes", "6 atomic bool",
     ],
     "ReadResponse": ["1 update ?ReadNotification", "3 sync_response ?bool", "4 error ?Error"],
+    "GetRequest": [
+        "1 prefix Path", "2 path *Path", "3 type DataType", "5 encoding Encoding", "6 use_models *ModelData",
+    ],
+    "GetResponse": ["1 notification *Notification"],
     "CapabilityRequest": [],
     "CapabilityResponse": ["1 supported_models *ModelData", "2 supported_encodings *Encoding", "3 gNMI_version string"],
 }  # fmt: skip
@@ -127,5 +134,7 @@ SubscribeRequest = _message("SubscribeRequest")
 SubscribeResponse = _message("SubscribeResponse")
 ReadNotification = _message("ReadNotification")
 ReadResponse = _message("ReadResponse")
+GetRequest = _message("GetRequest")
+GetResponse = _message("GetResponse")
 CapabilityRequest = _message("CapabilityRequest")
 CapabilityResponse = _message("CapabilityResponse")

@@ -95,7 +95,8 @@ def depth_explains_the_delay(found: Collected) -> None:
 
 
 def maxima_are_the_queues(found: Collected) -> None:
-    """For each round, in both series, within a tenth of what an independent reader of the same queue saw."""
+    """For each round, in both series, within a tenth of what the rack saw in the queue, by the same code in another
+    process: this holds the way from there to the store. tests/telemetry/test_agent_queues.py holds the code to tc."""
     ts_ns, depth = read_columns(found.folder / "1ms.csv", "ts_ns", "max_bytes")
     for device in ("fine", "tor"):
         start_ns, end_ns, largest = found.windows(device)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -36,8 +38,10 @@ def port(lab: Lab) -> Lab:
     return lab
 
 
-def asked(lab: Lab, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, str]]:
-    """What the agent says when it begins, and {path: value} of its queues."""
+def asked(
+    lab: Lab, folder: Path, capsys: pytest.CaptureFixture[str], path: str = "/qos/interfaces"
+) -> tuple[str, dict[str, str]]:
+    """What the agent says when it begins, and {path: value} at PATH."""
     address = f"unix:{folder}/agent.sock"
     agent = subprocess.Popen(
         ["ip", "netns", "exec", lab.near, sys.executable, "-m", "mburst", "switch-agent", lab.a, "--listen", address],
@@ -48,8 +52,7 @@ def asked(lab: Lab, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[s
         said = agent.stdout.readline()
         config = folder / "gnmi.yaml"
         config.write_text(
-            f'targets: {{a: {{address: "{address}", insecure: true}}}}\n'
-            "subscriptions: {q: {paths: [/qos/interfaces]}}\n"
+            f'targets: {{a: {{address: "{address}", insecure: true}}}}\nsubscriptions: {{q: {{paths: [{path}]}}}}\n'
         )
         assert main(["collect", str(config), "--once", "--json"]) == 0
         return said, {row["path"]: row["value"] for row in json.loads(capsys.readouterr().out)}
@@ -94,3 +97,72 @@ def test_flows_are_no_queues(lab, tmp_path, capsys):
         pytest.skip(f"this kernel has no fq_codel: {done.stderr.strip()}")
     _, found = asked(lab, tmp_path, capsys)
     assert {value for path, value in found.items() if path.endswith("/state/name")} == {"0"}
+
+
+FIELDS = ("bytes", "packets", "drops", "backlog")
+
+
+def tc_says(lab: Lab) -> dict[str, dict[str, int]]:
+    """{queue: its statistics} as tc(8) reads and prints them, by code that is not ours."""
+    said = lab.tell(lab.near, "tc -s qdisc show dev veth-a root") + lab.tell(lab.near, "tc -s class show dev veth-a")
+    queues = {}
+    for kind, handle, text in re.findall(r"^(qdisc|class) \S+ (\S+)(.*?)(?=^qdisc|^class|\Z)", said, re.M | re.S):
+        sent = re.search(r"Sent (\d+) bytes (\d+) pkt \(dropped (\d+),", text)
+        waiting = re.search(r"backlog (\d+)(K?)b", text)
+        assert sent and waiting, text
+        numbers = [*map(int, sent.groups()), int(waiting[1]) * (1024 if waiting[2] else 1)]
+        queues["0" if kind == "qdisc" else handle] = dict(zip(FIELDS, numbers, strict=True))
+    return queues
+
+
+def ip_says(lab: Lab) -> dict[str, int | str]:
+    """What ip(8) reads and prints of the port, by OpenConfig's names."""
+    [link] = json.loads(lab.tell(lab.near, "ip -s -s -j link show dev veth-a"))
+    rx, tx = link["stats64"]["rx"], link["stats64"]["tx"]
+    return {
+        "mtu": link["mtu"], "ifindex": link["ifindex"], "oper-status": link["operstate"],
+        "admin-status": "UP" if "UP" in link["flags"] else "DOWN", "in-octets": rx["bytes"], "in-pkts": rx["packets"],
+        "in-errors": rx["errors"], "in-discards": rx["dropped"] + rx["missed_errors"],
+        "in-fcs-errors": rx["crc_errors"], "out-octets": tx["bytes"], "out-pkts": tx["packets"],
+        "out-errors": tx["errors"], "out-discards": tx["dropped"], "carrier-transitions": tx["carrier_changes"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("frames", [1, 7, 60])
+def test_every_number_is_what_tc_says(port, tmp_path, capsys, frames):
+    """Frames that wait in a class that lets hardly any out, and such as its limit of 30 drops."""
+    port.tell(port.near, "tc qdisc add dev veth-a parent 1:10 handle 10: pfifo limit 30")
+    with port.inside(port.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind((port.a, 0))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, SLOW)
+        for number in range(frames):
+            with contextlib.suppress(OSError):  # ENOBUFS: it was dropped
+                sock.send(b"\2" * 12 + b"\x88\xb5" + bytes(50 + 13 * number))
+    _, found = asked(port, tmp_path, capsys)
+    for name, said in tc_says(port).items():
+        if LEAVES.format(name, "name") not in found:
+            continue
+        for leaf, field in (("max-queue-len", "backlog"), ("transmit-octets", "bytes"), ("transmit-pkts", "packets"),
+                            ("dropped-pkts", "drops")):  # fmt: skip
+            told = int(found[LEAVES.format(name, leaf)])
+            assert abs(told - said[field]) <= (16 if said[field] % 1024 == 0 else 0), (name, leaf)  # tc rounds to Kb
+    assert int(found[LEAVES.format("1:10", "max-queue-len")]) > 0
+    assert (int(found[LEAVES.format("1:10", "dropped-pkts")]) > 0) is (frames > 30)
+
+
+def test_every_counter_is_what_ip_says(port, tmp_path, capsys):
+    with port.inside(port.far), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+        sock.bind((port.b, 0))
+        for number in range(41):
+            sock.send(b"\xff" * 6 + b"\2" * 6 + b"\x88\xb5" + bytes(100 + number))
+    before = ip_says(port)
+    _, found = asked(port, tmp_path, capsys, "/interfaces")
+    after = ip_says(port)
+    told = {path.rpartition("/")[2]: value for path, value in found.items()}
+    assert set(before) <= set(told)
+    for name, value in before.items():
+        if isinstance(value, int):
+            assert value <= int(told[name]) <= int(after[name]), (name, value, told[name])
+        else:
+            assert told[name] == value, name
+    assert int(told["in-pkts"]) >= 41 and int(told["in-octets"]) >= 41 * 114

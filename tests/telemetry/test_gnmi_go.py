@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from gnmilib import SYNC, Authority, collect, heard, messages, notification, query, said_so_far, updated
+from golib import go_program
 from google.protobuf import text_format
 from places import ROOT
 from ports import free_port
@@ -29,17 +29,8 @@ SUBSCRIPTION = "subscriptions: {q: {paths: [/qos, /lldp], target: dev}}\n"
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The two servers."""
-    if not shutil.which("go"):
-        pytest.skip("there is no Go here: the reference implementations of gNMI are not tried")
     folder = tmp_path_factory.mktemp("go")
-    programs = {"target": ".", "fake": FAKE}
-    for name, package in programs.items():
-        command = ["go", "build", "-o", str(folder / name), package]
-        done = subprocess.run(command, cwd=SOURCES, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode and any(word in done.stderr for word in ("dial tcp", "proxy", "lookup", "i/o timeout")):
-            pytest.skip(f"Go cannot fetch its modules: {done.stderr.splitlines()[-1]}")
-        assert done.returncode == 0, done.stderr
-    return {name: folder / name for name in programs}
+    return {name: go_program(folder / name, SOURCES, package) for name, package in (("target", "."), ("fake", FAKE))}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,180 @@
+"""The way in: accepts connections, ends TLS, and relays what is in it to the gRPC service behind, byte for byte.
+
+gRPC itself says neither who was refused nor why, and does not bound its connections. The service listens on a Unix
+socket whose name is removed as soon as it is open; only this process can connect to it. Each connection to it has a
+name of its own, which the kernel gives, so that a call is known by the connection that it came over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .listening import Address
+
+MOST_CLIENTS = 64  # connections at a time; one host gets half of them at most
+HANDSHAKE_S = 10.0
+FLUSH_S = 2.0  # for what the service said last
+
+
+@dataclass(eq=False)
+class Client:
+    """A connection. `calls`: how many are being answered."""
+
+    name: str  # its address, for people
+    host: str
+    calls: int = 0
+    _ends: list[asyncio.Transport] = field(default_factory=list)
+
+    def drop(self) -> None:
+        for end in self._ends:
+            end.abort()
+
+
+class _End(asyncio.Protocol):
+    """One end of a relayed connection: what comes in goes out at the other end, which stops it when it is full."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport = None  # type: ignore[assignment]
+        self.other: _End | None = None
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.pause_reading()  # until there is an other end
+
+    def join(self, other: _End) -> None:
+        self.other, other.other = other, self
+        self.transport.resume_reading()
+        other.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other and not self.other.transport.is_closing():
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other and not self.other.transport.is_closing():
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class Door:
+    """Accepts connections to SOCK, with TLS where there is a context, and relays them to `inner`, the path of a Unix
+    socket. `say` gets a line for each connection that is refused."""
+
+    def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, say: Callable[[str], None]) -> None:
+        self.sock, self.tls, self.say = sock, tls, say
+        self.inner = ""
+        self.clients: dict[str, Client] = {}  # by the name that the service sees
+        self._tasks: dict[asyncio.Task[None], str] = {}  # → host
+        self._numbers = 0
+
+    def client(self, peer: str) -> Client | None:
+        """The client of a call, by what gRPC says of its peer."""
+        return self.clients.get(peer.removeprefix("unix-abstract:"))
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(self.sock)
+            except OSError:  # it has gone again, or there are too many open files
+                await asyncio.sleep(0.05)
+                continue
+            name, host = self._name(peer)
+            if (refusal := self._full(host)) is not None:
+                self.say(f"{name}: refused: {refusal}")
+                accepted.close()
+                continue
+            task = loop.create_task(self._relay(accepted, name, host))
+            self._tasks[task] = host
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (failure := task.exception()):
+            self.say(f"a connection failed: {failure!r}")
+
+    async def close(self) -> None:
+        self.sock.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _name(self, peer: object) -> tuple[str, str]:
+        """(address for people, host) of a peer."""
+        if isinstance(peer, tuple):
+            return str(Address(peer[0], peer[1])), peer[0]
+        self._numbers += 1
+        return f"local client {self._numbers}", ""
+
+    def _full(self, host: str) -> str | None:
+        if len(self._tasks) >= MOST_CLIENTS:
+            return f"{MOST_CLIENTS} clients are connected, which is the most"
+        if host and sum(one == host for one in self._tasks.values()) >= MOST_CLIENTS // 2:
+            return f"{MOST_CLIENTS // 2} clients of this host are connected, which is the most"
+        return None
+
+    async def _relay(self, accepted: socket.socket, name: str, host: str) -> None:
+        loop = asyncio.get_running_loop()
+        client = Client(name, host)
+        try:
+            timeout = HANDSHAKE_S if self.tls else None
+            _, outer = await loop.connect_accepted_socket(
+                _End, accepted, ssl=self.tls, ssl_handshake_timeout=timeout, ssl_shutdown_timeout=timeout and FLUSH_S
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
+            self.say(f"{name}: refused: {why_refused(error)}")
+            return
+        client._ends.append(outer.transport)
+        try:
+            await self._between(client, outer)
+        finally:
+            client.drop()
+
+    async def _between(self, client: Client, outer: _End) -> None:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind("")  # the kernel gives a name, which the service sees
+            key = sock.getsockname()[1:].decode()
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, self.inner)
+            _, inner = await asyncio.get_running_loop().create_unix_connection(_End, sock=sock.dup())
+        client._ends.append(inner.transport)
+        self.clients[key] = client
+        try:
+            outer.join(inner)
+            await asyncio.wait((outer.closed, inner.closed), return_when=asyncio.FIRST_COMPLETED)
+            outer.transport.close()
+            await asyncio.wait((outer.closed,), timeout=FLUSH_S)
+        finally:
+            del self.clients[key]
+
+
+def why_refused(error: OSError | TimeoutError) -> str:
+    """What failed in a TLS handshake, in the words of whoever has to mend it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its client certificate is not accepted: {error.verify_message}"
+    reason = str(getattr(error, "reason", None) or "").replace("_", " ").lower()
+    if "did not return a certificate" in reason:
+        return "it shows no client certificate"
+    if reason in ("wrong version number", "http request", "unknown protocol"):
+        return "it does not speak TLS"
+    if "alert" in reason:
+        return f"it does not accept the certificate of this agent: {reason.rpartition('alert ')[2]}"
+    if isinstance(error, ConnectionError):
+        return "it closed the connection during the TLS handshake; it may not accept the certificate of this agent"
+    if isinstance(error, TimeoutError) or "handshake is taking longer" in str(error):
+        return f"no TLS handshake in {HANDSHAKE_S:g} s"
+    return f"the TLS handshake failed: {reason or error.strerror or error}"

@@ -1,0 +1,115 @@
+"""Where the agent listens: an address with a port, or a Unix socket; and whether other machines reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+import stat
+from dataclasses import dataclass
+
+from ..errors import MburstError, UsageError
+
+_EXAMPLE = "write it like 127.0.0.1:9339, [::1]:9339 or unix:/run/mburst.sock"
+BACKLOG = 64
+
+
+@dataclass(frozen=True)
+class Address:
+    """An IP address and a port (0: any that is free), or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.path:
+            return True
+        address = ipaddress.ip_address(self.host.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address:
+    """The address of "127.0.0.1:9339", "[::1]:9339", "name:9339" or "unix:/run/x.sock"; a name is looked up, and its
+    first address taken. Raises UsageError, and MburstError for a name that has no address."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        if not path or "\0" in path:
+            raise UsageError(f"{text!r} names no socket", _EXAMPLE)
+        return Address(path=path)
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or (":" in host and host[0] + host[-1] != "[]"):
+        raise UsageError(f"invalid address and port {text!r}", _EXAMPLE)
+    if len(port) > 5 or int(port) > 65535:
+        raise UsageError(f"invalid port {port} in {text!r}", "ports are 1 to 65535, and 0 for any that is free")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise MburstError(f"{host}: no such address: {getattr(error, 'strerror', None) or error}") from None
+    return Address(str(found[0][4][0]), int(port))
+
+
+def listen(address: Address) -> socket.socket:
+    """A socket that listens there. No other process can listen there too. Raises MburstError."""
+    try:
+        sock = _unix(address.path) if address.path else _tcp(address)
+    except OSError as error:
+        hint = "another process listens there" if error.errno == errno.EADDRINUSE else ""
+        raise MburstError(f"cannot listen on {address}: {error.strerror or error}", hint) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _tcp(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have ended do not hold the port
+        if family == socket.AF_INET6 and ipaddress.ip_address(address.host.partition("%")[0]).is_unspecified:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][4])
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _unix(path: str) -> socket.socket:
+    """A Unix socket; one that a dead process left there is replaced."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_served(path):
+                os.unlink(path)
+        sock.bind(path)
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return False
+        return True
+
+
+def bound(address: Address, sock: socket.socket) -> Address:
+    """The address, with the port that the kernel chose."""
+    return address if address.path else Address(address.host, sock.getsockname()[1])

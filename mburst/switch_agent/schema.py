@@ -1,0 +1,187 @@
+"""What can be asked for: the paths of OpenConfig's models that this agent serves, and which of them a path means.
+
+Paths may have wildcards as in the gNMI path conventions: `*` is any name of one step, `...` any number of steps, `*` as
+a key any value; a key that is left out is any value, too. Names may bear their YANG module (RFC 7951 section 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..errors import UsageError
+from ..telemetry.gnmi.path import Step, Steps, as_text, steps_of
+
+# Module → the version of openconfig/public that was read for this table; "" where only the module is named.
+MODELS = {"openconfig-interfaces": "3.5.0", "openconfig-if-ethernet": "", "openconfig-qos": "0.7.0",
+          "openconfig-lldp": "0.2.1", "openconfig-system": "0.17.1"}  # fmt: skip
+ORIGIN = "openconfig"
+LONGEST_PATH = 32  # steps of a path that is asked for
+_TOP = {"interfaces": "openconfig-interfaces", "qos": "openconfig-qos", "lldp": "openconfig-lldp",
+        "system": "openconfig-system"}  # fmt: skip
+
+
+class Refused(Exception):
+    """What a client asks for cannot be had; the message says why. `code` is the name of the gRPC status."""
+
+    def __init__(self, message: str, code: str = "INVALID_ARGUMENT") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the model says of a leaf."""
+
+    steady: bool = False  # it changes seldom, so that TARGET_DEFINED streams it when it changes
+    operational: bool = True  # it is not a copy of something configured
+    wide: bool = True  # a number of 64 bits, which JSON_IETF has as text (RFC 7951 section 6.1)
+
+
+COUNTER, STATUS, APPLIED = Kind(), Kind(steady=True), Kind(steady=True, operational=False)
+_INDEX, _SIZE = Kind(steady=True, wide=False), Kind(steady=True, operational=False, wide=False)
+
+DEPTH, MEAN_DEPTH = "max-queue-len", "avg-queue-len"
+QUEUE = (("qos", ()), ("interfaces", ()), ("interface", (("interface-id", "*"),)), ("output", ()), ("queues", ()),
+         ("queue", (("name", "*"),)), ("state", ()))  # fmt: skip
+REFERENCE = (*QUEUE[:3], ("interface-ref", ()), ("state", ()))
+_INTERFACE = (("interfaces", ()), ("interface", (("name", "*"),)))
+STATE = (*_INTERFACE, ("state", ()))
+COUNTERS = (*STATE, ("counters", ()))
+ETHERNET = (*_INTERFACE, ("ethernet", ()), ("state", ()))
+NEIGHBOUR = (("lldp", ()), ("interfaces", ()), ("interface", (("name", "*"),)), ("neighbors", ()),
+             ("neighbor", (("id", "*"),)), ("state", ()))  # fmt: skip
+SYSTEM = (("system", ()), ("state", ()))
+
+# Container, whose keys are `*` → its leaves.
+SCHEMA: dict[Steps, dict[str, Kind]] = {
+    QUEUE: {"name": APPLIED, DEPTH: COUNTER, MEAN_DEPTH: COUNTER, "transmit-octets": COUNTER,
+            "transmit-pkts": COUNTER, "dropped-pkts": COUNTER},
+    REFERENCE: {"interface": APPLIED},
+    STATE: {"name": APPLIED, "mtu": _SIZE, "ifindex": _INDEX, "admin-status": STATUS, "oper-status": STATUS},
+    COUNTERS: dict.fromkeys(
+        ("in-octets", "in-pkts", "in-multicast-pkts", "in-errors", "in-discards", "in-fcs-errors", "out-octets",
+         "out-pkts", "out-errors", "out-discards"), COUNTER) | {"carrier-transitions": STATUS},
+    ETHERNET: {"port-speed": APPLIED},
+    NEIGHBOUR: dict.fromkeys(("id", "chassis-id", "port-id", "system-name"), STATUS),
+    SYSTEM: {"hostname": APPLIED, "boot-time": STATUS},
+}  # fmt: skip
+
+
+def modules(steps: Steps) -> list[str]:
+    """The YANG module that each step of a path without wildcards is of."""
+    first = _TOP[steps[0][0]]
+    augmented = steps[0][0] == "interfaces" and len(steps) > 2 and steps[2][0] == "ethernet"
+    return ["openconfig-if-ethernet" if augmented and place >= 2 else first for place in range(len(steps))]
+
+
+@cache
+def _schema_leaves() -> tuple[tuple[Steps, tuple[str, ...]], ...]:
+    """Each leaf's path and the modules of its steps."""
+    paths = [(*base, (leaf, ())) for base, leaves in SCHEMA.items() for leaf in leaves]
+    return tuple((path, tuple(modules(path))) for path in paths)
+
+
+# --- which paths a path means ---------------------------------------------------------------------------------------
+
+
+def matched(asked: Steps, steps: Steps) -> int | None:
+    """How many of STEPS (the fewest) a path with wildcards spans, where they lie at or under it; None elsewhere. A key
+    `*` in STEPS, as the schema has it, is met by every value."""
+    spans = [0]  # how many steps the part of the path that was looked at may span, in order
+    for part in asked:
+        if part[0] == "...":
+            spans = list(range(spans[0], len(steps) + 1))
+        else:
+            spans = [span + 1 for span in spans if span < len(steps) and _meets(part, steps[span])]
+        if not spans:
+            return None
+    return spans[0]
+
+
+def _meets(asked: Step, step: Step) -> bool:
+    if asked[0] not in (step[0], "*"):
+        return False
+    have = dict(step[1])
+    return all(key in have and (value in ("*", have[key]) or have[key] == "*") for key, value in asked[1])
+
+
+def is_above(asked: Steps, base: Steps) -> bool:
+    """Whether a path means leaves of a container of the schema."""
+    return any(matched(asked, (*base, (leaf, ()))) is not None for leaf in SCHEMA[base])
+
+
+def is_exact(asked: Steps) -> bool:
+    """Whether a path names one instance by its keys, so that its absence is worth saying."""
+    return any(keys for _, keys in asked) and not any(
+        name in ("*", "...") or any(value == "*" for _, value in keys) for name, keys in asked
+    )
+
+
+def checked_path(prefix: Any, path: Any) -> Steps:
+    """The steps that a Path message means under a prefix, without modules. Raises Refused."""
+    try:
+        raw = steps_of(prefix) + steps_of(path)
+    except UsageError as error:
+        raise Refused(str(error)) from None
+    origin = _origin(prefix.origin, path.origin)
+    shown = as_text(raw, origin)
+    if len(raw) > LONGEST_PATH:
+        raise Refused(f"a path of {len(raw)} steps is not supported: {LONGEST_PATH} is the most")
+    wanted_modules, steps = _without_modules(raw, origin)
+    for name, keys in steps:
+        _check_keys(name, keys)
+    if not any(_is_of(steps, wanted_modules, *leaf) for leaf in _schema_leaves()):
+        raise Refused(f"the path {shown} is not supported: this agent serves /{', /'.join(_TOP)}")
+    return steps
+
+
+def _origin(*given: str) -> str:
+    """The origin of a path, which may be in its prefix. Raises Refused."""
+    found = {origin for origin in given if origin}
+    if len(found) > 1:
+        raise Refused(f"prefix and path have different origins: {' and '.join(sorted(found))}")
+    origin = found.pop() if found else ""
+    if origin not in ("", ORIGIN, *MODELS):
+        raise Refused(f"the origin {origin!r} is not supported: use {ORIGIN} or none")
+    return origin
+
+
+def _without_modules(raw: Steps, origin: str) -> tuple[list[str], Steps]:
+    """The module that each step names ("" for none), and the steps without. An origin may be the first step's module;
+    `...` after `...` adds nothing, and goes."""
+    wanted: list[str] = []
+    steps: list[Step] = []
+    for place, (name, keys) in enumerate(raw):
+        module, colon, plain = name.partition(":")
+        if not colon or module not in MODELS:
+            module, plain = "", name
+        if place == 0 and origin in MODELS:
+            module = module or origin
+        if plain == "..." and steps and steps[-1][0] == "...":
+            continue
+        wanted.append(module)
+        steps.append((plain, keys))
+    return wanted, tuple(steps)
+
+
+def _check_keys(name: str, keys: tuple[tuple[str, str], ...]) -> None:
+    if name == "..." and keys:
+        raise Refused("the wildcard ... takes no keys")
+    for key, value in keys:
+        if "*" in value and value != "*":
+            raise Refused(f"{name}[{key}={value}] is not supported: a key is a whole value, or * for all")
+
+
+def _is_of(asked: Steps, wanted: list[str], path: Steps, modules_of_path: tuple[str, ...]) -> bool:
+    """Whether a leaf of the schema lies at or under a path, and has the modules that the path names. Behind `...`
+    they are not compared."""
+    if matched(asked, path) is None:
+        return False
+    for (name, _), module, found in zip(asked, wanted, modules_of_path, strict=False):
+        if name == "...":
+            return True
+        if module not in ("", found):
+            return False
+    return True

@@ -1,0 +1,60 @@
+"""Certificates: the agent's own, and whose certificates clients must show."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import MburstError
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Files in PEM."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None  # clients need a certificate of this CA
+
+
+def context(files: Certificates) -> ssl.SSLContext:
+    """TLS 1.2 or later for gRPC. Raises MburstError that says which file is wrong, and how."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_alpn_protocols(["h2"])
+    _check(files.certificate, "CERTIFICATE", "certificate")
+    _check(files.key, "PRIVATE KEY", "private key")
+    if "ENCRYPTED" in _read(files.key):
+        raise MburstError(f"{files.key}: the key is encrypted", "write it out without its password")
+    try:
+        made.load_cert_chain(files.certificate, files.key)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise MburstError(f"the key {files.key} does not belong to the certificate {files.certificate}") from None
+        raise MburstError(f"{files.certificate} and {files.key} cannot be used: {_reason(error)}") from None
+    if files.client_ca:
+        _check(files.client_ca, "CERTIFICATE", "certificate")
+        try:
+            made.load_verify_locations(files.client_ca)
+        except ssl.SSLError as error:
+            raise MburstError(f"{files.client_ca}: cannot be used: {_reason(error)}") from None
+        made.verify_mode = ssl.CERT_REQUIRED
+    return made
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise MburstError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def _check(path: Path, label: str, what: str) -> None:
+    text = _read(path)
+    if "-----BEGIN " not in text or f"{label}-----" not in text:
+        raise MburstError(f"{path}: no {what} in PEM")
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
