@@ -87,7 +87,7 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     damaged: dict[Path, str] = {}
     sound: dict[Path, list[bytes]] = {}
     with ThreadPoolExecutor(_THREADS) as pool:
-        for (path, line), reason in zip(waiting, pool.map(_fault, [path for path, _ in waiting]), strict=True):
+        for (path, line), reason in zip(waiting, pool.map(fault, [path for path, _ in waiting]), strict=True):
             if reason:
                 damaged[path] = reason
             elif line:
@@ -98,7 +98,7 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     return damaged
 
 
-def _fault(path: Path) -> str:
+def fault(path: Path) -> str:
     """Why the file at PATH does not hold what was written; '' where it does."""
     name = SealedName.parse(path.name)
     if name is None:

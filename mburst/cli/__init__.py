@@ -13,7 +13,8 @@ from typing import NoReturn
 from ..errors import UsageError
 
 VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live",
-         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "demo"]
+         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "check", "repair",
+         "migrate", "demo"]
 
 
 class Parser(argparse.ArgumentParser):
