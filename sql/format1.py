@@ -1,8 +1,9 @@
 """Reads stores of format 1, as mburst wrote them up to commit f767ba1.
 
-A segment has an id, `HOST-START-PROCESS-CHANCE` (percent-encoded host, Unix nanoseconds, decimal, hexadecimal), and is
-hot (`hot/TABLE/ID.arrows`, an Arrow IPC stream, whose end may be torn) or sealed (`TABLE/date=…/rack=RACK/ID.N.parquet`).
-While the hot form exists, the sealed one does not count. No file has a checksum.
+A segment has an id, `HOST-START-PROCESS-CHANCE` (percent-encoded host, Unix nanoseconds, decimal, hexadecimal). It is
+hot (`hot/TABLE/ID.arrows`, an Arrow IPC stream, whose end may be torn) or sealed
+(`TABLE/date=…/rack=RACK/ID.N.parquet`). While the hot form exists, the sealed one does not count. No file has a
+checksum.
 """
 
 from __future__ import annotations

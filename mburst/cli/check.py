@@ -35,10 +35,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Check, and say what was found."""
     from ..sql.checking import check
+    from ..sql.damage import FOUND
     from ..sql.sums import compare_sums
 
     found = check(arguments.store, progress())
     clear_progress()
+    FOUND.files |= {file.path: file for file in found.damaged}  # which are listed below: no warning is due
     if arguments.deep:
         compare_sums(arguments.store, found)
     if arguments.json:
@@ -66,7 +68,7 @@ def _show(found: Findings, total: int) -> None:
 
 def facts(store: Path, found: Findings) -> dict[str, Any]:
     """For programs."""
-    return {"store": str(store), "sound": found.is_sound, "damaged_files": [asdict(file) for file in found.damaged],
+    return {"store": str(store), "sound": found.is_sound, "damaged_files": [file.facts() for file in found.damaged],
             "mismatches": found.mismatches, "remarks": [asdict(remark) for remark in found.remarks],
             "files": found.files, "bytes": found.bytes, "seconds": round(found.seconds, 3),
             "recordings_compared": found.recordings_compared}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..sql.migrating import Outcome
 
-DESCRIPTION = """Write what a store of format 1 holds into a new store of the format that this mburst uses. The old store
-is only read, and nothing may record into it meanwhile. What was written is read again and its sums are compared with
-what was read. An interrupted migration is started again by the same command. A file that cannot be read is named and
+DESCRIPTION = """Write what a store of format 1 holds into a new store of the present format. The old store is only
+read, and nothing may record into it meanwhile. What was written is read again, and its sums are compared with what was
+read. An interrupted migration is started again by the same command. A file that cannot be read is named and
 left out, and the exit code is 1."""
 
 

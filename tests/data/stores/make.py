@@ -25,8 +25,8 @@ from mburst.sql import Store
 from mburst.sql.tables import ORDER, arrow_schema
 
 T0 = 1_790_000_000 * 10**9
-SCENARIO = Scenario(seed=3, start_ns=T0, rounds=3, period_ns=20_000_000, senders=6, bytes_per_sender=20_000, background=0.0,
-                    both_directions=False)
+SCENARIO = Scenario(seed=3, start_ns=T0, rounds=3, period_ns=20_000_000, senders=6, bytes_per_sender=20_000,
+                    background=0.0, both_directions=False)
 KILLED = {"host": "cache-2"}
 TORN_BYTES = 40  # that are cut off the end of a hot log, in the middle of its last batch
 
@@ -65,8 +65,8 @@ def row(table: str, later_ns: int) -> dict[str, Any]:
 
 
 def killed(store: Path) -> None:
-    """What a recorder that is killed leaves: a row that counts a part of the first bins, bins in two batches, the second
-    of which is torn, and sources."""
+    """What a recorder that is killed leaves: a row that counts a part of the first bins, bins in two batches, the
+    second of which is torn, and sources."""
     runs = "runs" if "runs" in ORDER else "recordings"
     tables = {}
     with Store.open(store).connect() as con:
