@@ -20,7 +20,7 @@ from .filenames import HOT, MIXED, NS_PER_DAY, Segment, date_folder
 from .hotlog import LogReader, is_regular
 from .segments import Listing, Narrow, Sealed, damage_of_log, damaged_file, list_hot, list_sealed
 from .store import MARKER, format_of
-from .tables import ORDER, STORE_FORMAT
+from .tables import ORDER, STORE_FORMAT, columns
 
 ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
 NO_ROWS = (ASIDE, "locks")  # folders of a store that no rows are read from
@@ -225,7 +225,7 @@ def _misfiled(file: Sealed, table: str) -> str:
     try:
         with pq.ParquetFile(file.path) as content:
             names = content.schema_arrow.names
-            if ORDER[table][-1] not in names or len(names) != file.name.columns:
+            if not _are_columns_of(table, names) or len(names) != file.name.columns:
                 return f"the rows are not of table {table}"
             if _bounds(content.metadata, names.index(ORDER[table][-1])) != (file.name.first_ns, file.name.last_ns):
                 return "the times in its name are not those of its rows"
@@ -235,6 +235,12 @@ def _misfiled(file: Sealed, table: str) -> str:
             return ""
     except (pa.ArrowException, OSError) as error:
         return str(error).splitlines()[0]
+
+
+def _are_columns_of(table: str, names: list[str]) -> bool:
+    """Whether NAMES are the columns of TABLE as they are, as they were, or as a newer mburst has them."""
+    known = [column.name for column in columns(table)]
+    return ORDER[table][-1] in names and known[: len(names)] == names[: len(known)]
 
 
 def _bounds(metadata: object, column: int) -> tuple[int, int]:
