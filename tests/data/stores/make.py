@@ -71,7 +71,7 @@ def killed(store: Path) -> None:
     tables = {}
     with Store.open(store).connect() as con:
         for table in (runs, "bins", "sources"):
-            tables[table] = [changed(one) for one in con.execute(f"SELECT * FROM {table}").to_arrow_table().to_pylist()]
+            tables[table] = [changed(one) for one in con.sql(f"FROM {table}").to_arrow_table().to_pylist()]
     if os.fork() == 0:
         opened = Store.open(store)
         ids = {"writer_id": tables[runs][0]["writer_id"]} if "writer_id" in tables[runs][0] else {}
