@@ -44,8 +44,8 @@ LEFT JOIN defined.recording_totals t USING (recording_id)
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the schema `defined`: for
-    rows that are in no store yet, registered under the names of the tables."""
+    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
+    schema `defined`: for rows that are in no store yet, registered under the names of the tables."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})

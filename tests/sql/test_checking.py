@@ -65,8 +65,8 @@ def test_a_flipped_bit_is_found_with_what_is_missing(store: Store, table: str, c
     flip(path, 100)
     assert main(["check", str(store.path)]) == 1
     line, summary = capsys.readouterr().out.splitlines()
-    assert line.startswith(f"{path}: damaged: the content does not match its checksum (missing: rows of {table} of host "
-                           "cache-1 in rack r1 from 20")
+    reason = "the content does not match its checksum"
+    assert line.startswith(f"{path}: damaged: {reason} (missing: rows of {table} of host cache-1 in rack r1 from 20")
     assert summary.endswith("1 damaged file")
 
 

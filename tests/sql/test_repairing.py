@@ -119,17 +119,22 @@ STEPS: list[tuple[Any, str]] = [(os, "rename"), (os, "fsync"), (os, "mkdir"), (o
 
 def killed_after(steps: int, work: Callable[[], object]) -> bool:
     """Do WORK in a process that dies after so many steps on the disk; whether it came to its end."""
+    left = steps
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **named: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                os._exit(9)
+            left -= 1
+            return call(*args, **named)
+
+        return step
+
     child = os.fork()
     if child == 0:
-        left = steps
         for module, name in STEPS:
-            def step(*args: Any, _call: Any = getattr(module, name), **named: Any) -> Any:
-                nonlocal left
-                if left == 0:
-                    os._exit(9)
-                left -= 1
-                return _call(*args, **named)
-            setattr(module, name, step)
+            setattr(module, name, counted(getattr(module, name)))
         work()
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
