@@ -16,11 +16,11 @@ from ..errors import MburstError
 from . import disk, verified
 from .damage import DamagedFile
 from .disk import failing_as_one_line
-from .filenames import HOT, MIXED, NS_PER_DAY, Segment, date_folder
+from .filenames import HOT, Segment
 from .hotlog import LogReader, is_regular
-from .segments import Listing, Narrow, Sealed, damage_of_log, damaged_file, list_hot, list_sealed
+from .segments import Listing, Narrow, Sealed, damage_of_log, damaged_file, list_hot, list_sealed, log_of_other_table
 from .store import MARKER, format_of
-from .tables import ORDER, STORE_FORMAT, columns
+from .tables import ORDER, STORE_FORMAT
 
 ASIDE = "damaged"  # the folder of a store that `mburst repair` moves files into
 NO_ROWS = (ASIDE, "locks")  # folders of a store that no rows are read from
@@ -165,8 +165,7 @@ def check_log(path: Path, table: str, segment: Segment) -> DamagedFile | Remark 
     for damage in damage_of_log(log, table):
         return damage
     if log.about and log.about.table != table:
-        return DamagedFile(str(path), log.about.table, f"is a log of table {log.about.table}", log.about.rack,
-                           segment.host, segment.start_ns)
+        return log_of_other_table(log)
     if log.scan.torn_bytes and not is_held(path):
         return Remark(str(path), f"the last {log.scan.torn_bytes:,} bytes were being written when its writer died")
     return None
@@ -203,7 +202,7 @@ def _reader_of_sealed(file: Sealed, table: str, hot: Listing) -> Callable[[], Da
 
 def _check_sealed(file: Sealed, table: str, hot: Listing) -> DamagedFile | Remark | None:
     """Hold a sealed file against its name and its folders."""
-    reason = verified.fault(file.path) or _misfiled(file, table)
+    reason = verified.fault(file.path)
     if not reason or not os.path.lexists(file.path):
         return None
     if any(log.stem == file.name.segment.name for log in hot.logs):
@@ -211,43 +210,6 @@ def _check_sealed(file: Sealed, table: str, hot: Listing) -> DamagedFile | Remar
     with suppress(OSError):  # known from now on to who reads, though nobody has written to it
         verified.forget(file.path)
     return damaged_file(file, table, reason)
-
-
-def _misfiled(file: Sealed, table: str) -> str:
-    """Why a file that holds what was written does not belong where it is, or is not called as it should; or ''."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    date = file.path.parent.parent.name
-    days = {date_folder(ns // NS_PER_DAY) for ns in (file.name.first_ns, file.name.last_ns)}
-    if date != MIXED and days != {date}:
-        return "the date of its folder is not that of its rows"
-    try:
-        with pq.ParquetFile(file.path) as content:
-            names = content.schema_arrow.names
-            if not _are_columns_of(table, names) or len(names) != file.name.columns:
-                return f"the rows are not of table {table}"
-            if _bounds(content.metadata, names.index(ORDER[table][-1])) != (file.name.first_ns, file.name.last_ns):
-                return "the times in its name are not those of its rows"
-            if "rack" in names and content.num_row_groups:
-                racks = set(content.read_row_group(0, columns=["rack"]).column("rack").unique().to_pylist())
-                return "" if racks == {file.rack} else "the rack of its folder is not that of its rows"
-            return ""
-    except (pa.ArrowException, OSError) as error:
-        return str(error).splitlines()[0]
-
-
-def _are_columns_of(table: str, names: list[str]) -> bool:
-    """Whether NAMES are the columns of TABLE as they are, as they were, or as a newer mburst has them."""
-    known = [column.name for column in columns(table)]
-    return ORDER[table][-1] in names and known[: len(names)] == names[: len(known)]
-
-
-def _bounds(metadata: object, column: int) -> tuple[int, int]:
-    """The least and the largest value of a column, as the statistics of the row groups have them."""
-    groups = range(metadata.num_row_groups)  # type: ignore[attr-defined]
-    found = [metadata.row_group(group).column(column).statistics for group in groups]  # type: ignore[attr-defined]
-    return min(each.min for each in found), max(each.max for each in found)
 
 
 def _doubled(sealed: Listing, hot: Listing, table: str) -> list[DamagedFile]:

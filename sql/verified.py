@@ -19,7 +19,7 @@ from pathlib import Path
 
 import xxhash
 
-from . import disk
+from . import disk, placing
 from .filenames import SealedName
 
 LEDGER = ".verified"
@@ -99,14 +99,20 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
 
 
 def fault(path: Path) -> str:
-    """Why the file at PATH does not hold what was written; '' where it does."""
+    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does."""
+    import pyarrow
+
     name = SealedName.parse(path.name)
     if name is None:
         return "not a name that mburst gives"
     try:
-        return "" if digest(path) == name.digest else "the content does not match its checksum"
+        if digest(path) != name.digest:
+            return "the content does not match its checksum"
+        return placing.misplaced(path, name)
     except OSError as error:
         return error.strerror or str(error)
+    except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
+        return str(error).splitlines()[0]
 
 
 def _ledger(path: Path) -> Path:

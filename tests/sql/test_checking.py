@@ -130,6 +130,19 @@ def test_a_file_in_the_wrong_folder_is_found(store: Store, folder: str, reason: 
     target.mkdir(parents=True, exist_ok=True)
     path.rename(target / path.name)
     assert damaged(check(store.path)) == [(path.name, reason)]
+    missing = store.connect().execute("SELECT reason FROM damaged_files").fetchall()
+    assert missing == [(reason,)], "who reads does without it, too"
+
+
+def test_a_log_in_the_folder_of_another_table_is_found(store: Store) -> None:
+    log = left_hot(store)
+    target = store.path / "hot" / "sources" / log.name
+    target.parent.mkdir(exist_ok=True)
+    log.rename(target)
+    assert damaged(check(store.path)) == [(log.name, "is a log of table bins")]
+    connection = store.connect()
+    assert connection.execute("SELECT reason FROM damaged_files").fetchall() == [("is a log of table bins",)]
+    assert connection.execute("SELECT count(*) FROM sources").fetchall() == [(1,)]
 
 
 def test_a_second_copy_of_a_file_is_found(store: Store) -> None:
