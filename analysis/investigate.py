@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import MburstError
+from ..sql.damage import DamagedFile, damaged_files
 from ..units import format_count
 from . import cause, fanin, queue
 from .arrivals import arrivals_of
@@ -77,6 +78,7 @@ class Investigation:
     outcomes: list[queue.Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
 
     @property
     def cause(self) -> str:
@@ -102,7 +104,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
             + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
             "`mburst record` and `mburst probe` make some",
         )
-    answer = Investigation(0, [], [], [])
+    answer = Investigation(0, [], [], [], damaged=damaged_files(con))
     chosen = choose_runs(runs, answer.notes, answer.missing)
     if not chosen and not paths:
         raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "say how fast the link is")

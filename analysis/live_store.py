@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..sql import Store, in_memory
+from ..sql.damage import damaged_files
 from ..sql.tail import Tail
 from .beside import LATENCY, Latency, Queue
 from .live_lane import COLUMNS, KEY, Changes, LiveLane
@@ -66,6 +67,7 @@ class LiveStore:
         self.queues = Beside(("start", "largest", "dropped"))
         self.senders: dict[str, list[pa.Table]] = {}
         self.complete_from_ns = 0
+        self._damaged: list[str] = []
         self._con = in_memory()
         self._con.execute("SET threads = 1")  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
@@ -74,7 +76,8 @@ class LiveStore:
     @property
     def damage(self) -> list[str]:
         """A line for each file that cannot be read."""
-        return [line for tail in self._tails.values() for line in tail.damage]
+        return [*self._damaged, *(line for tail in self._tails.values() for line in tail.damage
+                                  if line not in self._damaged)]
 
     def _begin(self) -> None:
         """Take what is stored of the newest minutes. What the tails tell a second time changes nothing."""
@@ -82,6 +85,7 @@ class LiveStore:
         newest = con.execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS
         con = self.store.connect(self.rack, self.complete_from_ns)
+        self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
         unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["complete"]]
         for run, first, last in con.execute("SELECT recording_id, min(ts_ns), max(ts_ns) FROM bins "

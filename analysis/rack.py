@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..sql.damage import readable
+from ..sql.damage import DamagedFile, damaged_files, readable
 from .bursts import BurstDefinition
 from .distributions import Summary
 from .rack_beside import Path, Queue, read_paths, read_queues
@@ -83,6 +83,7 @@ class RackReport:
     new: Newcomers | None
     worst: Sequence[dict[str, Any]]
     overlaps: int
+    damaged: Sequence[DamagedFile]
 
     @property
     def recorded(self) -> bool:
@@ -120,7 +121,7 @@ def gather(store: Store, rack: str, period: Period, definition: BurstDefinition)
             duration=duration, durations_ns=points, fractions=fractions, feeders=top, feeder_count=feeder_count,
             fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
             queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
-            worst=worst(con, WORST), overlaps=overlapping(con))
+            worst=worst(con, WORST), overlaps=overlapping(con), damaged=damaged_files(con))
         fed = feeding(con)
     return _compared(store, report, period, fed)
 
@@ -147,11 +148,14 @@ def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, i
         earlier["weekday"] = period.shifted(WEEK_NS)
     changes: dict[str, Change] = {}
     known: list[set[str]] = []
+    damaged = set(report.damaged)
     for name, before in earlier.items():
         with judged(store, report.rack, before, report.definition) as con, readable(con):
             then = lanes(con, before)
+            damaged |= set(damaged_files(con))
             if any(lane.recorded_ns for lane in then):
                 changes[name] = compare(before, report.lanes, then)
                 known.append(set(feeding(con)))
     new = newcomers(report.lanes, list(changes.values()), fed, known) if changes and report.recorded else None
-    return replace(report, previous=changes.get("previous"), weekday=changes.get("weekday"), new=new)
+    return replace(report, previous=changes.get("previous"), weekday=changes.get("weekday"), new=new,
+                   damaged=sorted(damaged, key=lambda file: file.path))

@@ -6,11 +6,12 @@ Everything large is aggregated in the database; what comes out is bounded by `Li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..sql.damage import DamagedFile, damaged_files
 from . import beside, distributions, envelope
 from .bursts import BurstDefinition, find_bursts
 from .envelope import Envelope, Interval, Slice
@@ -126,6 +127,7 @@ class LaneReport:
     paths: int = 0
     queues: list[beside.Queue] = field(default_factory=list)
     queue_count: int = 0
+    damaged: list[DamagedFile] = field(default_factory=list)
 
     @property
     def recorded_ns(self) -> int:
@@ -225,8 +227,10 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     share = (limits or Limits()).share(busy)
     covered = [_coverage(lane, facts, period) for lane in chosen]
     owned = _assign(bursts, chosen)
+    damaged = damaged_files(con)
     return [
-        _lane_report(con, lane, coverage, facts, qualities, own, share)
+        replace(_lane_report(con, lane, coverage, facts, qualities, own, share), damaged=[
+            file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)])
         for lane, coverage, own in zip(chosen, covered, owned, strict=True)
     ]
 

@@ -35,6 +35,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "not_judged": not_judged(answer),
         "reasons": main.verdict.reasons if main else [],
         "notes": answer.notes,
+        "damaged_files": [file.facts() for file in answer.damaged],
         "causes": Counter(finding.verdict.cause for finding in answer.findings),
         "paths": [path_facts(finding) for finding in answer.findings],
         "controls": [{"path": other.path, "tail": tail_facts(other.tail)} for other in answer.others],

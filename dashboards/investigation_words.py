@@ -34,6 +34,7 @@ from .investigation_phrases import (
     time_or_none,
     who_words,
 )
+from .words import missing_files
 
 MOST_ROWS = 30  # of a table
 
@@ -346,6 +347,7 @@ def missing_section(answer: Investigation) -> Section:
     section.sentences = [f"Missing: {item}." for item in missing(answer)]
     section.sentences += [f"Not judged: {item}." for item in not_judged(answer)]
     section.sentences += [f"Note: {note}." for note in answer.notes]
+    section.sentences += [f"{said.head}. {said.text}" for said in missing_files(answer.damaged)]
     if not section.sentences:
         section.sentences = ["Nothing that would change the answer."]
     return section

@@ -110,6 +110,8 @@ def render(report: RackReport) -> str:
 def facts(report: RackReport) -> dict[str, Any]:
     """The facts of the page."""
     told = {**asdict(report), "mburst": __version__, "kind": "rack"}
+    told["damaged_files"] = [file.facts() for file in report.damaged]
+    del told["damaged"]
     told["statements"] = [asdict(statement) for statement in rack_words.statements(report)]
     return told
 

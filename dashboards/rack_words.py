@@ -11,7 +11,7 @@ from ..analysis.rack import RackReport
 from ..analysis.rack_change import Change, Rates
 from ..analysis.rack_period import Lane
 from ..units import format_duration, format_share
-from .words import DIRECTIONS, NOTE, WARNING, Statement, count
+from .words import DIRECTIONS, NOTE, WARNING, Statement, count, missing_files
 
 DAY_NS = 86_400 * 10**9
 UNSYNCED, STEPPED, GRO = 16, 256, 64  # bits of sql/schema/quality.sql
@@ -117,7 +117,8 @@ def rates(found: Rates) -> str:
 
 def statements(report: RackReport) -> list[Statement]:
     """What to know before the figures are believed."""
-    found = [*_recording(report), *_loss(report), *_clocks(report), *_stamps(report), *_baseline(report)]
+    found = [*missing_files(report.damaged), *_recording(report), *_loss(report), *_clocks(report), *_stamps(report),
+             *_baseline(report)]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
 

@@ -27,6 +27,7 @@ from .payload import lane_payload
 
 if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
+    from ..sql.damage import DamagedFile
 
 LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
 ROWS = 500  # of bursts tables, over all lanes
@@ -155,7 +156,8 @@ def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int,
     return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
 
 
-def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = ()) -> str:
+def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = (),
+           damaged: Sequence[DamagedFile] = ()) -> str:
     """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
     from plotly.offline import get_plotlyjs
 
@@ -174,6 +176,8 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: S
     return _template("report.html").substitute(
         title=escape(title_of(reports, probed)), kicker=escape(_kicker(reports)), version=escape(__version__),
         css=palette.css() + _static("report.css") + _static("paths.css"),
+        damaged="".join(f'<p class="notice">{escape(f"{said.head}. {said.text}")}</p>'
+                        for said in words.missing_files(damaged)),
         period=escape(words.period(*span)) if span else "no packet was recorded",
         definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
         overview_class="" if len(reports) > 1 else "absent",
@@ -191,9 +195,10 @@ def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: S
 
 
 def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
-               probed: Sequence[Met] = ()) -> dict[str, Any]:
+               probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> dict[str, Any]:
     """The facts of the page, with every burst."""
-    return {"mburst": __version__, "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports],
+    return {"mburst": __version__, "damaged_files": [file.facts() for file in damaged],
+            "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports],
             "paths": paths.facts(probed)}
 
 
@@ -236,16 +241,17 @@ def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
 
 
 def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path,
-          probed: Sequence[Met] = ()) -> tuple[Path, Path]:
-    """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths.
+          probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> tuple[Path, Path]:
+    """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths. DAMAGED are
+    the files that both have to do without.
 
     A reader never sees half a file. Raises MburstError where the folder cannot be written.
     """
     base = folder / stem(reports, probed)
     page, facts = base.with_name(base.name + ".html"), base.with_name(base.name + ".json")
-    told = json.dumps(facts_json(reports, definition, probed), ensure_ascii=False, sort_keys=True, indent=1,
+    told = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
                       allow_nan=False)
-    for path, text in ((page, render(reports, definition, probed)), (facts, told + "\n")):
+    for path, text in ((page, render(reports, definition, probed, damaged)), (facts, told + "\n")):
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from ..units import format_bytes, format_duration, format_rate, format_share
 
 if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
+    from ..sql.damage import DamagedFile
 
 GOOD, NOTE, WARNING = "good", "note", "warning"
 FULL_FRAME = 1538  # bytes on the wire of the largest untagged Ethernet frame: 1514 + FCS, preamble and gap
@@ -70,8 +71,8 @@ def period(start_ns: int, end_ns: int) -> str:
 def statements(report: LaneReport) -> list[Statement]:
     """Everything to know before the figures of a lane are believed, what weighs most first."""
     found = [
-        *_completeness(report), *_overlap(report), *_loss(report), *_link(report), *_clock(report), *_frames(report),
-        *_senders(report), *_recording(report),
+        *missing_files(report.damaged), *_completeness(report), *_overlap(report), *_loss(report), *_link(report),
+        *_clock(report), *_frames(report), *_senders(report), *_recording(report),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
@@ -83,6 +84,16 @@ def verdict(found: Sequence[Statement]) -> str:
     if not warnings:
         return "Nothing is known that speaks against these figures."
     return "Read the figures with care: " + "; ".join(head[0].lower() + head[1:] for head in warnings) + "."
+
+
+def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[Statement]:
+    """What is not in the figures, since it is in files that are damaged."""
+    if damaged:
+        missing = "; ".join(file.missing() for file in damaged[:shown])
+        more = f"; and of {count(len(damaged) - shown, 'further file')}" if len(damaged) > shown else ""
+        yield Statement(WARNING, f"{count(len(damaged), 'file')} of the store {'is' if len(damaged) == 1 else 'are'} "
+                        "damaged", f"Missing here: {missing}{more}. Counts are lower bounds, and bursts can be "
+                        "missing.")
 
 
 def _completeness(report: LaneReport) -> Iterator[Statement]:

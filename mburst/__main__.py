@@ -10,11 +10,10 @@ from .errors import MburstError
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    from .cli import build_parser
+    from .cli import build_parser, carry_out
 
     try:
-        arguments = build_parser().parse_args(argv)
-        code: int = arguments.run(arguments)
+        code = carry_out(build_parser().parse_args(argv))
         sys.stdout.flush()
         return code
     except MburstError as error:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
 
+COLUMNS = ("path", "table_name", "reason", "rack", "host", "first_ns", "last_ns")  # of the table damaged_files
 HINT = "`mburst check STORE` reads every file, `mburst repair STORE` sets damaged ones aside"
 
 
@@ -31,6 +32,10 @@ class DamagedFile:
 
     def __str__(self) -> str:
         return f"{self.path}: damaged: {self.reason} (missing: {self.missing()})"
+
+    def facts(self) -> dict[str, Any]:
+        """The object that JSON has of it: the columns of the table damaged_files."""
+        return dict(zip(COLUMNS, astuple(self), strict=True))
 
     def missing(self) -> str:
         """What is missing, for people."""
@@ -61,14 +66,24 @@ class Found:
 FOUND = Found()
 
 
-def fill_view(connection: duckdb.DuckDBPyConnection, damage: list[DamagedFile]) -> None:
-    """Make the table damaged_files of CONNECTION: what it has to do without."""
+def create_table(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the table damaged_files of CONNECTION, empty."""
     connection.execute(
         "CREATE TABLE damaged_files (path VARCHAR, table_name VARCHAR, reason VARCHAR, rack VARCHAR, host VARCHAR, "
         "first_ns BIGINT, last_ns BIGINT)"
     )
-    if damage:
+
+
+def fill_table(connection: duckdb.DuckDBPyConnection, damage: Iterable[DamagedFile]) -> None:
+    """Fill the table damaged_files of CONNECTION: what it has to do without."""
+    if damage := list(damage):
         connection.executemany("INSERT INTO damaged_files VALUES (?, ?, ?, ?, ?, ?, ?)", [astuple(it) for it in damage])
+
+
+def damaged_files(connection: duckdb.DuckDBPyConnection) -> list[DamagedFile]:
+    """What CONNECTION has to do without, in order of the paths."""
+    rows = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM damaged_files ORDER BY ALL").fetchall()
+    return [DamagedFile(*row) for row in rows]
 
 
 @contextmanager

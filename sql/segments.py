@@ -219,7 +219,9 @@ def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None
         found.damage.append(DamagedFile(str(path), table, reason, "", segment.host, segment.start_ns))
         return
     found.damage += damage_of_log(log, table)
-    if log.batches:
+    if log.about and log.about.table != table:
+        found.damage.append(log_of_other_table(log))
+    elif log.batches:
         found.logs.append(log)
 
 
@@ -231,6 +233,14 @@ def damage_of_log(log: LogContent, table: str) -> list[DamagedFile]:
     reason = "; ".join(f"at byte {damage.start:,}: {damage.reason}" for damage in log.scan.damage[:3])
     changed_ns = os.lstat(log.path).st_mtime_ns if log.path.exists() else None
     return [DamagedFile(str(log.path), table, reason, rack, segment.host, segment.start_ns, changed_ns)]
+
+
+def log_of_other_table(log: LogContent) -> DamagedFile:
+    """A log that is in the folder of a table that it is not of."""
+    assert log.about is not None
+    segment = segment_of(log.path)
+    return DamagedFile(str(log.path), log.about.table, f"is a log of table {log.about.table}", log.about.rack,
+                       segment.host, segment.start_ns)
 
 
 def damaged_file(file: Sealed, table: str, reason: str) -> DamagedFile:

@@ -71,6 +71,11 @@ class Store:
             self.path, table, segments.Narrow()
         ).files
 
+    def unsealed(self) -> dict[str, int]:
+        """When the oldest hot log of each table that has one was begun, in Unix nanoseconds."""
+        logs = {table: segments.list_hot(self.path, table).logs.values() for table in tables.ORDER}
+        return {table: min(segment.start_ns for segment in found) for table, found in logs.items() if found}
+
     def seal(self) -> int:
         """Seal every hot log whose writer has died; how many there were. Raises MburstError for the first that could
         not be sealed, after the others."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import xxhash
 
-from . import disk
+from . import disk, placing
 from .filenames import SealedName
 
 LEDGER = ".verified"
@@ -87,7 +87,7 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     damaged: dict[Path, str] = {}
     sound: dict[Path, list[bytes]] = {}
     with ThreadPoolExecutor(_THREADS) as pool:
-        for (path, line), reason in zip(waiting, pool.map(_fault, [path for path, _ in waiting]), strict=True):
+        for (path, line), reason in zip(waiting, pool.map(fault, [path for path, _ in waiting]), strict=True):
             if reason:
                 damaged[path] = reason
             elif line:
@@ -98,15 +98,21 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     return damaged
 
 
-def _fault(path: Path) -> str:
-    """Why the file at PATH does not hold what was written; '' where it does."""
+def fault(path: Path) -> str:
+    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does."""
+    import pyarrow
+
     name = SealedName.parse(path.name)
     if name is None:
         return "not a name that mburst gives"
     try:
-        return "" if digest(path) == name.digest else "the content does not match its checksum"
+        if digest(path) != name.digest:
+            return "the content does not match its checksum"
+        return placing.misplaced(path, name)
     except OSError as error:
         return error.strerror or str(error)
+    except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
+        return str(error).splitlines()[0]
 
 
 def _ledger(path: Path) -> Path:

@@ -44,12 +44,13 @@ LEFT JOIN defined.recording_totals t USING (recording_id)
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the table quality, the macros, and the other tables empty in the schema `defined`: for
-    rows that are in no store yet, registered under the names of the tables."""
+    """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
+    schema `defined`: for rows that are in no store yet, registered under the names of the tables."""
     import duckdb
 
     connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
     connection.execute(tables.schema_sql("quality"))
+    damage.create_table(connection)
     connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
     for table in LISTING:
         connection.execute(tables.schema_sql(table))
@@ -69,7 +70,7 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
         _create(connection, table, table, found[table].without(replaced))
     _create_recordings(connection, store, found["bins"])
     every = [damaged for snap in found.values() for damaged in snap.damage]
-    damage.fill_view(connection, every)
+    damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
     return connection

@@ -38,7 +38,6 @@ class Exporter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.scraper = ""
-        self._told: set[str] = set()
         self._asked = 0.0
 
     def keep_up(self) -> None:
@@ -47,25 +46,28 @@ class Exporter:
             return
         with suppress(MburstError):  # which the next scrape says
             self.meter.take()
-        self._tell()
-
-    def _tell(self) -> None:
-        """Say once of each file that it cannot be followed."""
-        for line in self.meter.damage:
-            if line not in self._told:
-                self._told.add(line)
-                print(f"mburst: {line}", file=sys.stderr, flush=True)
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import InfoMetricFamily
 
         self._asked = time.monotonic()
         peaks = self.meter.advance(self.scraper)
-        self._tell()
         yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
         yield from self._lanes(peaks)
         yield from self._bursts()
         yield from self._beside()
+        yield from self._store()
+
+    def _store(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        yield GaugeMetricFamily("mburst_damaged_files", "Damaged files that were met in the store and are still there.",
+                                self.meter.damaged_files())
+        waiting = GaugeMetricFamily("mburst_oldest_hot_log_age_seconds", "For how long the oldest log of a table that "
+                                    "is not sealed has been there.", labels=["table"])
+        for table, age in self.meter.unsealed_s().items():
+            waiting.add_metric([table], age)
+        yield waiting
 
     def _lanes(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -154,9 +156,7 @@ class Exporter:
         up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether a switch's subscription stands.", labels=["device"])
         for device, stands in self.meter.targets.items():
             up.add_metric([device], float(stands))
-        unread = GaugeMetricFamily("mburst_unreadable_files", "Files of the store that cannot be followed.",
-                                   len(self.meter.damage))
-        yield from (sent, lost, latency, dropped, fullest, up, unread)
+        yield from (sent, lost, latency, dropped, fullest, up)
 
 
 def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:

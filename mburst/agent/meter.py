@@ -8,6 +8,7 @@ same time on counts the same.
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import bisect_left
 from collections import defaultdict
@@ -152,12 +153,13 @@ class QueueCounts(NamedTuple):
 
 class Meter:
     """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
-    MburstError where the store cannot be read; a file that cannot be followed is a line of `damage`."""
+    MburstError where the store cannot be read; a file that cannot be followed is known to sql.damage.FOUND."""
 
     def __init__(self, store: Store, definition: BurstDefinition, since_ns: int | None = None) -> None:
         from ..sql import in_memory
         from ..sql.tail import Tail
 
+        self.store = store
         self.since_ns = time.time_ns() if since_ns is None else since_ns
         self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
         self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
@@ -182,10 +184,16 @@ class Meter:
         """Whether the subscription to each gNMI target stands."""
         return {device: up for device, (_, up) in sorted(self._events.items())}
 
-    @property
-    def damage(self) -> list[str]:
-        """A line for each file that cannot be followed."""
-        return [line for tail in self._tails.values() for line in tail.damage]
+    def damaged_files(self) -> int:
+        """Files of the store that were met damaged in this process, and are still there."""
+        from ..sql.damage import FOUND
+
+        return sum(path.startswith(f"{self.store.path}/") and os.path.lexists(path) for path in FOUND.files)
+
+    def unsealed_s(self) -> dict[str, float]:
+        """The age of each table's oldest hot log, in seconds."""
+        now = time.time_ns()
+        return {table: max(now - begun, 0) / 1e9 for table, begun in self.store.unsealed().items()}
 
     @property
     def kept_rows(self) -> int:

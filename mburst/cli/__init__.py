@@ -2,18 +2,27 @@
 
 - `add_parser(verbs)`: adds the verb's parser, and sets its `run` default;
 - `run(arguments) -> int`: does the work and returns the exit code; raises MburstError.
+
+What a verb had to do without, as a file of the store is damaged, is said here for all of them: see `carry_out`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from typing import NoReturn
+import sys
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import UsageError
 
+if TYPE_CHECKING:
+    from ..sql.damage import DamagedFile
+
 VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live",
-         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "demo"]
+         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "check", "repair",
+         "migrate", "demo"]
+
+WRITERS = {"record", "probe", "collect", "import"}  # whose work is done though another file of the store is damaged
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +39,27 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = Parser(prog="mburst", description=about, epilog="Start with `mburst demo`.")
     parser.add_argument("--version", action="version", version=f"mburst {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", required=True)
     for name in VERBS:
         importlib.import_module(f".{name}", __name__).add_parser(verbs)
     return parser
+
+
+def carry_out(arguments: argparse.Namespace) -> int:
+    """Run the verb. A damaged file that it meets is named on standard error at once, each file once. An answer that
+    lacks such a file's rows is not exit code 0, but 1."""
+    from ..sql.damage import FOUND
+
+    FOUND.files.clear()  # of a verb that this process ran before
+    FOUND.listeners.append(name_damage)
+    try:
+        code: int = arguments.run(arguments)
+    finally:
+        FOUND.listeners.remove(name_damage)
+    return 1 if code == 0 and FOUND.files and arguments.verb not in WRITERS else code
+
+
+def name_damage(damaged: DamagedFile) -> None:
+    """A line on standard error, clear of a progress line."""
+    clear = "\r\033[K" if sys.stderr.isatty() else ""
+    print(f"{clear}mburst: {damaged}", file=sys.stderr, flush=True)

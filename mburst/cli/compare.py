@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
     from ..analysis.compare import Bursts, Comparison, Latency
     from ..analysis.stats import Estimate
+    from ..sql.damage import DamagedFile
 
 DESCRIPTION = """Put two stores, or two parts of them, side by side: latency by percentile with the ratio B / A and its
 95 % interval, bursts, and what both mean for requests that need many answers. --a and --b choose what is compared of
@@ -53,8 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = definition.definition_of(arguments)
     slow = parse_duration(arguments.slow) if arguments.slow else None
     chosen = [choice([*arguments.both, *mine]) for mine in (arguments.a, arguments.b)]
-    a, bursts_a = read(arguments.store_a, chosen[0], wanted, arguments.measure)
-    b, bursts_b = read(arguments.store_b, chosen[1], wanted, arguments.measure)
+    damaged: dict[str, DamagedFile] = {}
+    a, bursts_a = read(arguments.store_a, chosen[0], wanted, arguments.measure, damaged)
+    b, bursts_b = read(arguments.store_b, chosen[1], wanted, arguments.measure, damaged)
     if not (a.n and b.n) and not (bursts_a and bursts_b):
         both = (("A", a.n or bursts_a), ("B", b.n or bursts_b))
         lacking = " and ".join(name for name, there in both if not there)
@@ -63,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
                           "`mburst sql STORE` shows what there is")
     found = compare(a, b, slow, bursts_a, bursts_b, arguments.seed)
     if arguments.json:
-        sys.stdout.write(json.dumps(facts(found), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        told = facts(found, damaged.values())
+        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     else:
         show(found)
     return 0
@@ -81,13 +85,15 @@ def choice(given: list[str]) -> dict[str, str]:
 
 
 def read(path: str, picked: dict[str, str], wanted: BurstDefinition, measure: str | None,
-         ) -> tuple[Latency, Bursts | None]:
-    """The probes and the bursts of one side."""
+         damaged: dict[str, DamagedFile]) -> tuple[Latency, Bursts | None]:
+    """The probes and the bursts of one side. What they have to do without goes into DAMAGED, by path."""
     from ..analysis.compare import read_bursts, read_latency
     from ..analysis.paths import Selection
     from ..sql import Store
+    from ..sql.damage import damaged_files
 
     with Store.open(path).connect() as con:
+        damaged |= {file.path: file for file in damaged_files(con)}
         since, until = (time_of(con, picked.get(key)) for key in ("since", "until"))
         if since is not None and until is not None and since >= until:
             raise UsageError("since is not before until")
@@ -118,7 +124,7 @@ def time_of(con: duckdb.DuckDBPyConnection, text: str | None) -> int | None:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def facts(found: Comparison) -> dict[str, Any]:
+def facts(found: Comparison, damaged: Iterable[DamagedFile]) -> dict[str, Any]:
     """For programs. Times in ns."""
     def side(latency: Latency, bursts: Bursts | None) -> dict[str, Any]:
         return {"n": latency.n, "lost": latency.lost, "bursts": bursts and {
@@ -130,6 +136,7 @@ def facts(found: Comparison) -> dict[str, Any]:
         "a": side(found.a, found.bursts_a), "b": side(found.b, found.bursts_b),
         "percentiles": [{"share": level.share, "a_ns": level.a, "b_ns": level.b,
                          "ratio": level.ratio and level.ratio._asdict()} for level in found.levels],
+        "damaged_files": [file.facts() for file in damaged],
         "slow_ns": found.threshold_ns, "fan_out": [asdict(fan) for fan in found.fans],
     }
 

@@ -58,6 +58,7 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     from ..analysis.paths import Selection, read_met
     from ..analysis.report_data import gather, judge, lanes
     from ..dashboards.report import write
+    from ..sql.damage import damaged_files
 
     since, until = definition.span_of(store, arguments)
     con = store.connect(arguments.rack, since, until)
@@ -66,7 +67,7 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     if not chosen and (not probed or arguments.rack or arguments.host):
         raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
-    page, facts = write(reports, wanted, Path(arguments.output), probed)
+    page, facts = write(reports, wanted, Path(arguments.output), probed, damaged_files(con))
     print(f"report: {page}")
     print(f"facts: {facts}")
     return 0

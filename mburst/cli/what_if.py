@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         facts = {
             **(what_if_facts(answer) or {}),
             "cause": answer.cause,
+            "damaged_files": [file.facts() for file in answer.damaged],
             "changes": [outcome_facts(outcome) for outcome in outcomes],
         }
         sys.stdout.write(json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False) + "\n")

@@ -187,6 +187,13 @@ FROM named JOIN (SELECT burst, lane, start_ns, end_ns FROM extents) USING (burst
            JOIN (SELECT lane, source_bin_ns FROM lanes) USING (lane)
 WINDOW whole AS (PARTITION BY burst);
 
+-- Bursts in whose time a file of their host is damaged, or one of which neither host nor time is known.
+CREATE OR REPLACE TEMP TABLE incomplete AS
+SELECT DISTINCT burst
+FROM extents JOIN (SELECT lane, host, rack FROM lanes) AS lanes USING (lane) JOIN damaged_files AS missing
+    ON table_name IN ('bins', 'sources', 'recordings') AND missing.host IN ('', lanes.host)
+    AND missing.rack IN ('', lanes.rack) AND coalesce(first_ns < end_ns, true) AND coalesce(last_ns >= start_ns, true);
+
 CREATE OR REPLACE TEMP TABLE bursts AS
 WITH fans AS (
     SELECT burst, sum(members) AS sources, sum(members) FILTER (counted) AS fan_in,
@@ -210,7 +217,7 @@ SELECT burst, recording_id, host, rack, interface, direction, clock_epoch, start
                 AND (mean_utilization >= 0.9 OR began_spread_ns <= greatest(duration_ns // 2, source_bin_ns))
                 THEN 'incast'
             ELSE 'many-sources' END AS pattern,
-       quality, bin_ns, link_bps
+       quality | CASE WHEN burst IN (FROM incomplete) THEN 16384 ELSE 0 END AS quality, bin_ns, link_bps
 FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
 ORDER BY burst;

@@ -1,5 +1,5 @@
 -- The bits of `quality`: of captures, the same as enum mb_quality in capture/frame.h, and from 512 on of what devices tell,
--- the same as in telemetry/tables.py.
+-- the same as in telemetry/tables.py. `incomplete` is in no file: bursts.sql gives it to bursts.
 CREATE TABLE quality (bit USMALLINT NOT NULL, name VARCHAR NOT NULL, meaning VARCHAR NOT NULL);
 INSERT INTO quality VALUES
     (1,   'hw',        'stamped by the network interface'),
@@ -15,4 +15,5 @@ INSERT INTO quality VALUES
     (1024, 'impossible', 'more than the port can carry or the queue can hold: not to be believed'),
     (2048, 'gap',      'the device was not heard for a part of this time'),
     (4096, 'guessed',  'the device did not say when this time began or ended'),
-    (8192, 'gnmi_duplicates', 'the device left values out: a maximum among them is not known');
+    (8192, 'gnmi_duplicates', 'the device left values out: a maximum among them is not known'),
+    (16384, 'incomplete', 'a damaged file is missing in this time: counts are lower bounds');

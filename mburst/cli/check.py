@@ -1,0 +1,89 @@
+"""`mburst check`: whether a store holds what was written into it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..units import format_bytes, format_count, format_duration
+
+if TYPE_CHECKING:
+    from ..sql.checking import Findings
+
+DESCRIPTION = """Read every file of a store again, whatever is remembered of it, and hold it against its checksums, its
+name and its place. Damaged files are listed with what is missing without them: verbs that ask the store answer from the
+others. Files that are left over or foreign are named too; they are harmless. A file that a recorder is writing is no
+damage. Exit code 0: all is sound; 1: it is not."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("check", help="read all of a store again and name what is damaged",
+                              description=DESCRIPTION)
+    parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
+    parser.add_argument("--deep", action="store_true",
+                        help="compare the sums of bins and senders with the totals of each recording, too")
+    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, and say what was found."""
+    from ..sql.checking import check
+    from ..sql.damage import FOUND
+    from ..sql.sums import compare_sums
+
+    found = check(arguments.store, progress())
+    clear_progress()
+    FOUND.files |= {file.path: file for file in found.damaged}  # which are listed below: no warning is due
+    if arguments.deep:
+        compare_sums(arguments.store, found)
+    if arguments.json:
+        print(json.dumps(facts(arguments.store, found), ensure_ascii=False, indent=1))
+    else:
+        print("\n".join([*map(str, found.damaged), *found.mismatches, *map(str, found.remarks), summary(found)]))
+    return 0 if found.is_sound else 1
+
+
+def progress() -> Callable[[Findings, int], None] | None:
+    """What shows progress: nothing unless somebody watches."""
+    return _show if sys.stderr.isatty() else None
+
+
+def clear_progress() -> None:
+    """Take the line of `progress` away."""
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _show(found: Findings, total: int) -> None:
+    print(f"\r\033[K{found.files:,} files, {format_bytes(found.bytes)} of {format_bytes(total)}", end="",
+          file=sys.stderr, flush=True)
+
+
+def facts(store: Path, found: Findings) -> dict[str, Any]:
+    """For programs."""
+    return {"store": str(store), "sound": found.is_sound, "damaged_files": [file.facts() for file in found.damaged],
+            "mismatches": found.mismatches, "remarks": [asdict(remark) for remark in found.remarks],
+            "files": found.files, "bytes": found.bytes, "seconds": round(found.seconds, 3),
+            "recordings_compared": found.recordings_compared}
+
+
+def summary(found: Findings) -> str:
+    """ "120 files, 3.4 GB in 12 s (283 MB/s): sound" """
+    speed = f" ({found.bytes / found.seconds / 1e6:,.0f} MB/s)" if found.seconds else ""
+    text = f"{format_count(found.files, 'file')}, {format_bytes(found.bytes)} in {format_duration(found.seconds * 1e9)}"
+    if found.recordings_compared:
+        text += f"{speed}, sums of {format_count(found.recordings_compared, 'recording')} compared"
+        speed = ""
+    if found.is_sound:
+        return f"{text}{speed}: sound"
+    wrong = [format_count(len(found.damaged), "damaged file")] if found.damaged else []
+    wrong += [format_count(len(found.mismatches), "sum that does not agree", "sums that do not agree")] \
+        if found.mismatches else []
+    return f"{text}{speed}: {' and '.join(wrong)}"

@@ -1,0 +1,58 @@
+"""`mburst migrate`: a store of an older format as one of this."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..sql.migrating import Outcome
+
+DESCRIPTION = """Write what a store of format 1 holds into a new store of the present format. The old store is only
+read, and nothing may record into it meanwhile. What was written is read again, and its sums are compared with what was
+read. An interrupted migration is started again by the same command. A file that cannot be read is named and
+left out, and the exit code is 1."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("migrate", help="make a store of this format from an older one", description=DESCRIPTION)
+    parser.add_argument("old", metavar="OLD", type=Path, help="store of format 1")
+    parser.add_argument("new", metavar="NEW", type=Path, help="folder of the new store; made by this")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Migrate, and say what was done."""
+    from ..sql.migrating import migrate
+
+    watched = sys.stderr.isatty()
+    outcome = migrate(arguments.old, arguments.new, _show if watched else None)
+    if watched:
+        print("\r\033[K", end="", file=sys.stderr)
+    for line in described(outcome):
+        print(line)
+    for damaged in outcome.damaged:
+        print(f"mburst: {damaged}", file=sys.stderr)
+    print(f"{outcome.files:,} files migrated into {arguments.new}"
+          + (f", but for {len(outcome.damaged):,} that cannot be read" if outcome.damaged else ""))
+    return 1 if outcome.damaged else 0
+
+
+def _show(done: int, total: int) -> None:
+    print(f"\r\033[K{done:,} of {total:,} files", end="", file=sys.stderr, flush=True)
+
+
+def described(outcome: Outcome) -> list[str]:
+    """What is in the new store, a line for each table, and what is different there."""
+    lines = []
+    for table, sums in sorted(outcome.tables.items()):
+        size = f", {sums.columns['bytes']:,} bytes" if "bytes" in sums.columns else ""
+        lines.append(f"{table}: {sums.rows:,} rows{size}, the same before and after")
+    if outcome.killed:
+        lines.append(f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their "
+                     "bins")
+    lines += [f"note: the column {name} is left out: this format has none like it" for name in sorted(outcome.left_out)]
+    return lines

@@ -1,0 +1,40 @@
+"""`mburst repair`: damaged files of a store are set aside."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..units import format_count
+from .check import clear_progress, progress
+
+DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path, so that
+nothing has to do without it silently or is warned of it again. What can be read of a damaged hot log is saved first.
+Nothing is deleted. For each file it is said what is lost: table, host, rack and time. The log of a recorder that is
+running is left alone. Call it as the user who records, so that what it writes is that user's."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("repair", help="set damaged files of a store aside, and save what can be read",
+                              description=DESCRIPTION)
+    parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Repair; 1 where a damaged file had to be left."""
+    from ..sql.repairing import repair
+
+    done = []
+    for step in repair(arguments.store, arguments.dry_run, progress()):
+        clear_progress()
+        print(f"{'would be done: ' if arguments.dry_run else ''}{step}", flush=True)
+        done.append(step)
+    clear_progress()
+    left = sum(not step.aside for step in done)
+    would = "would be " if arguments.dry_run else ""
+    print(f"{format_count(len(done) - left, 'file')} {would}set aside" + (f", {left:,} left alone" if left else "")
+          if done else "nothing is damaged")
+    return 1 if left else 0

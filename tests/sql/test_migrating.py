@@ -1,0 +1,197 @@
+"""Stores of earlier formats become stores of this one with every row, or it is said what was left out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from places import ROOT
+
+from mburst.__main__ import main
+from mburst.errors import MburstError
+from mburst.sql import Store, format1
+from mburst.sql.checking import check
+from mburst.sql.migrating import migrate
+from mburst.sql.tables import ORDER
+
+STORES = ROOT / "tests" / "data" / "stores"
+OLD = ["format-1", "format-1-c3d7337"]
+FLIPS = int(os.environ.get("MBURST_FAULTS", "15"))
+
+sys.path.insert(0, str(STORES))
+import make  # noqa: E402
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    shutil.copytree(STORES / "format-1" / "store", tmp_path / "old")
+    return tmp_path / "old"
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def expected(name: str) -> dict[str, dict[str, int]]:
+    """What the old mburst read in its store, under the names of now, and as a store of now counts it."""
+    told = json.loads((STORES / name / "expected.json").read_text())
+    told = {format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value
+                                               for column, value in sums.items()} for table, sums in told.items()}
+    told["gaps"] = {"rows": 0}
+    told["sources"] = {"source_port": 0, "destination_port": 0, **told["sources"]}
+    told["probes"] = {"clock_error_ns": 0, **told["probes"]}
+    return told
+
+
+def without_zeros(sums: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {table: {column: value for column, value in of.items() if value} for table, of in sums.items()}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: Any) -> None:
+    before = content(STORES / name)
+    assert main(["migrate", str(STORES / name / "store"), str(tmp_path / "new")]) == 0
+    assert content(STORES / name) == before, "the old store is only read"
+    assert "bins: 43 rows, 377,050 bytes, the same before and after" in capsys.readouterr().out
+    found, wanted = make.expected(Store.open(tmp_path / "new")), expected(name)
+    # The recording that was killed has its totals from its bins: 4 packets, where its row counted the first 5 bytes.
+    assert found["recordings"].pop("counted_segments") == 0
+    for column, of_row, of_bins in (("packets", 5, 4), ("bytes", 5, 424), ("wire_bytes", 5, 514), ("end_ns", 0, 0)):
+        wanted["recordings"][column] += of_bins - of_row
+    for column in ("wire_bytes", "end_ns"):
+        found["recordings"].pop(column), wanted["recordings"].pop(column)
+    assert without_zeros(found) == without_zeros(wanted)
+    assert check(tmp_path / "new").is_sound
+    assert main(["check", "--deep", str(tmp_path / "new")]) == 0
+
+
+@pytest.mark.parametrize("name", ["format-2"])
+def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> None:
+    shutil.copytree(STORES / name / "store", tmp_path / "store")
+    wanted = json.loads((STORES / name / "expected.json").read_text())
+    found = make.expected(Store.open(tmp_path / "store"))
+    assert {table: {column: found[table][column] for column in sums} for table, sums in wanted.items()} == wanted
+    assert check(tmp_path / "store").is_sound
+
+
+def test_every_table_of_format_1_is_in_its_stores() -> None:
+    told = json.loads((STORES / "format-1" / "expected.json").read_text())
+    assert {format1.TABLES.get(table, table) for table in told} == {*ORDER} - {"gaps"}
+    assert all(sums["rows"] for sums in told.values())
+
+
+def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: Path, tmp_path: Path) -> None:
+    """Format 1 counted both: 9 of 9 files that were recorded again after a kill were doubled."""
+    tables = {table: next((old / table).rglob("*.parquet")) for table in ("runs", "bins", "sources")}
+    for table, path in tables.items():
+        rows = pq.read_table(path, partitioning=None)
+        if table == "runs":
+            rows = rows.filter(pa.compute.invert(rows["complete"]))
+        earlier = path.name.replace("cache-1-0179", "cache-1-0178").replace("-15798-", "-15799-")
+        again = path.with_name(earlier)
+        pq.write_table(rows, again)
+    migrate(old, tmp_path / "new")
+    [(packets, bins)] = Store.open(tmp_path / "new").connect().execute(
+        "SELECT (SELECT sum(packets) FROM recordings WHERE host = 'cache-1'), "
+        "(SELECT sum(packets) FROM bins WHERE host = 'cache-1')").fetchall()
+    assert packets == bins == 309
+
+
+def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> None:
+    with next((old / "hot" / "bins").iterdir()).open() as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        with pytest.raises(MburstError, match="is being written"):
+            migrate(old, tmp_path / "new")
+    migrate(old, tmp_path / "new")
+
+
+def test_a_folder_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "letter.txt").write_text("dear")
+    with pytest.raises(MburstError, match="new: not empty"):
+        migrate(old, tmp_path / "new")
+    with pytest.raises(MburstError, match="old: not empty"):
+        migrate(old, old)
+    store = Store.create(tmp_path / "other")
+    with pytest.raises(MburstError, match="other: not empty"):
+        migrate(old, store.path)
+    with pytest.raises(MburstError, match="a store of format 2; only one of format 1 is migrated"):
+        migrate(store.path, tmp_path / "third")
+
+
+def test_an_interrupted_migration_begins_again(old: Path, tmp_path: Path) -> None:
+    migrate(old, tmp_path / "whole")
+    whole = {path.relative_to(tmp_path / "whole"): data for path, data in content(tmp_path / "whole").items()
+             if path.name != ".verified"}
+    for files in (0, 1, 10, 21):
+        new = tmp_path / str(files)
+        if (child := os.fork()) == 0:
+            migrate(old, new, lambda done, total, files=files: os._exit(9) if done > files else None)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        with pytest.raises(MburstError, match="no mburst store"):
+            Store.open(new)
+        migrate(old, new)
+        assert {path.relative_to(new): data for path, data in content(new).items()
+                if path.name != ".verified"} == whole
+
+
+@pytest.mark.parametrize("damage", ["truncated", "garbage", "fifo", "empty"])
+@pytest.mark.parametrize("table", ["bins", "runs", "ports"])
+def test_a_damaged_file_is_named_and_the_others_are_migrated(old: Path, tmp_path: Path, table: str, damage: str,
+                                                             capsys: Any) -> None:
+    path = next((old / table).rglob("*.parquet"))
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "fifo":
+        os.mkfifo(path)
+    else:
+        path.write_bytes({"truncated": data[: len(data) // 2], "garbage": b"x" * 500, "empty": b""}[damage])
+    assert main(["migrate", str(old), str(tmp_path / "new")]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1 and errors[0].startswith(f"mburst: {path}: damaged: ")
+    assert check(tmp_path / "new").is_sound
+    assert Store.open(tmp_path / "new").connect().execute("SELECT count(*) FROM probes").fetchall() == [(57,)]
+
+
+def test_what_an_unknown_table_or_column_holds_is_said(old: Path, tmp_path: Path, capsys: Any) -> None:
+    path = next((old / "ports").rglob("*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.append_column("colour", pa.array(["red"] * len(rows))), path)
+    shutil.copytree(old / "links", old / "cables")
+    assert main(["migrate", str(old), str(tmp_path / "new")]) == 1
+    told = capsys.readouterr()
+    assert "the column ports.colour is left out" in told.out
+    assert "there is no table cables" in told.err
+
+
+def test_flipped_bits_never_crash_it(old: Path, tmp_path: Path) -> None:
+    """Format 1 has no checksums: a flip may change a value. It must not end the process, nor lose another file."""
+    chance = random.Random(7)
+    files = sorted(path for path in old.rglob("*") if path.suffix in (".arrows", ".parquet"))
+    for trial in range(FLIPS):
+        path = chance.choice(files)
+        data = path.read_bytes()
+        broken = bytearray(data)
+        broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
+        path.write_bytes(broken)
+        if (child := os.fork()) == 0:
+            try:
+                outcome = migrate(old, tmp_path / f"new-{trial}")
+                good = outcome.files == 22 and {file.path for file in outcome.damaged} <= {str(path)}
+                os._exit(0 if good and check(tmp_path / f"new-{trial}").is_sound else 3)
+            except BaseException as error:
+                print(f"{path}: {error!r}", flush=True)
+                os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, f"trial {trial}: {path}"
+        shutil.rmtree(tmp_path / f"new-{trial}")
+        path.write_bytes(data)
