@@ -317,6 +317,25 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"notice", self->source.ops->notice(&self->source));
 }
 
+static PyObject *capture_losses(PyObject *object, PyObject *unused)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	py_auto *list = PyList_New(0);
+	struct mb_loss loss;
+
+	(void)unused;
+	if (!list || check_usable(self))
+		return NULL;
+	while (mb_losses_take(&self->engine->losses, &loss)) {
+		py_auto *item = Py_BuildValue("(LLK)", (long long)loss.first_ns, (long long)loss.last_ns,
+					      (unsigned long long)loss.packets);
+
+		if (!item || PyList_Append(list, item))
+			return NULL;
+	}
+	return Py_NewRef(list);
+}
+
 static PyObject *capture_stop(PyObject *object, PyObject *unused)
 {
 	struct capture_object *self = (struct capture_object *)object;
@@ -342,6 +361,7 @@ static PyObject *capture_close(PyObject *object, PyObject *unused)
 static PyMethodDef capture_methods[] = {
 	{ "read", (PyCFunction)(void (*)(void))capture_read,
 	  METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "losses", capture_losses, METH_NOARGS, NULL },
 	{ "stop", capture_stop, METH_NOARGS, NULL },
 	{ "close", capture_close, METH_NOARGS, NULL },
 	{ 0 },
