@@ -1,0 +1,46 @@
+"""What the kernel counts of an interface, and since when: what a recording is held against."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+# Drivers that count bytes as a capture does: the link layer's header, but neither FCS nor preamble.
+COUNT_AS_CAPTURED = {"veth"}
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The counters of an interface at one moment. BOOT and INTERFACE name what they count since: they are worth
+    comparing while both are the same."""
+
+    boot: str | None = None
+    interface: str | None = None
+    packets: dict[str, int] | None = None  # by direction, "in" and "out"
+    bytes: dict[str, int] | None = None    # None where the driver counts otherwise
+
+    def of(self, direction: str) -> tuple[int | None, int | None]:
+        """Packets and bytes of a direction; None where they are not known."""
+        return (self.packets or {}).get(direction), (self.bytes or {}).get(direction)
+
+
+def read(name: str) -> Counters:
+    """The counters of the interface called NAME in this network namespace."""
+    from .capture import device
+
+    found = device(name)
+    if found is None:  # as `any`
+        return Counters(boot_id())
+    octets = {"in": found["rx_bytes"], "out": found["tx_bytes"]}
+    return Counters(
+        boot_id(),
+        f"{os.stat('/proc/thread-self/ns/net').st_ino}/{found['index']}",
+        {"in": found["rx_packets"], "out": found["tx_packets"]},
+        octets if found["driver"] in COUNT_AS_CAPTURED else None,
+    )
+
+
+def boot_id() -> str:
+    """Another one after every start of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
