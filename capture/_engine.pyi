@@ -73,6 +73,8 @@ class Facts(TypedDict):
     """What was inferred from the first frames, or an empty text."""
     notice: str | None
     """What the sources have to say that is no failure (a cut tail), one sentence a line."""
+    begun: tuple[int, int, int, int] | None
+    """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
 
 class SourceState(TypedDict):
     """A live source, and why it cannot run here: empty when it can."""

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "engine.h"
 #include "merge.h"
 
@@ -292,6 +293,17 @@ static PyObject *capture_lanes(PyObject *object, void *closure)
 	return Py_NewRef(lanes);
 }
 
+/* The interface's counters at the start, or None. */
+static PyObject *describe_begun(const struct mb_source *source)
+{
+	const struct mb_device_counts *counts = source->ops->begun ? source->ops->begun(source) : NULL;
+
+	if (!counts)
+		Py_RETURN_NONE;
+	return Py_BuildValue("(KKKK)", (unsigned long long)counts->rx_packets, (unsigned long long)counts->rx_bytes,
+			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
+}
+
 static PyObject *capture_facts(PyObject *object, void *closure)
 {
 	struct capture_object *self = (struct capture_object *)object;
@@ -303,7 +315,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		return NULL;
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
-		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z}",
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z,s:N}",
 		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
@@ -314,7 +326,8 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"flows_unseen", engine->limits.flows_unseen,
 		"mtu", engine->options.decode.mtu,
 		"inferred", engine->inference.note,
-		"notice", self->source.ops->notice(&self->source));
+		"notice", self->source.ops->notice(&self->source),
+		"begun", describe_begun(&self->source));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)

@@ -25,19 +25,21 @@ class Counters:
         return (self.packets or {}).get(direction), (self.bytes or {}).get(direction)
 
 
-def read(name: str) -> Counters:
-    """The counters of the interface called NAME in this network namespace."""
+def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Counters:
+    """The counters of the interface called NAME in this network namespace, now or as they were COUNTED before
+    (rx_packets, rx_bytes, tx_packets, tx_bytes)."""
     from .capture import device
 
     found = device(name)
     if found is None:  # as `any`
         return Counters(boot_id())
-    octets = {"in": found["rx_bytes"], "out": found["tx_bytes"]}
+    rx, rx_bytes, tx, tx_bytes = counted or (
+        found["rx_packets"], found["rx_bytes"], found["tx_packets"], found["tx_bytes"])
     return Counters(
         boot_id(),
         f"{os.stat('/proc/thread-self/ns/net').st_ino}/{found['index']}",
-        {"in": found["rx_packets"], "out": found["tx_packets"]},
-        octets if found["driver"] in COUNT_AS_CAPTURED else None,
+        {"in": rx, "out": tx},
+        {"in": rx_bytes, "out": tx_bytes} if found["driver"] in COUNT_AS_CAPTURED else None,
     )
 
 

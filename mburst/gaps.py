@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 QUALITY_GRO = 64  # of sql/schema/quality.sql
 COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
+LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
 _JOIN_NS = NS_PER_S  # losses closer than that are one gap
 _LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
 
@@ -67,7 +68,8 @@ def close(store: Store, host: str, interface: str) -> None:
 
 
 def _identity(gap: Row) -> tuple[Any, ...]:
-    return gap["recording_id"], gap["direction"], gap["reason"], gap["start_ns"]
+    """Equal for rows of one gap, as the view `gaps` has it. Behind a recording there is one."""
+    return gap["recording_id"], gap["direction"], gap["start_ns"] if gap["reason"] in LOST else None
 
 
 def newest(rows: Iterable[Row]) -> list[Row]:

@@ -117,17 +117,19 @@ class _Recorder:
         self.recording = recording
         self.lock = lock
         self.troubles: list[str] = []
+        self.gave_up = False
         writer_id = new_writer()
         names = (recording.host, recording.rack, writer_id, self.trouble)
         self.runs = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
-        live = is_live(recording)
-        begun = counters.read(recording.targets[0]) if live else counters.Counters()
+        before = counters.read(recording.targets[0]) if is_live(recording) else counters.Counters()
         self.capture = _open(recording)
-        live = self.capture.facts["live"]  # unless a live source plays a file
-        self.attempt = Attempt(recording, capture_id, writer_id, time.time_ns(), live,
-                               begun if live else counters.Counters())
+        live, begun = self.capture.facts["live"], self.capture.facts["begun"]
+        self.attempt = Attempt(
+            recording, capture_id, writer_id, time.time_ns(), live,
+            counters.read(recording.targets[0], begun) if begun else before if live else counters.Counters())
+        lock.begin({"rows": self._silent_rows() if live else []})
         self.watch = Watch(store, recording, writer_id, self.trouble) if live else None
         self.lanes: list[Lane] = []
         self.rows: list[Row] = []  # the newest of each lane
@@ -136,19 +138,20 @@ class _Recorder:
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
-        lock.begin({"rows": self._silent_rows()})
 
     def trouble(self, error: MburstError) -> None:
         """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
         if str(error) not in self.troubles:
             self.troubles.append(str(error))
-        _print(error)
+        if not self.gave_up:  # else there is a failure to say
+            _print(error)
 
     def run(self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping) -> list[Row]:
         with stopping(self.capture.stop) as self.ended_by:
             try:
                 failure = self._read_all(progress, housekeeping)
                 rows = self._finish(failure)
+                self._tell(housekeeping)
             except BaseException as error:
                 self._give_up(error)
                 raise
@@ -175,10 +178,14 @@ class _Recorder:
             bins = self._append(*rows)
             if self.watch:
                 self.watch.look(self.capture, self.rows)
-                if self.rows:
-                    housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
+                self._tell(housekeeping)
             if progress:
                 progress(self._progress(bins))
+
+    def _tell(self, housekeeping: Housekeeping) -> None:
+        """The interface is recorded again, as far as there are rows of it."""
+        if self.watch and self.rows:
+            housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
 
     def _packets(self) -> int:
         return sum(lane["packets"] for lane in self.lanes)
@@ -253,8 +260,6 @@ class _Recorder:
 
     def _silent_rows(self) -> list[Row]:
         """The rows of a recording from an interface on which nothing came."""
-        if not self.watch:
-            return []
         state = State({}, 0, self.attempt.begun)
         lanes = silent_lanes(self.recording)
         return [self.attempt.row(index, lane, self.capture.facts, state) for index, lane in enumerate(lanes)]
@@ -319,6 +324,7 @@ class _Recorder:
     def _give_up(self, error: BaseException) -> None:
         """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
         that can be stored. Where it cannot, the lock's file says so to the next recorder."""
+        self.gave_up = True
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
         reason = "disk full" if full else "failed"

@@ -43,10 +43,12 @@ LEFT JOIN defined.recording_totals t USING (recording_id)
 """
 
 
-# A gap has a row when it is found, and another when it is known to be over.
+# The gap behind a recording has a row when it is found, and another when it is known to be over.
 _GAPS = """
 CREATE VIEW gaps AS FROM defined.all_gaps
-QUALIFY row_number() OVER (PARTITION BY recording_id, direction, reason, start_ns ORDER BY end_ns NULLS LAST) = 1
+QUALIFY row_number() OVER (
+    PARTITION BY recording_id, direction, CASE WHEN reason IN ('dropped', 'reader too slow') THEN start_ns END
+    ORDER BY end_ns NULLS LAST, start_ns) = 1
 """
 
 
