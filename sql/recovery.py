@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MburstError
 from . import damage, disk, tables, views
 from .disk import failing_as_one_line
-from .names import HOT, Segment, unfinished_segment
+from .filenames import HOT, Segment, unfinished_segment
 from .segments import Narrow, Snapshot, list_hot, list_sealed, snapshot
 from .writer import seal_abandoned
 

@@ -20,7 +20,7 @@ from frames import START_NS, Frame, pcap, write_pcap
 
 from mburst.__main__ import main
 from mburst.sql import Store, locks
-from mburst.sql.names import SealedName
+from mburst.sql.filenames import SealedName
 
 HERE = Path(__file__).parent
 LONG = "MBURST_FAULTS" in os.environ  # `make faults`: each step and not some of them
@@ -113,7 +113,7 @@ def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, mem
     assert wanted["bins"][1] == 1500 and wanted["recordings"][1] == 1500
     steps = range(1, whole["calls"] + 2)
     chooser = random.Random(1)
-    chosen = steps if LONG else sorted({*chooser.sample(steps, 12), *steps[-14:]})
+    chosen = steps if LONG else sorted({*chooser.sample(steps, 8), *steps[-10:]})
     for step in chosen:
         store = memory / str(step)
         first = killer.record(file, store, step)
@@ -209,7 +209,7 @@ def test_a_bad_input_is_said_each_time_and_counted_once(file: Path, tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
-@pytest.mark.parametrize("size", ["96k", "200k", "1m", "3m"])
+@pytest.mark.parametrize("size", ["96k", "1m"])
 def test_a_disk_that_was_full_and_is_not(large: Path, tmp_path: Path, size: str) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
