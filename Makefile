@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test lint docs fuzz bench clean
+.PHONY: help setup demo gallery test lint docs fuzz faults bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run
+
+faults: $(VENV)/test-ready ## kill recorders at every step of a file and 100 times live (half an hour, as root)
+	MBURST_FAULTS=100 $(BIN)/python -m pytest $(PYTEST_OPTIONS) tests/test_record_again.py tests/test_record_gaps.py
 
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done

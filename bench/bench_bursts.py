@@ -89,7 +89,7 @@ def fresh_store(bins: int, hot: float) -> Iterator[Store]:
                    "packets": 0, "bytes": 0,
                    "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
                    "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "", "complete": True, "written_ns": T0,
-                   "writer_id": "000000000000"}
+                   "writer_id": "000000000000", "begun_ns": T0, "ended": "finished"}
         host, rack = LANE["host"], LANE["rack"]
         with (store.writer("recordings", host, rack) as runs, store.writer("bins", host, rack) as writer,
               store.writer("sources", host, rack) as senders):

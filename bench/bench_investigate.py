@@ -86,7 +86,7 @@ def run_row(names: dict[str, str], seconds: int) -> pa.RecordBatch:
         "quality": 0,
         "version": "",
         "complete": True,
-        "written_ns": end, "writer_id": "000000000000",
+        "written_ns": end, "writer_id": "000000000000", "begun_ns": end, "ended": "finished",
     }
     return pa.RecordBatch.from_pylist([row])
 

@@ -84,7 +84,7 @@ class Feeder(threading.Thread):
         return {"recording_id": "bench-0", "capture_id": "bench", "host": "bench", "rack": "r1", "interface": "eth0",
                 "direction": "in", "link_bps": 10**9, "bin_ns": BIN_NS, "source_bin_ns": 10**6, "clock": "software, ns",
                 "start_ns": self.at, "end_ns": self.at, "clock_epochs": 1, "quality": 2, "complete": False,
-                "written_ns": self.at, "writer_id": "000000000000", **texts, **counts}
+                "written_ns": self.at, "writer_id": "000000000000", "begun_ns": self.at, "ended": "", **texts, **counts}
 
     def _append(self) -> None:
         end = time.time_ns() // BIN_NS * BIN_NS

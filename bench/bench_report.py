@@ -68,7 +68,8 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
             "bytes": int(wire.sum()) - 24 * n,
             "wire_bytes": int(wire.sum()), "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
             "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "bench", "complete": True,
-            "written_ns": start + DAY_NS, "writer_id": "000000000000"}]))
+            "written_ns": start + DAY_NS, "writer_id": "000000000000",
+            "begun_ns": start, "ended": "finished"}]))
     with store.writer("bins", **names) as writer:
         writer.append(pa.table({
             **{name: text(value, n) for name, value in column.items()}, "clock_epoch": np.zeros(n, np.uint16),

@@ -73,6 +73,8 @@ class Facts(TypedDict):
     """What was inferred from the first frames, or an empty text."""
     notice: str | None
     """What the sources have to say that is no failure (a cut tail), one sentence a line."""
+    begun: tuple[int, int, int, int] | None
+    """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
 
 class SourceState(TypedDict):
     """A live source, and why it cannot run here: empty when it can."""
@@ -85,6 +87,7 @@ class Device(TypedDict):
     """A network interface. What its driver does not say is 0, empty or False."""
 
     name: str
+    index: int
     driver: str
     mac: str
     mtu: int
@@ -104,6 +107,11 @@ class Device(TypedDict):
     """Offloads in force that merge frames: the word of `ethtool -K`, and whether it is for those that arrive."""
     missed: int
     """Frames that it lost for want of a buffer, before any capture could see them, since it came up."""
+    rx_packets: int
+    """What the driver counts since the interface came up."""
+    rx_bytes: int
+    tx_packets: int
+    tx_bytes: int
     hardware_stamps: bool
     """It can stamp every frame that arrives; or, ptp_stamps, only those of PTP."""
     ptp_stamps: bool
@@ -185,6 +193,9 @@ class Capture:
         lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 
         Raises MburstError when the input turns out bad, after all rows before the fault."""
+    def losses(self) -> list[tuple[int, int, int]]:
+        """Where a live source lost packets, as far as no earlier call said so: (first_ns, last_ns, packets), oldest
+        first. Each lost packet is in exactly one; before there is a lane there are none."""
     def stop(self) -> None:
         """Let the source end soon; read() then yields what is left. From any thread."""
     def close(self) -> None: ...

@@ -6,7 +6,6 @@
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <net/if_arp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -174,6 +173,19 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 	return received > 0 && NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK ? header : NULL;
 }
 
+/* Newer kernels tell more, older ones less. */
+static void read_stats(struct mb_device_counts *counts, const void *told, size_t length)
+{
+	struct rtnl_link_stats64 stats = { 0 };
+
+	memcpy(&stats, told, length < sizeof(stats) ? length : sizeof(stats));
+	counts->missed = stats.rx_missed_errors;
+	counts->rx_packets = stats.rx_packets;
+	counts->rx_bytes = stats.rx_bytes;
+	counts->tx_packets = stats.tx_packets;
+	counts->tx_bytes = stats.tx_bytes;
+}
+
 void mb_device_count(uint32_t index, struct mb_device_counts *counts)
 {
 	char answer[32768] __attribute__((aligned(NLMSG_ALIGNTO)));
@@ -184,8 +196,7 @@ void mb_device_count(uint32_t index, struct mb_device_counts *counts)
 	*counts = (struct mb_device_counts){ 0 };
 	for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
 		if (attribute->rta_type == IFLA_STATS64)
-			memcpy(&counts->missed, (const char *)RTA_DATA(attribute) +
-			       offsetof(struct rtnl_link_stats64, rx_missed_errors), sizeof(counts->missed));
+			read_stats(counts, RTA_DATA(attribute), RTA_PAYLOAD(attribute));
 		else if (attribute->rta_type == IFLA_CARRIER_DOWN_COUNT)
 			memcpy(&counts->carrier_lost, RTA_DATA(attribute), sizeof(counts->carrier_lost));
 	}

@@ -13,6 +13,7 @@
 #include "decode.h"
 #include "error.h"
 #include "infer.h"
+#include "losses.h"
 #include "sides.h"
 #include "source.h"
 #include "table.h"
@@ -56,6 +57,7 @@ struct mb_engine {
 	struct mb_inference inference;
 	struct mb_sides sides;
 	struct mb_live_clock clock;
+	struct mb_losses losses; /* of a live source, marked in bins and not yet taken by the caller */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;

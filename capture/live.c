@@ -27,9 +27,11 @@ void mb_live_mark_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
-	while (engine->n_lanes && mb_source_loss(engine->source, &loss))
+	while (engine->n_lanes && mb_source_loss(engine->source, &loss)) {
+		mb_losses_add(&engine->losses, &loss);
 		for (uint32_t i = 0; i < engine->n_lanes; i++)
 			mb_lane_lose(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
+	}
 }
 
 /* Read between two readings of the other clock, so that a pause in between does not look like a

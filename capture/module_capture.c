@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "engine.h"
 #include "merge.h"
 
@@ -292,6 +293,17 @@ static PyObject *capture_lanes(PyObject *object, void *closure)
 	return Py_NewRef(lanes);
 }
 
+/* The interface's counters at the start, or None. */
+static PyObject *describe_begun(const struct mb_source *source)
+{
+	const struct mb_device_counts *counts = source->ops->begun ? source->ops->begun(source) : NULL;
+
+	if (!counts)
+		Py_RETURN_NONE;
+	return Py_BuildValue("(KKKK)", (unsigned long long)counts->rx_packets, (unsigned long long)counts->rx_bytes,
+			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
+}
+
 static PyObject *capture_facts(PyObject *object, void *closure)
 {
 	struct capture_object *self = (struct capture_object *)object;
@@ -303,7 +315,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		return NULL;
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
-		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z}",
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z,s:N}",
 		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
@@ -314,7 +326,27 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"flows_unseen", engine->limits.flows_unseen,
 		"mtu", engine->options.decode.mtu,
 		"inferred", engine->inference.note,
-		"notice", self->source.ops->notice(&self->source));
+		"notice", self->source.ops->notice(&self->source),
+		"begun", describe_begun(&self->source));
+}
+
+static PyObject *capture_losses(PyObject *object, PyObject *unused)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	py_auto *list = PyList_New(0);
+	struct mb_loss loss;
+
+	(void)unused;
+	if (!list || check_usable(self))
+		return NULL;
+	while (mb_losses_take(&self->engine->losses, &loss)) {
+		py_auto *item = Py_BuildValue("(LLK)", (long long)loss.first_ns, (long long)loss.last_ns,
+					      (unsigned long long)loss.packets);
+
+		if (!item || PyList_Append(list, item))
+			return NULL;
+	}
+	return Py_NewRef(list);
 }
 
 static PyObject *capture_stop(PyObject *object, PyObject *unused)
@@ -342,6 +374,7 @@ static PyObject *capture_close(PyObject *object, PyObject *unused)
 static PyMethodDef capture_methods[] = {
 	{ "read", (PyCFunction)(void (*)(void))capture_read,
 	  METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "losses", capture_losses, METH_NOARGS, NULL },
 	{ "stop", capture_stop, METH_NOARGS, NULL },
 	{ "close", capture_close, METH_NOARGS, NULL },
 	{ 0 },

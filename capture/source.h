@@ -17,6 +17,7 @@
 #include "frame.h"
 #include "stretch.h"
 
+struct mb_device_counts;
 struct mb_source;
 
 /* Which stamps a live source should ask for. What each frame had is in its quality. */
@@ -107,6 +108,9 @@ struct mb_source_ops {
 	int (*check)(const char *target, struct mb_error *error);
 	/* What a user should know that is no failure (a cut tail, say), a sentence a line, or NULL. */
 	const char *(*notice)(const struct mb_source *source);
+	/* What the interface had counted just before the first frame could come in. NULL for a source that
+	 * does not know. */
+	const struct mb_device_counts *(*begun)(const struct mb_source *source);
 	void (*close)(struct mb_source *source);
 };
 

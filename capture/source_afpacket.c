@@ -28,7 +28,7 @@ struct afpacket {
 	uint32_t ring_count;
 	struct mb_fanout *fanout; /* NULL with a single ring */
 	bool shut, settled;       /* no more frames come in; and none of them is kept back */
-	struct mb_device_counts counts; /* at the start */
+	struct mb_device_counts counts; /* just before frames came in */
 	int failed;               /* negative errno that every further read() returns */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];   /* as known at the start … */
@@ -136,6 +136,7 @@ static int arm(struct afpacket *state, const struct mb_source_options *options, 
 
 	if (!status)
 		status = attach_filter(state, state->ring_count > 1 ? &mb_cbpf_nothing : &program, error);
+	mb_device_count(state->device.index, &state->counts);
 	for (uint32_t i = 0; !status && i < state->ring_count; i++) {
 		/* Saves the kernel a copy of what leaves; before 4.20 the filter alone does it. */
 		setsockopt(state->rings[i].fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignored, sizeof(ignored));
@@ -146,6 +147,7 @@ static int arm(struct afpacket *state, const struct mb_source_options *options, 
 	if (status || state->ring_count == 1)
 		return status;
 	status = mb_fanout_join(state->rings, state->ring_count, &state->device, direction, error);
+	mb_device_count(state->device.index, &state->counts);
 	if (!status)
 		status = attach_filter(state, &program, error);
 	if (!status)
@@ -197,7 +199,6 @@ static int open_capture(struct afpacket *state, const struct mb_source_options *
 		status = arm(state, options, error);
 	if (!state->stamping.synchronized)
 		state->intake.interface.quality |= MB_QUALITY_UNSYNCED;
-	mb_device_count(state->device.index, &state->counts);
 	return status;
 }
 
@@ -324,6 +325,13 @@ static const char *afpacket_notice(const struct mb_source *source)
 	return *state->told ? state->told : NULL;
 }
 
+static const struct mb_device_counts *afpacket_begun(const struct mb_source *source)
+{
+	const struct afpacket *state = source->state;
+
+	return &state->counts;
+}
+
 const struct mb_source_ops mb_source_afpacket = {
 	.name = "afpacket",
 	.description = "Linux packet sockets with TPACKET_V3 rings",
@@ -335,5 +343,6 @@ const struct mb_source_ops mb_source_afpacket = {
 	.loss = mb_intake_loss,
 	.check = afpacket_check,
 	.notice = afpacket_notice,
+	.begun = afpacket_begun,
 	.close = afpacket_close,
 };

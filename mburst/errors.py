@@ -17,3 +17,9 @@ class UsageError(MburstError):
     """The call itself is wrong: an unknown unit, options that exclude each other."""
 
     exit_code = 2
+
+
+class Interrupted(MburstError):
+    """SIGINT or SIGTERM ended what was asked before it was done."""
+
+    exit_code = 130

@@ -11,7 +11,7 @@ from .units import format_count, format_rate, format_share
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .recorder import Progress, Recording, Row
+    from .recording import Progress, Recording, Row
 
 EVERY_S = 0.5
 MOST_ROWS = 2_000_000  # of bins that are kept for a burst that does not end
@@ -39,7 +39,7 @@ class LiveLine:
         self.shown = now
 
     def _text(self, progress: Progress, now: float) -> str:
-        from .recorder import stamped_by
+        from .recording_rows import stamped_by
 
         wire = sum(lane["wire_bytes"] for lane in progress.lanes)
         rate = (wire - self.wire_bytes) * 8 / (now - self.shown) if self.shown else 0

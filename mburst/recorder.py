@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
+from typing import TYPE_CHECKING, Any
 
-from . import __version__
-from .errors import MburstError
+from . import counters, gaps, recovery
+from .errors import Interrupted, MburstError
+from .recording import Progress, Recording, Row, fingerprint, is_live, is_repeatable, merged_beyond, own_addresses
+from .recording_rows import Attempt, State, describe, silent_lanes
 from .stopping import stopping
-from .units import NS_PER_S
+from .tally import Tally
+from .units import format_bytes
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -22,224 +24,175 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from .capture import Capture, Facts, Lane, Rows
+    from .capture import Capture, Lane, Rows
+    from .recovery import Housekeeping
     from .sql import Store
+    from .sql.locks import Lock
+    from .sql.recovery import Totals
 
-Direction = Literal["in", "out", "both"]
-Stamps = Literal["auto", "hw", "sw"]
-Row = dict[str, Any]
-
-# Bits of quality: sql/schema/quality.sql; a test holds them against the engine's.
-QUALITY_RING, QUALITY_FILE_US = 4, 8
-STAMP_KINDS = ((1, "hardware"), (2, "software"), (QUALITY_RING, "ring"))
-
-_FINGERPRINT_BYTES = 1 << 20  # of each end of a file
+ROWS_EVERY_S = 10.0  # at most between a loss and its row in the store
+_LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its recording in order
 
 
 @dataclass(frozen=True)
-class Recording:
-    """What to record, and how. Times in nanoseconds, rates in bits a second."""
+class Recorded:
+    """What record() did: the rows of recordings, whether they are NEW, and a sentence where there is more to say."""
 
-    targets: list[str]
-    link_bps: int | None = None
-    bin_ns: int = 100_000
-    source_bin_ns: int = 1_000_000
-    window_ns: int = 2_000_000
-    host: str = "unknown"
-    rack: str = "unknown"
-    interface: str | None = None
-    direction: Direction = "both"
-    local: list[str] = field(default_factory=list)
-    max_sources: int = 4096
-    inner: bool = False
-    mtu: int = -1
-    spread: bool = False
-    backend: str = "auto"
-    filter: str = ""
-    live: Live = field(default_factory=lambda: Live())
-
-
-@dataclass(frozen=True)
-class Live:
-    """What holds for interfaces only."""
-
-    duration_ns: int | None = None  # None: until somebody ends it
-    snaplen: int = 0
-    threads: int = 0
-    ring_bytes: int = 0
-    stamps: Stamps = "auto"
-    promiscuous: bool = True
-    cluster: int = 0
-    force: bool = False  # record bins that the stamps are too coarse for
-
-
-@dataclass
-class Progress:
-    """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
-
-    packets: int
-    end_ns: int
-    lanes: list[Lane]
-    facts: Facts
-    bins: pa.RecordBatch | None
-    runs: list[Row]
-
-
-def fingerprint(recording: Recording) -> str:
-    """An identity of capture files and settings, so that recording them again adds nothing.
-
-    Of each file: its size and a BLAKE2 digest of its first and last MiB. What cannot be read twice
-    (a pipe) gets a random identity.
-    """
-    digest = hashlib.blake2b(digest_size=6)
-    for name in recording.targets:
-        path = Path(name)
-        if not path.is_file():
-            return secrets.token_hex(6)
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            digest.update(f"{size}:".encode())
-            digest.update(file.read(_FINGERPRINT_BYTES))
-            if size > _FINGERPRINT_BYTES:
-                file.seek(max(_FINGERPRINT_BYTES, size - _FINGERPRINT_BYTES))
-                digest.update(file.read())
-    settings = {name: value for name, value in vars(recording).items() if name not in ("targets", "live")}
-    digest.update(repr(sorted(settings.items())).encode())
-    return digest.hexdigest()
-
-
-def already_recorded(store: Store, capture: str) -> list[Row]:
-    """The rows of runs that a former, complete recording of the same capture left."""
-    con = store.connect()
-    try:
-        rows = con.execute("SELECT * FROM recordings WHERE capture_id = ? AND complete ORDER BY recording_id",
-                           [capture])
-        names = [column[0] for column in rows.description]
-        return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
-    finally:
-        con.close()
+    rows: list[Row]
+    new: bool = True
+    remark: str = ""
 
 
 def record(
     store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None
-) -> list[Row]:
-    """Record into `store`; returns the rows of runs, one for each interface and direction.
+) -> Recorded:
+    """Record into `store`: a row of recordings for each interface and direction.
 
-    An input that turns out bad is raised after all that was read before is stored, and so is
-    KeyboardInterrupt on SIGINT and SIGTERM. From an interface these are how a recording ends:
-    it then returns as usual.
+    Files that were recorded whole add nothing; what an attempt at them that was broken off has left counts until this
+    one is whole, and is then removed. An input that turns out bad is raised after all that was read before is stored,
+    and so is Interrupted on SIGINT and SIGTERM. From an interface these are how a recording ends: it then returns as
+    usual. Raises MburstError when another process records the same files with the same settings into STORE.
     """
     capture_id = fingerprint(recording)
-    known = [] if store.is_empty("recordings") else already_recorded(store, capture_id)
-    return known or _Recorder(store, recording, capture_id).run(progress)
+    with _locked(store, capture_id, recording) as lock:
+        earlier = recovery.ended_attempts(store, capture_id, lock) if is_repeatable(recording) else {}
+        if kept := recovery.complete_attempt(earlier):
+            recovery.remove_replaced(store, earlier, kept)
+            recovery.tidy(store, _print)
+            return Recorded(earlier[kept], False, "already recorded: nothing added")
+        recorder = _Recorder(store, recording, capture_id, lock)
+        with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
+            rows = recorder.run(progress, housekeeping)
+        return Recorded(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
 
 
-def is_live(recording: Recording) -> bool:
-    """Whether the target is an interface rather than a file."""
-    from .capture import device
-
-    [name, *more] = recording.targets
-    return not more and recording.backend != "file" and (
-        recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists())
-    )
+def _replace(store: Store, earlier: dict[str, list[Row]], kept: str) -> str:
+    """Remove the attempts that KEPT makes up for; a sentence about it. Raises MburstError."""
+    held = sum(row["bytes"] for rows in earlier.values() for row in rows)
+    recovery.remove_replaced(store, earlier, kept)
+    which = "an interrupted recording of it" if len(earlier) == 1 else f"{len(earlier)} interrupted recordings of it"
+    return f"{which} ({format_bytes(held)}) {'was' if len(earlier) == 1 else 'were'} replaced"
 
 
-def merged_beyond(recording: Recording) -> int:
-    """The size of IP packets beyond which a frame is a merged one: an interface says it, a file's is inferred."""
-    from .capture import device
+@contextmanager
+def _locked(store: Store, capture_id: str, recording: Recording) -> Iterator[Lock]:
+    """The lock of a capture. Its file is left where the recording was begun and its end could not be stored. Raises
+    MburstError when somebody else has it."""
+    lock = _lock(store, capture_id, recording)
+    try:
+        yield lock
+    except BaseException:
+        (lock.leave if lock.is_begun else lock.end)()
+        raise
+    lock.end()
 
-    if recording.mtu >= 0 or not is_live(recording):
-        return recording.mtu
-    found = device(recording.targets[0])
-    return found["mtu"] if found else -1
+
+def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
+    from .sql import locks
+
+    deadline = time.monotonic() + _LOCK_S
+    while (lock := locks.acquire(store.path, capture_id)) is None:
+        pid = locks.holder(store.path, capture_id)
+        if time.monotonic() > deadline or (pid is not None and os.path.exists(f"/proc/{pid}")):
+            which = f"process {pid}" if pid else "another process"
+            raise MburstError(f"{' '.join(recording.targets)}: {which} is recording it into {store.path} with the same "
+                              "settings: nothing added", "wait until it has ended")
+        time.sleep(0.1)
+    return lock
 
 
-def own_addresses(recording: Recording) -> list[str]:
-    """--local, or else the address of the interface: libpcap does not tell sides."""
-    from .capture import device
+def _print(error: MburstError) -> None:
+    from .sql.writer import print_trouble
 
-    if recording.local or not is_live(recording):
-        return recording.local
-    found = device(recording.targets[0])
-    return [found["mac"]] if found and found["mac"] else []
+    print_trouble(error)
 
 
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
-    def __init__(self, store: Store, recording: Recording, capture_id: str) -> None:
-        from .capture import Capture
+    def __init__(self, store: Store, recording: Recording, capture_id: str, lock: Lock) -> None:
         from .sql import new_writer
 
+        self.store = store
         self.recording = recording
-        self.capture_id = capture_id
-        self.capture: Capture = Capture(
-            recording.targets,
-            bin_ns=recording.bin_ns,
-            source_bin_ns=recording.source_bin_ns,
-            window_ns=recording.window_ns,
-            directions=recording.direction,
-            local=own_addresses(recording),
-            max_sources=recording.max_sources,
-            inner=recording.inner,
-            mtu=merged_beyond(recording),
-            spread_bps=(recording.link_bps or 0) if recording.spread else 0,
-            backend=None if recording.backend == "auto" else recording.backend,
-            filter=recording.filter or None,
-            snaplen=recording.live.snaplen,
-            threads=recording.live.threads,
-            ring_bytes=recording.live.ring_bytes,
-            stamps=recording.live.stamps,
-            promiscuous=recording.live.promiscuous,
-            cluster=recording.live.cluster,
-        )
-        self.writer_id = new_writer()
-        names = (recording.host, recording.rack, self.writer_id)
+        self.lock = lock
+        self.troubles: list[str] = []
+        self.gave_up = False
+        writer_id = new_writer()
+        names = (recording.host, recording.rack, writer_id, self.trouble)
         self.runs = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
+        before = counters.read(recording.targets[0]) if is_live(recording) else counters.Counters()
+        self.capture = _open(recording)
+        live, begun = self.capture.facts["live"], self.capture.facts["begun"]
+        self.attempt = Attempt(
+            recording, capture_id, writer_id, time.time_ns(), live,
+            counters.read(recording.targets[0], begun) if begun else before if live else counters.Counters())
+        lock.begin({"rows": self._silent_rows() if live else []})
+        self.watch = Watch(store, recording, writer_id, self.trouble) if live else None
         self.lanes: list[Lane] = []
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # the newest of each lane
+        self.tally = Tally()
+        self.held: dict[str, Totals] = {}  # what the first `counted` segments of bins hold
+        self.counted = 0
+        self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
-        self.live = self.capture.facts["live"]
-        self.watch = Watch(store, recording) if self.live else None
 
-    def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
+    def trouble(self, error: MburstError) -> None:
+        """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
+        if str(error) not in self.troubles:
+            self.troubles.append(str(error))
+        if not self.gave_up:  # else there is a failure to say
+            _print(error)
+
+    def run(self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping) -> list[Row]:
         with stopping(self.capture.stop) as self.ended_by:
-            return self._read_all(progress)
+            try:
+                failure = self._read_all(progress, housekeeping)
+                rows = self._finish(failure)
+                self._tell(housekeeping)
+            except BaseException as error:
+                self._give_up(error)
+                raise
+            finally:
+                self.capture.close()
+        if failure:
+            raise failure
+        if self.ended_by and not self.watch:
+            raise Interrupted("interrupted", f"the {self._packets():,} packets before that are recorded; the same "
+                                             "command records all" if is_repeatable(self.recording) else "")
+        return rows
 
-    def _read_all(self, progress: Callable[[Progress], None] | None) -> list[Row]:
-        failure: MburstError | None = None
-        try:
-            while True:
-                try:
-                    rows = self.capture.read()
-                except MburstError as error:
-                    failure = error
-                    break
-                if rows is None:
-                    break
-                bins = self._append(*rows)
-                if self.watch:
-                    self.watch.look(self.capture, self.lanes, bins)
-                if progress:
-                    progress(self._progress(bins))
-            return self._finish(failure)
-        finally:
-            for writer in (self.bins, self.sources, self.runs, self.watch):
-                if writer:
-                    writer.close()
-            self.capture.close()
+    def _read_all(
+        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping
+    ) -> MburstError | None:
+        """Record to the end of the input; how it failed."""
+        while True:
+            try:
+                rows = self.capture.read()
+            except MburstError as failure:
+                return failure
+            if rows is None:
+                return None
+            bins = self._append(*rows)
+            if self.watch:
+                self.watch.look(self.capture, self.rows)
+                self._tell(housekeeping)
+            if progress:
+                progress(self._progress(bins))
+
+    def _tell(self, housekeeping: Housekeeping) -> None:
+        """The interface is recorded again, as far as there are rows of it."""
+        if self.watch and self.rows:
+            housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
+
+    def _packets(self) -> int:
+        return sum(lane["packets"] for lane in self.lanes)
 
     def _progress(self, bins: pa.RecordBatch | None) -> Progress:
-        return Progress(
-            sum(lane["packets"] for lane in self.lanes),
-            max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0),
-            self.lanes,
-            self.capture.facts,
-            bins,
-            self.rows,
-        )
+        end_ns = max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0)
+        return Progress(self._packets(), end_ns, self.lanes, self.capture.facts, bins, self.rows)
 
     def _append(self, bins: Rows, sources: Rows) -> pa.RecordBatch | None:
         known = len(self.lanes)
@@ -248,12 +201,30 @@ class _Recorder:
         if self.watch and named is not None:
             self.watch.judge(named)
         if len(self.lanes) > known:
-            self.rows += self._append_runs(range(known, len(self.lanes)), complete=False, notes=[])
+            self._append_rows()
         if named is not None:
-            self.bins.append(named)
+            self._append_bins(named)
         if len(sources):
             self.sources.append(self._name_lanes(sources))
+        if time.monotonic() > self.row_due and self._lost_more():
+            self._append_rows()
         return named
+
+    def _append_bins(self, bins: pa.RecordBatch) -> None:
+        """Append, and store the totals whenever a segment is whole: what is not in them is then in few segments."""
+        before = dict(self.tally.totals)
+        self.bins.append(bins)
+        self.tally.add(bins)
+        if self.bins.segments - 1 > self.counted:
+            self.held, self.counted = before, self.bins.segments - 1
+            self._append_rows()
+
+    def _lost_more(self) -> bool:
+        """Whether packets were lost that no row tells of, looked at every ROWS_EVERY_S."""
+        self.row_due = time.monotonic() + ROWS_EVERY_S
+        dropped = self.capture.facts["dropped"]
+        return any((row["dropped"], row["late"], row["unparsed"]) != (dropped, lane["late"], lane["unparsed"])
+                   for row, lane in zip(self.rows, self.lanes, strict=True))
 
     def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
         """The engine's rows with the text columns of the store in place of the lane's number."""
@@ -267,10 +238,10 @@ class _Recorder:
             return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string()))
 
         columns = {
-            "recording_id": named(lane, [self._run_id(i) for i in range(len(self.lanes))]),
+            "recording_id": named(lane, [self.attempt.recording_id(i) for i in range(len(self.lanes))]),
             "host": named(one, [self.recording.host]),
             "rack": named(one, [self.recording.rack]),
-            "interface": named(lane, [self._interface(i) for i in range(len(self.lanes))]),
+            "interface": named(lane, [self.attempt.interface(lane) for lane in self.lanes]),
             "direction": named(lane, [lane["direction"] for lane in self.lanes]),
         }
         rest = [name for name in batch.schema.names if name != "lane"]
@@ -278,125 +249,119 @@ class _Recorder:
             [*columns.values(), *(batch.column(name) for name in rest)], [*columns, *rest]
         )
 
-    def _run_id(self, lane: int) -> str:
-        return f"{self.capture_id}-{lane}"
+    def _append_rows(self) -> None:
+        """Store the rows of all lanes as of now, while it runs."""
+        self.rows = self._rows(State(self.held, self.counted, self._counters()))
+        self._store_rows()
 
-    def _interface(self, lane: int) -> str:
-        described = self.lanes[lane]
-        unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{described['index']}"
-        return self.recording.interface or described["interface"] or unnamed
+    def _rows(self, state: State) -> list[Row]:
+        facts = self.capture.facts
+        return [self.attempt.row(index, lane, facts, state) for index, lane in enumerate(self.lanes)]
 
-    def _finish(self, failure: MburstError | None) -> list[Row]:
-        self.lanes = self.capture.lanes
-        notes = describe(self.capture, self.lanes)
-        packets = sum(lane["packets"] for lane in self.lanes)
-        if failure:
-            notes.append(f"the input ended early: {failure}")
-            if packets and not failure.hint:
-                failure.hint = f"the {packets:,} packets before that are recorded"
-        if self.watch:
-            notes += self.watch.notes(packets, self.ended_by)
-        elif self.ended_by:
-            notes.append("the recording was interrupted")
-        rows = self._append_runs(range(len(self.lanes)), complete=True, notes=notes)
-        if failure:
-            raise failure
-        if self.ended_by and not self.watch:
-            raise KeyboardInterrupt
-        return rows
+    def _silent_rows(self) -> list[Row]:
+        """The rows of a recording from an interface on which nothing came."""
+        state = State({}, 0, self.attempt.begun)
+        lanes = silent_lanes(self.recording)
+        return [self.attempt.row(index, lane, self.capture.facts, state) for index, lane in enumerate(lanes)]
 
-    def _append_runs(self, lanes: range, *, complete: bool, notes: list[str]) -> list[Row]:
+    def _store_rows(self) -> None:
         import pyarrow as pa
 
-        rows = [self._run_row(i, complete, notes) for i in lanes]
-        if rows:
-            self.runs.append(pa.Table.from_pylist(rows))
-        return rows
+        if self.rows:
+            self.runs.append(pa.Table.from_pylist(self.rows))
 
-    def _run_row(self, index: int, complete: bool, notes: list[str]) -> Row:
-        lane, recording, facts = self.lanes[index], self.recording, self.capture.facts
-        return {
-            "recording_id": self._run_id(index),
-            "capture_id": self.capture_id,
-            "host": recording.host,
-            "rack": recording.rack,
-            "interface": self._interface(index),
-            "direction": lane["direction"],
-            "link_bps": recording.link_bps or lane["link_bps"] or None,
-            "bin_ns": recording.bin_ns,
-            "source_bin_ns": recording.source_bin_ns,
-            "backend": "file" if facts["backend"] == "merge" else facts["backend"],
-            "input": " ".join(recording.targets),
-            "filter": recording.filter,
-            "snaplen": lane["snaplen"],
-            "clock": stamped_by(lane["quality"], self.live) if lane["packets"] or not complete else "no packets",
-            "offloads": _merged(lane["merged"], facts["mtu"]),
-            "notes": "\n".join(notes),
-            "start_ns": lane["start_ns"] if lane["packets"] else None,
-            "end_ns": lane["end_ns"] if lane["packets"] else None,
-            "clock_epochs": lane["clock_epochs"],
-            "packets": lane["packets"],
-            "bytes": lane["bytes"],
-            "wire_bytes": lane["wire_bytes"],
-            "unattributed_packets": lane["unattributed_packets"],
-            "unattributed_bytes": lane["unattributed_bytes"],
-            "dropped": facts["dropped"],
-            "late": lane["late"],
-            "late_bytes": lane["late_bytes"],
-            "unparsed": lane["unparsed"],
-            "quality": lane["quality"],
-            "version": __version__,
-            "complete": complete,
-            "written_ns": time.time_ns(),
-            "writer_id": self.writer_id,
-            "counted_segments": None,
-        }
+    def _counters(self) -> counters.Counters:
+        return counters.read(self.recording.targets[0]) if self.watch else counters.Counters()
 
+    # --- how it ends ---
 
-def stamped_by(quality: int, live: bool) -> str:
-    """What stamped the packets, and how finely."""
-    resolution = "1 µs or coarser" if quality & QUALITY_FILE_US else "ns"
-    if not live:
-        return f"file, {resolution}"
-    kinds = [name for bit, name in STAMP_KINDS if quality & bit]
-    return f"{' and '.join(kinds) or 'kind not known'}, {resolution}"
+    def _finish(self, failure: MburstError | None) -> list[Row]:
+        """Store the last rows, when all that they tell of is on the disk. Raises MburstError."""
+        self.lanes = self.capture.lanes
+        if self.watch:
+            self.watch.look(self.capture, self.rows)
+            self.watch.close()
+        self.sources.close()
+        self.bins.close()
+        self._check_totals()
+        notes = self._notes(failure)
+        ended = "failed" if failure else "stopped" if self.watch else "interrupted"
+        self._end(ended if failure or self.ended_by else "finished", notes)
+        return self.rows
 
+    def _end(self, ended: str, notes: list[str], reason: str = "failed") -> None:
+        """Store the last rows, and the gap behind a recording from an interface that failed. Raises MburstError."""
+        state = State(self.tally.totals, self.counted, self._counters(), ended, tuple([*notes, *self.troubles]))
+        self.rows = self._rows(state)
+        if ended == "failed" and self.watch:
+            gaps.append(self.store, [gaps.opened(row, reason) for row in self.rows])
+        self._store_rows()
+        self.runs.close()
+        self.lock.is_begun = False
 
-def _merged(count: int, mtu: int) -> str:
-    if not count:
-        return ""
-    return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
-            "reckoned from segments, their timing inside is not known")
+    def _check_totals(self) -> None:
+        """Raises MburstError unless the bins hold what the engine counted."""
+        for index, lane in enumerate(self.lanes):
+            held = self.tally.totals.get(self.attempt.recording_id(index))
+            stored = (held.packets, held.bytes, held.wire_bytes) if held else (0, 0, 0)
+            counted = (lane["packets"], lane["bytes"], lane["wire_bytes"])
+            if stored != counted:
+                raise MburstError(f"internal error: bins hold {stored[0]:,} packets and {stored[1]:,} bytes, and "
+                                  f"{counted[0]:,} and {counted[1]:,} were counted", "please report this")
 
+    def _notes(self, failure: MburstError | None) -> list[str]:
+        notes = describe(self.capture, self.lanes)
+        if failure:
+            notes.append(f"the input ended early: {failure}")
+            if self._packets() and not failure.hint:
+                failure.hint = f"the {self._packets():,} packets before that are recorded"
+        if self.watch:
+            notes += self.watch.notes(self._packets(), self.ended_by)
+        elif self.ended_by:
+            notes.append("the recording was interrupted")
+        return notes
 
-def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
-    """What was inferred, and what a reader of the figures should know: one sentence each."""
-    facts = capture.facts
-    notes = [facts["inferred"]] if facts["inferred"] else []
-    notes += facts["notice"].splitlines() if facts["notice"] else []
-    if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
-        share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
-        notes.append(f"{share:.3g} % of the frames are neither from nor to the address taken as this host: "
-                     "name it with --local")
-    if facts["excluded_packets"]:
-        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out, as asked")
-    if facts["dropped"]:
-        notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
-                     "all counts are lower bounds")
-    late = sum(lane["late"] for lane in lanes)
-    if late:
-        notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
-    steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
-    if steps:
-        notes.append(f"the clock went back {steps:,} times: bins before and after are kept apart")
-    if facts["folded_bins"]:
-        notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
-                     "`other` may count one of them more than once")
-    if facts["flows_unseen"]:
-        notes.append("there were more flows than fit in memory: counts of flows are lower bounds")
-    return notes
+    def _give_up(self, error: BaseException) -> None:
+        """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
+        that can be stored. Where it cannot, the lock's file says so to the next recorder."""
+        self.gave_up = True
+        cause = error.__cause__
+        full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
+        reason = "disk full" if full else "failed"
+        with suppress(OSError):
+            self.lock.give_reason(reason)
+        for writer in (self.sources, self.bins, self.watch):
+            with suppress(MburstError, OSError):
+                if writer:
+                    writer.close()
+        with suppress(MburstError, OSError):
+            if self.rows:
+                self._end("failed", [f"the recording broke off: {error}"], reason)
+            self.lock.is_begun = False
 
 
-def seconds(row: Row) -> float:
-    """How long a run of `runs` lasted."""
-    return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] else 0.0
+def _open(recording: Recording) -> Capture:
+    """The engine on what is to be recorded. Raises MburstError and ValueError."""
+    from .capture import Capture
+
+    live = recording.live
+    return Capture(
+        recording.targets,
+        bin_ns=recording.bin_ns,
+        source_bin_ns=recording.source_bin_ns,
+        window_ns=recording.window_ns,
+        directions=recording.direction,
+        local=own_addresses(recording),
+        max_sources=recording.max_sources,
+        inner=recording.inner,
+        mtu=merged_beyond(recording),
+        spread_bps=(recording.link_bps or 0) if recording.spread else 0,
+        backend=None if recording.backend == "auto" else recording.backend,
+        filter=recording.filter or None,
+        snaplen=live.snaplen,
+        threads=live.threads,
+        ring_bytes=live.ring_bytes,
+        stamps=live.stamps,
+        promiscuous=live.promiscuous,
+        cluster=live.cluster,
+    )

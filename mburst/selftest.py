@@ -87,7 +87,7 @@ def _capture() -> dict[str, Any]:
     import pyarrow as pa
 
     from .capture import Capture
-    from .recorder import stamped_by
+    from .recording_rows import stamped_by
 
     capture = Capture(["mburst-b"], bin_ns=BIN_NS, filter="ether proto 0x88b5", directions="in")
     sent: list[int] = []

@@ -1,20 +1,23 @@
-"""What a recording from an interface does beside counting: it ends when its time is over, keeps the clock table, and
-refuses bins that the stamps cannot carry."""
+"""What a recording from an interface does beside counting: it ends when its time is over, keeps the tables clock and
+gaps, and refuses bins that the stamps cannot carry."""
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
+from .gaps import Losses
 from .units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .capture import Capture, Lane
-    from .recorder import Recording
+    from .capture import Capture
+    from .errors import MburstError
+    from .recording import Recording, Row
     from .sql import Store
     from .telemetry.clock import Reading
 
@@ -25,7 +28,9 @@ JUDGED_BINS = 100
 class Watch:
     """Watches over one recording from an interface."""
 
-    def __init__(self, store: Store, recording: Recording) -> None:
+    def __init__(
+        self, store: Store, recording: Recording, writer_id: str, on_trouble: Callable[[MburstError], None]
+    ) -> None:
         from .capture import device
         from .telemetry.clock import Clocks
 
@@ -33,14 +38,16 @@ class Watch:
         self.interface = recording.interface or recording.targets[0]
         found = device(recording.targets[0])
         self.clocks = Clocks(found["phc_index"] if found else -1)
-        self.writer = store.writer("clock", host=recording.host, rack=recording.rack)
+        self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
+        self.losses = Losses(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None
         self.jumps: list[str] = []
         self.begun = time.monotonic_ns()
         self.bins = self.coarse = 0
 
-    def look(self, capture: Capture, lanes: list[Lane], bins: pa.RecordBatch | None) -> None:
-        """Called after every read: at least ten times a second."""
+    def look(self, capture: Capture, rows: list[Row]) -> None:
+        """Called after every read, at least ten times a second, with the rows of recordings so far."""
+        self.losses.look(capture.losses(), rows)
         raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
             self._read_clocks()
@@ -78,4 +85,7 @@ class Watch:
 
     def close(self) -> None:
         self.clocks.close()
-        self.writer.close()
+        try:
+            self.losses.close()
+        finally:
+            self.writer.close()

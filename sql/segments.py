@@ -17,7 +17,7 @@ Only regular files are opened; what else stands where a file is expected is dama
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -186,8 +186,8 @@ def segment_of(path: Path) -> Segment:
     return segment
 
 
-def snapshot(store: Path, table: str, narrow: Narrow) -> Snapshot:
-    """What can be read of TABLE now. Raises OSError when folders cannot be listed."""
+def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment], bool] = lambda _: True) -> Snapshot:
+    """What can be read of TABLE now, of the segments that are WANTED. Raises OSError when folders cannot be listed."""
     while True:
         hot = list_hot(store, table)
         sealed = list_sealed(store, table, narrow)
@@ -195,11 +195,13 @@ def snapshot(store: Path, table: str, narrow: Narrow) -> Snapshot:
         found = Snapshot(damage=[*hot.damage, *sealed.damage])
         try:
             for path, segment in hot.logs.items():
-                _take_log(path, table, segment, found)
+                if wanted(segment):
+                    _take_log(path, table, segment, found)
         except FileNotFoundError:
             continue  # sealed since it was listed: its rows are in files that the list has not
         hidden = {segment.name for listing in (hot, after) for segment in listing.logs.values()}
-        files = [file for file in sealed.files if file.name.segment.name not in hidden]
+        files = [file for file in sealed.files
+                 if file.name.segment.name not in hidden and wanted(file.name.segment)]
         faults = verified.unverified([file.path for file in files])
         if any(not path.exists() for path in faults):
             continue  # replaced since it was listed

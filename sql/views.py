@@ -43,6 +43,15 @@ LEFT JOIN defined.recording_totals t USING (recording_id)
 """
 
 
+# The gap behind a recording has a row when it is found, and another when it is known to be over.
+_GAPS = """
+CREATE VIEW gaps AS FROM defined.all_gaps
+QUALIFY row_number() OVER (
+    PARTITION BY recording_id, direction, CASE WHEN reason IN ('dropped', 'reader too slow') THEN start_ns END
+    ORDER BY end_ns NULLS LAST, start_ns) = 1
+"""
+
+
 def in_memory() -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
     schema `defined`: for rows that are in no store yet, registered under the names of the tables."""
@@ -63,11 +72,13 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     """See Store.connect."""
     connection = in_memory()
     found = contents(store, narrow)
-    _create(connection, "defined.all_recordings", "recordings", found["recordings"])
+    create(connection, "defined.all_recordings", "recordings", found["recordings"])
     connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
-        _create(connection, table, table, found[table].without(replaced))
+        view = "defined.all_gaps" if table == "gaps" else table
+        create(connection, view, table, found[table].without(replaced))
+    connection.execute(_GAPS)
     _create_recordings(connection, store, found["bins"])
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
@@ -97,7 +108,7 @@ def _narrow_for(table: str, narrow: Narrow) -> Narrow:
     return narrow if "rack" in names else Narrow(None, narrow.since_ns, narrow.until_ns)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: Snapshot) -> None:
+def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: Snapshot) -> None:
     """The view VIEW of what was found of TABLE. Raises MburstError."""
     branches = [f"SELECT * FROM defined.{table}"]
     by_columns: dict[int, list[str]] = {}
@@ -138,7 +149,7 @@ def _create_recordings(connection: duckdb.DuckDBPyConnection, store: Path, bins:
         "WHERE counted_segments IS NOT NULL GROUP BY ALL").fetchall())
     if not counted:
         return
-    _create(connection, "defined.uncounted_bins", "bins", _uncounted(store, bins, counted))
+    create(connection, "defined.uncounted_bins", "bins", _uncounted(store, bins, counted))
     with damage.readable(connection):
         connection.execute(
             "INSERT INTO defined.recording_totals SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets), "

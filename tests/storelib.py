@@ -51,6 +51,8 @@ DEFAULTS: dict[str, Any] = {
     "version": "0.1.0",
     "complete": True,
     "written_ns": 10**18,
+    "begun_ns": 10**18,
+    "ended": "finished",
     "batch": "batch-1",
     "device": "tor-1",
     "port": "swp1",

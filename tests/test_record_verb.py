@@ -203,8 +203,8 @@ def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.decode().splitlines() == ["mburst: interrupted"]
-    notes, complete = total(store, "SELECT notes, complete FROM recordings")
-    assert "interrupted" in notes and complete
+    notes, ended, complete = total(store, "SELECT notes, ended, complete FROM recordings")
+    assert "interrupted" in notes and (ended, complete) == ("interrupted", False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -221,9 +221,10 @@ def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
     before = signal.getsignal(number)
     assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
     assert signal.getsignal(number) is before
-    assert capsys.readouterr().err.splitlines() == ["mburst: interrupted"]
+    assert capsys.readouterr().err.splitlines() == [
+        "mburst: interrupted (the 100 packets before that are recorded; the same command records all)"]
     notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM recordings")
-    assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", True, 100)
+    assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", False, 100)
     assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (100,)
 
 

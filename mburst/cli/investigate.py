@@ -136,7 +136,8 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
             raise UsageError("--probes and --queues go with a capture", "`mburst import` adds them to a store")
         yield Store.open(path)
         return
-    from ..recorder import Recording, record
+    from ..recorder import record
+    from ..recording import Recording
 
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
         store = Store.create(Path(folder, "store"))

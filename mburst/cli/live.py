@@ -85,8 +85,8 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
 
 def _record(arguments: argparse.Namespace, where: Where) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
-    from ..recorder import Progress, is_live
     from ..recorder import record as into
+    from ..recording import Progress, is_live
     from ..sql import Store
 
     recording = record.recording_of(argparse.Namespace(
@@ -109,8 +109,9 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
         service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
         with service.beside():
             try:
-                rows = into(store, recording, progress)
+                rows = into(store, recording, progress).rows
             except ValueError as error:
                 raise UsageError(str(error)) from error
-        print(record.describe_runs(rows, arguments.store or "a store that is removed now: keep one with --store"))
+        kept = arguments.store or "a store that is removed now: keep one with --store"
+        print(record.describe_runs(rows, f"recorded into {kept}"))
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0

@@ -16,7 +16,8 @@ from ..errors import MburstError, UsageError
 from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
-    from ..recorder import Live, Progress, Recording, Row
+    from ..recorder import Recorded
+    from ..recording import Live, Progress, Recording, Row
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
 
@@ -119,7 +120,7 @@ def _explained(error: MburstError, expression: str) -> MburstError:
 
 
 def _live(arguments: argparse.Namespace) -> Live:
-    from ..recorder import Live
+    from ..recording import Live
 
     if arguments.snaplen < 0 or arguments.threads < 1 or arguments.cluster < 0:
         raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
@@ -144,7 +145,7 @@ def _width(text: str, what: str) -> int:
 
 def recording_of(arguments: argparse.Namespace) -> Recording:
     """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
-    from ..recorder import Recording, is_live
+    from ..recording import Recording, is_live
 
     files, words = split_inputs(arguments.inputs)
     link_bps = parse_rate(arguments.link) if arguments.link else None
@@ -178,22 +179,34 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..recorder import is_live, record
+    from ..recorder import record
+    from ..recording import is_live
     from ..sql import Store
 
     recording = recording_of(arguments)
 
     try:
-        rows = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
+        recorded = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
     except MburstError as error:
         raise _explained(error, recording.filter) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    for line in map(json.dumps, rows) if arguments.json else [describe_runs(rows, arguments.store)]:
-        print(line)
-    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0
+    if arguments.json:
+        print_json(recorded)
+    else:
+        done = [recorded.remark] * bool(recorded.remark) + [f"recorded into {arguments.store}"] * recorded.new
+        print(describe_runs(recorded.rows, "\n".join(done)))
+    return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
+
+
+def print_json(recorded: Recorded) -> None:
+    """The rows, one a line; what else was done goes to standard error."""
+    for row in recorded.rows:
+        print(json.dumps(row))
+    if recorded.remark:
+        print(f"mburst: {recorded.remark}", file=sys.stderr)
 
 
 def _reporter(recording: Recording, live: bool) -> Callable[[Progress], None] | None:
@@ -211,15 +224,15 @@ def _show(progress: Progress) -> None:
     print(f"\r\033[K{progress.packets:,} packets", end="", file=sys.stderr, flush=True)
 
 
-def describe_runs(rows: list[Row], store: str) -> str:
-    """What was recorded, for people."""
+def describe_runs(rows: list[Row], done: str) -> str:
+    """What was recorded, and what was DONE, for people."""
     lines = [_describe_run(row) for row in rows] or ["no packets"]
     notes = dict.fromkeys(note for row in rows for note in [*row["notes"].splitlines(), row["offloads"]] if note)
-    return "\n".join([*lines, *(f"  note: {note}" for note in notes), f"recorded into {store}"])
+    return "\n".join([*lines, *(f"  note: {note}" for note in notes), done])
 
 
 def _describe_run(row: Row) -> str:
-    from ..recorder import seconds
+    from ..recording_rows import seconds
 
     length = seconds(row)
     text = f"{row['interface']} {row['direction']}: {row['packets']:,} packets, {format_bytes(row['bytes'])}"

@@ -33,5 +33,13 @@ CREATE TABLE recordings (
     complete             BOOLEAN NOT NULL,   -- false while it runs, and for ever where it did not come to its end
     written_ns           BIGINT NOT NULL,    -- the last row written counts
     writer_id            VARCHAR NOT NULL,   -- names the segments that this call of `mburst record` wrote
-    counted_segments     BIGINT              -- of bins that the totals in this row include; NULL: all of them
+    counted_segments     BIGINT,             -- of bins that the totals in this row include; NULL: all of them
+    begun_ns             BIGINT NOT NULL,    -- when the recorder began to count, by its clock
+    ended                VARCHAR NOT NULL,   -- '' while it runs; finished, stopped, interrupted, failed, killed
+    boot_id              VARCHAR,            -- names the time since the host was started; NULL: not from an interface
+    interface_id         VARCHAR,            -- network namespace and number of the interface; NULL: likewise
+    begun_packets        BIGINT,             -- the interface's counter of this direction at begun_ns; NULL: not known
+    begun_bytes          BIGINT,             -- likewise; NULL where the driver counts bytes otherwise than `bytes` does
+    counter_packets      BIGINT,             -- that counter when this row was written
+    counter_bytes        BIGINT
 );

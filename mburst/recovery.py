@@ -1,0 +1,172 @@
+"""What recorders that died have left in a store, and how the next one puts it in order.
+
+A recorder holds the lock of its capture_id (sql/locks.py) while it runs. A lock whose file is left belongs to one that
+died: its rows get an end, its totals are those of its bins, and the gap behind it gets a row. Of files that were
+recorded again, what the broken-off attempts wrote is removed. Each step may itself be broken off: another does it
+again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import gaps
+from .errors import MburstError
+from .recording import Row
+
+if TYPE_CHECKING:
+    from .sql import Store
+    from .sql.locks import Lock
+    from .sql.recovery import Totals
+
+
+def attempts(store: Store, capture_id: str) -> dict[str, list[Row]]:
+    """The newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises MburstError."""
+    from .sql.recovery import rows_of
+
+    if store.is_empty("recordings"):
+        return {}
+    found: dict[str, list[Row]] = {}
+    rows = gaps.newest(rows_of(store.path, "recordings", "capture_id = ?", [capture_id]))
+    for row in sorted(rows, key=lambda row: (row["begun_ns"], row["recording_id"])):
+        found.setdefault(row["writer_id"], []).append(row)
+    return found
+
+
+def complete_attempt(found: dict[str, list[Row]]) -> str | None:
+    """The writer_id of the attempt that came to its end."""
+    return next((writer for writer, rows in found.items() if all(row["complete"] for row in rows)), None)
+
+
+def ended_attempts(store: Store, capture_id: str, lock: Lock) -> dict[str, list[Row]]:
+    """The same, for the holder of the capture's LOCK: those whose recorder died are given their last rows. Raises
+    MburstError."""
+    found = attempts(store, capture_id)
+    if complete_attempt(found) or all(row["ended"] for rows in found.values() for row in rows):
+        return found
+    for writer, rows in found.items():
+        end_killed(store, writer, rows, lock.note.get("reason", ""))
+    return attempts(store, capture_id)
+
+
+def remove_replaced(store: Store, found: dict[str, list[Row]], kept: str) -> None:
+    """Remove all attempts but KEPT, once that one is on the disk. Raises MburstError."""
+    from .sql.recovery import make_durable, remove_writers
+
+    others = set(found) - {kept}
+    if others:
+        make_durable(store.path, kept)
+        remove_writers(store.path, others)
+
+
+def recover(store: Store, capture_id: str, lock: Lock) -> None:
+    """End what the dead holder of LOCK began. Raises MburstError; the lock's file is then left."""
+    try:
+        found = ended_attempts(store, capture_id, lock)
+        if kept := complete_attempt(found):
+            remove_replaced(store, found, kept)
+        elif not found:
+            for writer, rows in _never_stored(lock.note).items():
+                end_killed(store, writer, rows, lock.note.get("reason", ""))
+    except BaseException:
+        lock.leave()
+        raise
+    lock.end()
+
+
+def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
+    """The rows of a recorder that died before anything came, as it noted them."""
+    rows: list[Row] = note.get("rows", [])
+    return {rows[0]["writer_id"]: rows} if rows else {}
+
+
+def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> None:
+    """Give the recordings of a dead writer their last row, and the gap behind them. Raises MburstError."""
+    from .sql.recovery import totals
+
+    unended = [row for row in rows if not row["ended"]]
+    if not unended:
+        return
+    held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
+    ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
+    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in ended if row["boot_id"]])
+    append_rows(store, writer_id, ended)
+
+
+def append_rows(store: Store, writer_id: str, rows: list[Row]) -> None:
+    """Store rows of recordings of one attempt, durably. Raises MburstError."""
+    import pyarrow as pa
+
+    with store.writer("recordings", rows[0]["host"], rows[0]["rack"], writer_id) as writer:
+        writer.append(pa.Table.from_pylist(rows))
+
+
+def _ended(row: Row, held: Totals | None, reason: str) -> Row:
+    """The last row of a recording that was broken off: its totals are those of its bins."""
+    note = f"the recorder did not come to its end ({reason}): totals are those of its bins"
+    ended = {**row, "ended": "failed" if reason in ("failed", "disk full") else "killed", "complete": False,
+             "counted_segments": None, "notes": "\n".join([*row["notes"].splitlines(), note]),
+             "written_ns": max(time.time_ns(), row["written_ns"] + 1)}
+    if held:
+        end_ns = held.last_ns + row["bin_ns"]
+        ended["start_ns"] = held.first_ns if row["start_ns"] is None else row["start_ns"]
+        ended["end_ns"] = end_ns if row["end_ns"] is None else max(row["end_ns"], end_ns)
+        ended["quality"] |= held.quality
+        for name in ("packets", "bytes", "wire_bytes"):
+            ended[name] += getattr(held, name)
+    return ended
+
+
+def tidy(store: Store, failed: Callable[[MburstError], None]) -> None:
+    """Put in order what dead writers left: their files, and the recordings that they did not end."""
+    from .sql import locks
+    from .sql.recovery import clean
+
+    clean(store.path, lambda damaged: None)  # readers name a damaged file, `mburst repair` mends
+    for name in locks.names(store.path):
+        try:
+            lock = locks.acquire(store.path, name, make=False)
+            if lock is not None:
+                recover(store, name, lock)
+        except MburstError as error:
+            failed(error)
+
+
+class Housekeeping:
+    """A thread that tidies the store while a recorder runs, and closes gaps of its interface once it has rows there.
+    FAILED hears what could not be done."""
+
+    def __init__(self, store: Store, failed: Callable[[MburstError], None]) -> None:
+        self._store = store
+        self._failed = failed
+        self._place: tuple[str, str] | None = None
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mburst-tidy", daemon=True)
+
+    def __enter__(self) -> Housekeeping:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ready.set()
+        self._thread.join()
+
+    def recorded(self, host: str, interface: str) -> None:
+        """The recorder has stored rows of this interface."""
+        if not self._ready.is_set():
+            self._place = (host, interface)
+            self._ready.set()
+
+    def _run(self) -> None:
+        try:
+            tidy(self._store, self._failed)
+            self._ready.wait()
+            if self._place:
+                gaps.close(self._store, *self._place)
+        except MburstError as error:
+            self._failed(error)

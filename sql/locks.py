@@ -1,0 +1,124 @@
+"""Locks that writers of a store hold by name (12 hexadecimal digits): STORE/locks/NAME, locked (flock) as long as its
+holder lives.
+
+The kernel gives a lock up when its holder dies. The file stays then, and says whose work was broken off: whoever takes
+the lock next finds what was noted in it, does what is left to do, and removes it. The file is removed under the lock
+only, so a lock counts while its file has its name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import stat
+from errno import EINVAL
+from pathlib import Path
+from typing import Any
+
+from . import disk
+from .disk import failing_as_one_line
+
+FOLDER = "locks"
+_REASON = 512  # bytes of the first line, which is written over in place: that needs no room on a full disk
+_LONGEST = 1 << 20
+_NAME = re.compile(r"[0-9a-f]{12}")
+
+
+class Lock:
+    """A lock that this process holds. `note` is what a former holder left, {} where it ended well."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self._file = file
+        self.note = _parse(disk.read_from(file, 0))
+        self.is_begun = False  # what it is held for, and not yet done
+
+    def begin(self, note: dict[str, Any]) -> None:
+        """Say durably what is being done, for the case that it is broken off. Raises MburstError."""
+        lines = json.dumps({"pid": os.getpid(), "reason": ""}).ljust(_REASON - 1) + "\n" + json.dumps(note) + "\n"
+        with failing_as_one_line(self.path, "write"):
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, lines.encode(), 0)
+            os.fsync(self._file)
+            disk.sync(self.path.parent)
+        self.is_begun = True
+
+    def give_reason(self, reason: str) -> None:
+        """Say why it is broken off. Raises OSError."""
+        line = json.dumps({"pid": os.getpid(), "reason": reason[:60]}).ljust(_REASON - 1) + "\n"
+        os.pwrite(self._file, line.encode(), 0)
+
+    def end(self) -> None:
+        """All is done: remove the file and give up the lock."""
+        self.path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def leave(self) -> None:
+        """Give up the lock and leave the file: somebody else has to end what it is about."""
+        os.close(self._file)
+
+
+def acquire(store: Path, name: str, make: bool = True) -> Lock | None:
+    """The lock called NAME; None where another process, or another holder in this one, has it, and unless MAKE where
+    there is none. Raises MburstError."""
+    path = store / FOLDER / name
+    with failing_as_one_line(path, "lock"):
+        disk.make_folder(path.parent)
+        while True:
+            try:
+                file = _open(path, os.O_CREAT if make else 0)
+            except FileNotFoundError:
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.stat(path, follow_symlinks=False).st_ino == os.fstat(file).st_ino:
+                    return Lock(path, file)
+            except BlockingIOError:
+                os.close(file)
+                return None
+            except FileNotFoundError:
+                pass  # its holder has just removed it
+            os.close(file)
+
+
+def names(store: Path) -> list[str]:
+    """The locks that are held or were left."""
+    try:
+        return sorted(name for name in os.listdir(store / FOLDER) if _NAME.fullmatch(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def holder(store: Path, name: str) -> int | None:
+    """The process that has the lock called NAME; None where that is not known."""
+    try:
+        file = disk.open_regular(store / FOLDER / name)
+    except OSError:
+        return None
+    try:
+        pid = _parse(disk.read_from(file, 0)).get("pid")
+        return pid if type(pid) is int else None
+    finally:
+        os.close(file)
+
+
+def _open(path: Path, flags: int) -> int:
+    """A descriptor of the file at PATH. Raises OSError, with EINVAL where it is no regular file."""
+    file = os.open(path, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o640)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(EINVAL, "not a regular file", str(path))
+    return file
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """What the two lines say; {} where they are not whole."""
+    found: dict[str, Any] = {}
+    try:
+        for line in text[:_LONGEST].splitlines()[:2]:
+            found |= json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return found

@@ -1,0 +1,259 @@
+"""What a recorder did not count is a row of `gaps`: bins, dropped and gaps add up to the interface's counter."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import livelab
+import pytest
+from livelab import Lab
+
+from mburst.sql import Store, locks
+
+KILLS = int(os.environ.get("MBURST_FAULTS", "6") or 6)  # `make faults` asks for 100
+
+
+def counter(lab: Lab, name: str = "rx_packets") -> int:
+    return int(livelab.sh(f"ip netns exec {lab.far} cat /sys/class/net/{lab.b}/statistics/{name}"))
+
+
+class Recorder:
+    """`mburst record` of the far interface."""
+
+    def __init__(self, lab: Lab, store: Path, *arguments: str, what: Sequence[str] = ()) -> None:
+        self.lab, self.store = lab, store
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", lab.far, sys.executable, "-m", "mburst", "record", *(what or [lab.b]), "-o",
+             str(store), "--direction", "in", "--host", "cache", "--bin", "1ms", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def begun(self) -> Recorder:
+        """Wait until it captures and has noted that it does."""
+        while self.process.pid not in [locks.holder(self.store, name) for name in locks.names(self.store)]:
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.02)
+        return self
+
+    def stored(self, packets: int = 1) -> Recorder:
+        """Wait until it has stored bins with that many packets."""
+        while query(self.store, "SELECT coalesce(sum(packets), 0) FROM bins")[0][0] < packets:
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.05)
+        return self
+
+    def end(self, number: signal.Signals | None) -> str:
+        if number is not None:
+            self.process.send_signal(number)
+        return self.process.communicate(timeout=60)[1]
+
+
+def query(store: Path, sql: str) -> list[tuple]:
+    return Store.open(store).connect().execute(sql).fetchall()
+
+
+@contextmanager
+def sending(lab: Lab, sender: Path, rate: int = 3000, size: int = 300) -> Iterator[None]:
+    """A sender at RATE packets a second, until the end."""
+    command = ["ip", "netns", "exec", lab.near, str(sender), lab.a, str(10**8), str(rate), str(size)]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def explained(store: Path) -> tuple[int, int]:
+    """Packets and bytes in bins, plus those in gaps that no recording has."""
+    [(packets, octets)] = query(store, "SELECT sum(packets), sum(bytes) FROM bins")
+    [(dropped, late)] = query(store, "SELECT sum(dropped), sum(late) FROM recordings")
+    [(missed, missed_bytes)] = query(store, """
+        SELECT coalesce(sum(packets), 0), coalesce(sum(bytes), 0) FROM gaps
+        WHERE reason NOT IN ('dropped', 'reader too slow')""")
+    return packets + dropped + late + missed, octets + missed_bytes
+
+
+def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """A recorder that is killed at any moment, again and again, while somebody sends. The last one begins and ends in
+    silence: what comes in the microseconds in which a recording begins cannot be told from what came before."""
+    store, chooser = tmp_path / "store", random.Random(KILLS)
+    before = counter(lab), counter(lab, "rx_bytes")
+    recorder = Recorder(lab, store).begun()
+    with sending(lab, sender):
+        for kill in range(KILLS):
+            if kill % 3:
+                recorder.stored()
+            time.sleep(chooser.random() * 0.7)
+            recorder.end(signal.SIGKILL)
+            time.sleep(chooser.random() / 4)
+            recorder = Recorder(lab, store)
+            if kill % 4:
+                recorder.begun()
+        recorder.stored()
+    time.sleep(0.3)
+    recorder.end(signal.SIGKILL)
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 100 0 300")
+    time.sleep(0.5)
+    error = recorder.end(signal.SIGTERM)
+    assert recorder.process.returncode == 0, error
+    moved = counter(lab) - before[0], counter(lab, "rx_bytes") - before[1]
+    assert query(store, "SELECT * FROM gaps WHERE end_ns IS NULL OR packets IS NULL OR bytes IS NULL") == []
+    assert query(store, "SELECT DISTINCT ended FROM recordings ORDER BY ALL") == [("killed",), ("stopped",)]
+    assert query(store, "SELECT count(*) FROM recordings") == query(store, "SELECT count(*) + 1 FROM gaps")
+    assert {reason for (reason,) in query(store, "SELECT reason FROM gaps")} == {"killed"}
+    assert explained(store) == moved
+    totals = "SELECT recording_id, packets, bytes FROM recordings WHERE packets > 0 ORDER BY ALL"
+    assert query(store, totals) == query(
+        store, "SELECT recording_id, sum(packets), sum(bytes) FROM bins GROUP BY ALL ORDER BY ALL")
+    assert locks.names(store) == []
+
+
+def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 500 0 300")
+    recorder.stored(500).end(signal.SIGKILL)
+    assert query(store, "SELECT ended, complete, packets FROM recordings") == [("", False, 500)]
+    other = tmp_path / "other.pcap"  # a recorder of something else finds it
+    other.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    subprocess.run([sys.executable, "-m", "mburst", "record", str(other), "-o", str(store)], check=True,
+                   capture_output=True)
+    assert query(store, "SELECT ended, complete, packets, bytes FROM recordings") == [("killed", False, 500, 150_000)]
+    [(end,)] = query(store, "SELECT max(ts_ns) + 1_000_000 FROM bins")
+    assert query(store, "SELECT host, interface, direction, start_ns, end_ns, reason, packets FROM gaps") == [
+        ("cache", lab.b, "in", end, None, "killed", None)]
+    lab.tell(lab.near, f"{sender} {lab.a} 77 0 300")
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 5 0 300")
+    recorder.stored(505).end(signal.SIGINT)
+    [(begun,)] = query(store, "SELECT max(begun_ns) FROM recordings")
+    assert query(store, "SELECT end_ns, packets, bytes, detail FROM gaps") == [(begun, 77, 77 * 300, "")]
+
+
+def test_killed_before_anything_came(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """It has stored no row, yet what came until the next recorder is a gap."""
+    store = tmp_path / "store"
+    Recorder(lab, store).begun().end(signal.SIGKILL)
+    assert len(locks.names(store)) == 1
+    lab.tell(lab.near, f"{sender} {lab.a} 40 0 300")
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 2 0 300")
+    recorder.stored(2).end(signal.SIGINT)
+    assert query(store, "SELECT ended, packets FROM recordings ORDER BY begun_ns") == [("killed", 0), ("stopped", 2)]
+    assert query(store, "SELECT reason, packets, end_ns > start_ns FROM gaps") == [("killed", 40, True)]
+
+
+def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The recorder ends in one line, the gap begins there, and ends when the new interface is recorded."""
+    store = tmp_path / "store"
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 700 0 300")
+    livelab.sh(f"ip -n {lab.far} link del {lab.b}")
+    error = recorder.end(None)
+    assert recorder.process.returncode == 1 and error.count("\n") == 1 and "has vanished" in error
+    assert query(store, "SELECT ended, complete, packets FROM recordings") == [("failed", False, 700)]
+    assert query(store, "SELECT reason, end_ns, packets FROM gaps") == [("failed", None, None)]
+    assert locks.names(store) == []
+    livelab.sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
+    for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
+        livelab.sh(f"ip -n {namespace} link set {name} up")
+    lab.tell(lab.near, f"{sender} {lab.a} 1000 0 300")
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 10 0 300")
+    recorder.stored(710).end(signal.SIGTERM)
+    [(over, packets, detail)] = query(store, "SELECT end_ns > start_ns, packets, detail FROM gaps")
+    assert (over, packets) == (True, None) and "made anew" in detail
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
+def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """One line, exit 1; what was acknowledged is there, and the next start makes the rest a gap."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
+    try:
+        before = counter(lab)
+        recorder = Recorder(lab, disk / "s").begun()
+        with sending(lab, sender):
+            error = recorder.end(None)
+            assert recorder.process.returncode == 1 and error.count("\n") == 1 and "No space left" in error
+            subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
+        recorder = Recorder(lab, disk / "s").begun()
+        lab.tell(lab.near, f"{sender} {lab.a} 10 0 300")
+        time.sleep(0.5)
+        error = recorder.end(signal.SIGINT)
+        assert (recorder.process.returncode, error) == (130, "")
+        assert query(disk / "s", "SELECT ended FROM recordings ORDER BY begun_ns") == [("failed",), ("stopped",)]
+        [(reason, missed, detail)] = query(disk / "s", "SELECT reason, packets, detail FROM gaps")
+        assert (reason, detail) == ("disk full", "") and missed > 0
+        assert explained(disk / "s")[0] == counter(lab) - before
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The recorder stands still for a while, with a ring that is too small for it."""
+    store = tmp_path / "store"
+    recorder = Recorder(lab, store, "--ring", "256K").begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 50 0 300")
+    recorder.stored(50)
+    stopped_ns = time.time_ns()
+    recorder.process.send_signal(signal.SIGSTOP)
+    lab.tell(lab.near, f"{sender} {lab.a} 20000 0 300")
+    time.sleep(1.5)
+    recorder.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    lab.tell(lab.near, f"{sender} {lab.a} 50 0 300")
+    time.sleep(0.5)
+    recorder.end(signal.SIGINT)
+    [(packets, dropped)] = query(store, "SELECT packets, dropped FROM recordings")
+    assert packets + dropped == 20_100 and dropped > 0
+    rows = query(store, "SELECT reason, packets, start_ns, end_ns, detail FROM gaps")
+    assert sum(missed for _, missed, *_ in rows) == dropped
+    assert {reason for reason, *_ in rows} == {"reader too slow"}
+    assert all(stopped_ns - 10**9 < start <= end < time.time_ns() for _, _, start, end, _ in rows)
+    assert "did not read for" in rows[0][-1]
+
+
+def test_what_cannot_be_compared_is_not_known(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """A filter leaves packets out that the interface counts: the gap says so, and no number."""
+    store = tmp_path / "store"
+    Recorder(lab, store).begun().end(signal.SIGKILL)
+    recorder = Recorder(lab, store, what=[lab.b, "ether", "proto", "0x88b5"]).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    recorder.stored(9).end(signal.SIGKILL)
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    recorder.stored(18).end(signal.SIGINT)
+    [first, second] = query(store, "SELECT packets, detail FROM gaps ORDER BY start_ns")
+    assert first == (0, "")
+    assert second == (None, "not known how many packets: the filter left packets out")
+
+
+def test_a_restart_of_the_machine_is_told_from_a_kill(lab: Lab, sender: Path, tmp_path: Path) -> None:
+    """The boot id of the dead recorder is another one: as its rows and its lock have it."""
+    store = tmp_path / "store"
+    Recorder(lab, store).begun().end(signal.SIGKILL)
+    [name] = locks.names(store)
+    path = store / "locks" / name
+    first, second = path.read_text().splitlines()
+    note = json.loads(second)
+    note["rows"][0]["boot_id"] = "another"
+    path.write_text(f"{first}\n{json.dumps(note)}\n")
+    recorder = Recorder(lab, store).begun()
+    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    recorder.stored(9).end(signal.SIGINT)
+    [(reason, packets, detail)] = query(store, "SELECT reason, packets, detail FROM gaps")
+    assert (reason, packets) == ("power", None) and "started anew" in detail
