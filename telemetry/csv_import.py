@@ -33,7 +33,7 @@ from pyarrow import csv as arrow_csv
 
 from ..errors import MburstError
 from ..units import NS_PER_S
-from .tables import NUMBER, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
+from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 
 
 class Kind(NamedTuple):
@@ -63,7 +63,6 @@ KINDS = {
     ),
 }
 
-PLAUSIBLE_NS = (946_684_800 * NS_PER_S, 4_102_444_800 * NS_PER_S)  # 2000 to 2100
 COARSER = (("seconds", NS_PER_S), ("milliseconds", 10**6), ("microseconds", 10**3))
 NO_STAMP = "is no Unix time in nanoseconds"
 BLOCK_BYTES = 1 << 24

@@ -166,16 +166,15 @@ def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
     from ..telemetry.gnmi import values
     from ..telemetry.gnmi.path import as_text, steps_in
 
-    base = steps_in(notification.prefix)
-    found = []
+    found, steps, tables = [], (), session.device.tables
     for update in notification.update:
-        steps = base + steps_in(update.path)
         try:
+            steps = steps_in(notification.prefix)
+            steps += steps_in(update.path)
             kind, value = values.read(update)
-        except values.NotUnderstood as error:
-            kind, value = "string", f"({error})"
-        tables = session.device.tables
-        parts = values.leaves(value, steps, tables.list_keys) if kind == "json" else [(steps, value)]
+            parts = list(values.leaves(value, steps, tables.list_keys)) if kind == "json" else [(steps, value)]
+        except ValueError as error:  # NotUnderstood, NoPath, TooMuch
+            parts = [(steps, f"({error})")]
         found += [
             (session.target.name, as_text(path), values.as_text(part), _meaning(tables, path)) for path, part in parts
         ]

@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
+from ..tables import (
+    PLAUSIBLE_NS,
+    QUALITY_GAP,
+    QUALITY_GNMI_DUPLICATES,
+    QUALITY_GUESSED,
+    QUALITY_IMPOSSIBLE,
+    QUALITY_RESET,
+)
 from . import values
 from .counters import Step, increase
+from .limits import PATH_BYTES, VALUE_BYTES, TooMuch
 from .path import Steps, as_text
 from .vendors import COLUMNS, Meaning, Rule
 
@@ -15,19 +23,31 @@ if TYPE_CHECKING:
     from .decode import Stream
 
 LARGEST = 2**63 - 1
+SPEED_LETTERS = 64  # of the text of a link's speed
 SLACK = 1.02  # clocks and their rounding
 SLACK_BYTES = 32_768  # frames that were counted at one edge of a window and sent at the other
 LEAST_FRAME = 64  # bytes: the most packets that a link can carry
-_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT])")
+_SPEED = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([kKMGT])", re.ASCII)
 _PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_speed(value: Any) -> int | None:
-    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none."""
-    if type(value) is int:
-        return value
-    match = _SPEED.search(str(value))
-    return int(float(match[1]) * _PREFIX[match[2].upper()]) if match else None
+    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none, or one that
+    no row can hold."""
+    if not isinstance(value, str):
+        speed = values.as_integer(value)
+    else:
+        match = _SPEED.search(value) if len(value) <= SPEED_LETTERS else None
+        speed = int(float(match[1]) * _PREFIX[match[2].upper()]) if match else None
+    return speed if speed is not None and 0 <= speed <= LARGEST else None
+
+
+def short(value: Any) -> str:
+    """The text of a value that names something. Raises TooMuch."""
+    text = values.as_text(value)
+    if len(text) > PATH_BYTES:
+        raise TooMuch(f"a name of more than {PATH_BYTES:,} letters")
+    return text
 
 
 class Leaf:
@@ -45,6 +65,14 @@ class Leaf:
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         """The device says that the path is gone."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost when the leaf is forgotten until its path is heard of again."""
+        return False
+
+    def forget(self) -> None:
+        """The leaf is of no more use: give back what it has."""
+
 
 class Ignored(Leaf):
     """Says only again what the path says."""
@@ -53,6 +81,23 @@ class Ignored(Leaf):
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         return
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+
+class Refused(Leaf):
+    """Stands for all paths beyond the most that a device may have."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(())
+        self.stream = stream
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        self.stream.device.count(self.stream.name, "dropped", self.stream.device.full)
 
 
 class FactLeaf(Leaf):
@@ -66,20 +111,23 @@ class FactLeaf(Leaf):
         self.plain = Plain(stream, steps)
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        self.stream.device.take_fact(self.fact, self.places, value)
+        if not self.stream.device.take_fact(self.fact, self.places, value):
+            self.stream.device.count(self.stream.name, "not-understood", f"{as_text(self.steps)}: is no {self.fact}")
         self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
+
+    def forget(self) -> None:
+        self.plain.forget()
 
 
 class Plain(Leaf):
     """A path that no table knows: its values are rows of `gnmi_values`."""
 
-    __slots__ = ("present", "rows", "source", "stream")
+    __slots__ = ("present", "source", "stream", "table")
 
     def __init__(self, stream: Stream, steps: Steps) -> None:
         super().__init__(steps)
         self.stream = stream
-        table = stream.device.rows.tables["gnmi_values"]
-        self.rows = table.rows
+        self.table = table = stream.device.rows.tables["gnmi_values"]
         self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
         self.present = False
 
@@ -87,12 +135,23 @@ class Plain(Leaf):
         self.present = True
         if duplicates:
             self.stream.count_duplicates(duplicates)
-        self.rows.append((self.source, ts_ns, receive_ns, values.as_text(value), kind, duplicates, False))
+        text = values.as_text(value)
+        if len(text) > VALUE_BYTES:
+            raise TooMuch(f"a value of more than {VALUE_BYTES >> 10} kB")
+        self.table.text_bytes += len(text)
+        self.table.rows.append((self.source, ts_ns, receive_ns, text, kind, duplicates, False))
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         if self.present:
             self.present = False
-            self.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
+            self.table.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
+
+    @property
+    def idle(self) -> bool:
+        return not self.present
+
+    def forget(self) -> None:
+        self.table.release(self.source)
 
 
 class Slot(Leaf):
@@ -110,6 +169,7 @@ class Slot(Leaf):
         self.filled = False
         self.last: int | None = None  # of a counter
         self.last_ns = 0
+        entity.slots += 1
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         entity = self.entity
@@ -131,16 +191,24 @@ class Slot(Leaf):
 
     def number(self) -> int | None:
         """The value as the column has it, but for counters, whose increase counts."""
-        if type(self.value) is int:
-            return self.value
         return parse_speed(self.value) if self.kind == "speed" else values.as_integer(self.value)
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         self.entity.gone(self)
 
+    @property
+    def idle(self) -> bool:
+        return not self.filled and not self.entity.remembers(self)
+
+    def forget(self) -> None:
+        self.entity.slots -= 1
+
 
 class Entity:
     """A queue, a port or a chip: its values of one time become a row."""
+
+    slots = 0  # leaves that are its columns
+    begun_ns = 0  # of a record's: end of the window before
 
     def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
@@ -163,7 +231,7 @@ class Entity:
         port = self.stream.device.port(self.names.get("port", ""))
         if port != self.port:
             self.port = port
-            self.table.sources["port"].change(self.source, port)
+            self.table.texts["port"][self.source] = port
 
     def emit(self) -> None:
         """A row of the values that are there."""
@@ -178,14 +246,13 @@ class Entity:
         row: list[int | None] = [None] * self.columns
         for slot in filled:
             slot.filled = False
-            value = slot.number()
+        for slot in filled:
+            value, slot.value = slot.number(), None
             if value is None:
                 self._not_understood(slot)
                 continue
             if slot.counter:
                 value, quality = self._increase(slot, value, quality)
-            elif not -LARGEST <= value <= LARGEST:
-                value, quality = None, quality | QUALITY_IMPOSSIBLE
             if ts_ns > slot.last_ns:
                 slot.last_ns = ts_ns
             if value is not None:
@@ -226,7 +293,7 @@ class Entity:
             quality |= QUALITY_RESET
         else:
             device.wraps += 1
-        return (count, quality) if count <= LARGEST else (None, quality | QUALITY_IMPOSSIBLE)
+        return count, quality
 
     def _limit(self, slot: Slot, last_ns: int) -> int | None:
         """The most that a counter can have counted since a time, by the speed of the link."""
@@ -237,6 +304,9 @@ class Entity:
         return most if COLUMNS[self.rule.table][slot.column].endswith("bytes") else most // LEAST_FRAME
 
     def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
+        for column, value in enumerate(row):
+            if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or nothing can be below nothing
+                row[column], quality = None, quality | QUALITY_IMPOSSIBLE
         quality |= self._judged(row, start_ns)
         if start_ns <= self.stream.gap_ns < self.ts_ns:
             quality |= QUALITY_GAP
@@ -265,8 +335,15 @@ class Entity:
         return 0
 
     def _not_understood(self, slot: Slot) -> None:
-        text = values.as_text(slot.value)[:80]
-        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: {text!r} is no number")
+        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: is no number")
+
+    def remembers(self, slot: Slot) -> bool:
+        """Whether a later row needs what is known of a leaf."""
+        return slot.last is not None or bool(slot.last_ns)
+
+    def forget(self) -> None:
+        """The entity is of no more use."""
+        self.table.release(self.source)
 
     def gone(self, slot: Slot) -> None:
         """A leaf was deleted: if it comes back, it counts from the start."""
@@ -296,7 +373,6 @@ class Record:
         self.ts_ns = self.receive_ns = self.quality = 0
         self.leaves: dict[str, tuple[RecordLeaf, str, Any]] = {}
         self.waiting = False
-        self.begun: dict[Entity, int] = {}  # end of the window before, of congestions that go on
         self.plain: dict[str, Plain] = {}
 
     def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
@@ -329,18 +405,30 @@ class Record:
                     plain = self.plain[name] = Plain(self.stream, leaf.steps)
                 plain.take(self.ts_ns, self.receive_ns, kind, value, 0)
 
+    def forget(self) -> None:
+        """The record is of no more use."""
+        for plain in self.plain.values():
+            plain.forget()
+
+    def _time(self, found: dict[str, Any], used: set[str]) -> int:
+        """When the record says that it happened, else when it was sent."""
+        leaf, unit_ns = self.rule.time or ("", 1)
+        ts_ns = (values.as_integer(found.get(leaf)) or 0) * unit_ns
+        if PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
+            used.add(leaf)
+            return ts_ns
+        return self.ts_ns
+
     def _row(self, found: dict[str, Any]) -> set[str]:
-        """Append the row; the leaves that are in it."""
+        """Append the row; the leaves that are in it. Raises TooMuch."""
         rule = self.rule
-        names = {key: str(found[leaf]) for key, leaf in rule.key_leaves.items()}
+        names = {key: short(found[leaf]) for key, leaf in rule.key_leaves.items()}
         entity = self.stream.entity_of_record(self, names)
         used = set(rule.key_leaves.values())
-        ts_ns = self.ts_ns
-        if rule.time:
-            stamp = values.as_integer(found.get(rule.time[0])) or 0
-            if stamp:
-                ts_ns = stamp * rule.time[1]
-                used.add(rule.time[0])
+        if entity is None:
+            self.stream.device.count(self.stream.name, "dropped", self.stream.device.full)
+            return used
+        ts_ns = self._time(found, used)
         row: list[int | None] = [None] * entity.columns
         for leaf, meaning in rule.leaves.items():
             number = values.as_integer(found.get(leaf))
@@ -350,8 +438,8 @@ class Record:
                 used.add(leaf)
         entity.ts_ns, entity.receive_ns = ts_ns, self.receive_ns
         begins = not rule.event or found.get(rule.event[0]) in rule.event[1]
-        start_ns = ts_ns if begins else min(self.begun.get(entity, ts_ns), ts_ns)
-        self.begun[entity] = ts_ns
+        start_ns = ts_ns if begins else min(entity.begun_ns or ts_ns, ts_ns)
+        entity.begun_ns = ts_ns
         quality, self.quality, entity.quality = self.quality | entity.quality, 0, 0
         entity._append(row, start_ns, quality)
         return used
@@ -372,7 +460,8 @@ class Neighbour(Entity):
         filled, self.filled = self.filled, []
         for slot in filled:
             slot.filled = False
-            self.known[slot.column] = values.as_text(slot.value)
+        for slot in filled:
+            self.known[slot.column] = short(slot.value)
         host, interface = self.known.get(0, ""), self.known.get(1, "")
         if not host or (host, interface) == self.told:
             return
@@ -398,6 +487,12 @@ class Neighbour(Entity):
             origin="lldp",
             present=present,
         )
+
+    def remembers(self, slot: Slot) -> bool:
+        return slot.column in self.known
+
+    def forget(self) -> None:
+        return
 
     def gone(self, slot: Slot) -> None:
         self.emit()
