@@ -34,7 +34,7 @@ FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
 CLOCK_S = 10.0
 COUNTS_S = 5.0  # from one telling of what was counted to the next
 TOLD_S = 1.0
-TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: each device has few rows of them
+TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
 
 
 class Writing:
@@ -55,14 +55,13 @@ class Writing:
 
     def hand(self, table: str, rows: pa.RecordBatch | pa.Table) -> Counter[str]:
         """Queue rows; those that were dropped instead, by device. A batch that finds the queue empty is never dropped,
-        so that at most the limit and one batch wait; nor is what says of drops until twice the limit waits."""
+        so that at most the limit and one batch wait; nor are the tables of TELLING."""
         from .telemetry.gnmi.rows import devices_of
 
         size = rows.nbytes
-        limit = 2 * self._limit if table in TELLING else self._limit
         with self._lock:
             waiting = self._waiting_bytes
-            fits = not waiting or waiting + size <= limit
+            fits = not waiting or waiting + size <= self._limit or table in TELLING
             if fits:
                 self._waiting_bytes += size
         if fits:
@@ -71,6 +70,11 @@ class Writing:
         lost = devices_of(rows)
         self.dropped += lost
         return lost
+
+    @property
+    def full(self) -> bool:
+        """Whether rows are dropped, or about to be."""
+        return self._waiting_bytes > self._limit // 2
 
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:
@@ -227,7 +231,7 @@ class Collector:
                 if everything:
                     session.device.estimate_clock(time.time_ns())
             self._hand_on()
-            if everything or now - self._counted >= COUNTS_S:
+            if everything or (now - self._counted >= COUNTS_S and not self.writing.full):
                 self._counted = now
                 for session in self.sessions:
                     session.device.told(time.time_ns())

@@ -275,28 +275,29 @@ class Session:
         """Take in what comes until it ends; the RpcError, or None when the target or the collection ended it."""
         import grpc
 
-        parse, rows, now = messages.ReadResponse.FromString, self.device.rows, self.now
+        rows = self.device.rows
         try:
             for message in call:
-                now_ns = now()
-                try:
-                    response = parse(message)
-                except DecodeError:
-                    response = None
+                now_ns = self.now()
                 with rows.lock:
                     rows.breathe()
-                    if response is None:
-                        self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
-                    else:
-                        self._receive(response, subscription, stream, now_ns)
+                    self._take_in(message, subscription, stream, now_ns)
                 if self.device.overflowed and not self._full_said:
                     self._full_said = True
-                    self.say(f"{self.target.name}: {self.device.full}: those beyond are dropped (`mburst: paths:` takes more)")
+                    self.say(f"{self.target.name}: {self.device.full}: what is beyond is dropped (`mburst: paths:`)")
         except grpc.RpcError as error:
             return error
         except Ending:
             return None
         return None
+
+    def _take_in(self, message: bytes, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+        try:
+            response = messages.ReadResponse.FromString(message)
+        except DecodeError:
+            self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
+        else:
+            self._receive(response, subscription, stream, now_ns)
 
     def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> None:
         if subscription.name not in self.up:
