@@ -13,6 +13,7 @@ import struct
 import time
 from collections import deque
 
+from ..errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
 from .path import Path, Tell, open_socket
@@ -85,7 +86,10 @@ class TcpPath(Path):
 
     def due(self, due_ns: int, now_ns: int) -> int:
         if self._sock is None and time.monotonic_ns() >= self._next_try_ns:
-            self._begin()
+            try:
+                self._begin()
+            except MburstError as error:  # no socket can be had now: tried again, as after a refusal
+                self._tell(f"{self.target.name}: {error}")
         self._owe(due_ns, now_ns, 0)
         return self.exchanges.next
 
@@ -152,8 +156,7 @@ class TcpPath(Path):
             return
         number, _ = _MESSAGE.unpack_from(data)
         if not self._under_way or self._under_way[0] != number:
-            self.exchanges.counts.stray += 1
-            self._tell(f"{self.target.name}: what comes back is not what was sent: is there an echo on that port?")
+            self.strange(size, "what comes back is not what was sent: is there an echo on that port?")
             self._drop()
             return
         self._under_way.popleft()

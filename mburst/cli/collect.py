@@ -164,9 +164,10 @@ def once(config: Config, form: str) -> int:
 def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
     """(device, path, value, meaning) of each leaf of a notification."""
     from ..telemetry.gnmi import values
-    from ..telemetry.gnmi.path import as_text, steps_in
+    from ..telemetry.gnmi.path import Steps, as_text, steps_in
 
-    found, steps, tables = [], (), session.device.tables
+    found, tables = [], session.device.tables
+    steps: Steps = ()
     for update in notification.update:
         try:
             steps = steps_in(notification.prefix)

@@ -90,7 +90,9 @@ class Table:
     def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         source, *values = zip(*rows, strict=True)
         present, places = np.unique(np.array(source, np.int64), return_inverse=True)
-        columns = {name: _dictionary([texts[number] for number in present], places) for name, texts in self.texts.items()}
+        columns = {
+            name: _dictionary([texts[number] for number in present], places) for name, texts in self.texts.items()
+        }
         for name, column in zip(self.values, values, strict=True):
             columns[name] = pa.array(column, self.schema.field(name).type)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], self.schema.names)
@@ -100,8 +102,8 @@ _UNFIT = (OverflowError, ValueError, TypeError, pa.ArrowException)
 
 
 def _converted(rows: list[Any], convert: Callable[[list[Any]], Any]) -> tuple[Any, list[Any]]:
-    """(the rows as CONVERT makes them, or None; those that it cannot take). Whoever makes rows sees to it that there are
-    none of these: this is for what was not foreseen."""
+    """(the rows as CONVERT makes them, or None; those that it cannot take). Whoever makes rows sees to it that there
+    are none of these: this is for what was not foreseen."""
     try:
         return (convert(rows) if rows else None), []
     except _UNFIT:

@@ -178,8 +178,8 @@ def test_no_bytes_make_it_fail(raw, vendor):
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.one_of(st.text(max_size=80), st.integers(), st.floats(), st.none(), st.booleans(), st.decimals(allow_nan=False),
-                 st.text("0123456789.kKMGTB_SPED", max_size=80)))
+@given(st.one_of(st.text(max_size=80), st.integers(), st.floats(), st.none(), st.booleans(),
+                 st.decimals(allow_nan=False), st.text("0123456789.kKMGTB_SPED", max_size=80)))
 def test_a_number_is_one_that_a_row_can_hold_or_none(value):
     number, speed = values.as_integer(value), parse_speed(value)
     assert number is None or (type(number) is int and -(2**63) <= number < 2**64)
@@ -387,7 +387,8 @@ def leaves_and_deletes() -> Iterator[bytes]:
     paths = known(20_000)
     yield note_bytes(*(update_bytes(path) for path in paths), ts_ns=time.time_ns())
     while True:
-        yield note_bytes(deletes=tuple(path_bytes(f"/x[k={number}]/z") for number in range(20_000)), ts_ns=time.time_ns())
+        deletes = tuple(path_bytes(f"/x[k={number}]/z") for number in range(20_000))
+        yield note_bytes(deletes=deletes, ts_ns=time.time_ns())
 
 
 def new_paths() -> Iterator[bytes]:
@@ -442,8 +443,8 @@ def test_a_flood_ends_no_other_and_a_stop_is_heard_under_it(tmp_path, flood):
     with Target(script) as bad, Target(steady) as good:
         path = tmp_path / "gnmi.yaml"
         path.write_text(config(bad=plain(bad.port), good=plain(good.port)) + "mburst: {buffer: 64M}\n")
-        process = subprocess.Popen([sys.executable, "-m", "mburst", "collect", str(path), "-o", str(tmp_path / "store")],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "mburst", "collect", str(path), "-o", str(tmp_path / "store")]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             deadline = time.monotonic() + 60
             while good_rows(tmp_path) < 200 and time.monotonic() < deadline:
