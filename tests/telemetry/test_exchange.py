@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import socket
 import subprocess
 import threading
@@ -46,6 +47,25 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT / 'telemetry'}",
                     "-o", program, ROOT / "tests/c/exchange_driver.c", ROOT / "telemetry/exchange.c"], check=True)
     return program
+
+
+def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
+    """The fuzzer's harness over layouts and peers by chance."""
+    program = tmp_path / "replay"
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g",
+                    "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT / 'telemetry'}",
+                    "-o", program, ROOT / "tests/fuzz/replay.c", ROOT / "tests/fuzz/fuzz_exchange.c",
+                    ROOT / "telemetry/exchange.c"], check=True)
+    rng = random.Random(1)
+    for number in range(400):
+        head = bytes([rng.randrange(16), 0, rng.choice([0, 96, 200]), *rng.randbytes(4), rng.choice([0, 3, 5, 64])])
+        steps = b"".join(bytes([kind]) + (length := rng.choice([0, 1, 96, 200])).to_bytes(2, "big") + (
+            rng.randbytes(length) if kind == 0 else b"") for kind in rng.choices(range(5), [3, 6, 2, 1, 4], k=24))
+        (tmp_path / f"{number}").write_bytes(head + steps)
+    inputs = [str(tmp_path / f"{number}") for number in range(400)]
+    done = subprocess.run([program, *inputs], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "400 files, 0 of them too long"
 
 
 def exchanged(driver: Path, sock: socket.socket, flags: int, size: int, *, number: tuple[int, int] = (0, 8),
