@@ -139,6 +139,7 @@ def once(config: Config, form: str) -> int:
     import asyncio
 
     from ..collector import device_of, vendors_of
+    from ..telemetry.gnmi.limits import TooMuch
     from ..telemetry.gnmi.rows import Rows
     from ..telemetry.gnmi.session import Session
     from ..telemetry.gnmi.session import once as ask
@@ -148,7 +149,16 @@ def once(config: Config, form: str) -> int:
 
     async def of(target: Target) -> list[str]:
         session = Session(target, device_of(target, config, Rows(), "once", vendors), vendors, say)
-        wrong = await ask(session, lambda notification: rows.extend(_listed(session, notification)))
+        had = 0
+
+        def take(notification: Any) -> None:
+            nonlocal had
+            had += len(notification.update)
+            if had > target.most_paths:
+                raise TooMuch(session.device.full)
+            rows.extend(_listed(session, notification))
+
+        wrong = await ask(session, take)
         return [f"{target.name}: {line}" for line in wrong]
 
     async def everyone() -> list[list[str]]:

@@ -14,8 +14,10 @@ from typing import Any
 from ..tables import PLAUSIBLE_NS
 from . import limits, values
 from .deletes import Branches
-from .entities import Entity, FactLeaf, Ignored, Leaf, Neighbour, Plain, Record, RecordLeaf, Refused, Slot, short
+from .entities import Entity, FactLeaf, Ignored, Leaf, Plain, Refused, Slot, short
+from .neighbours import Neighbour
 from .path import NoPath, Steps, as_text, steps_in
+from .records import Record, RecordLeaf
 from .rows import Ending, Rows
 from .vendors import Found, Tables
 
@@ -51,6 +53,7 @@ class Device:
         self.deleted = 0  # paths since those that are known were last looked through
         self.streams: list[Stream] = []
         self.overflowed = False  # a path was refused
+        self._links = 0  # rows of neighbours since the last telling
         self._counted: Counter[tuple[str, str, str]] = Counter()  # (subscription, event, detail)
         self.least_lag_ns: int | None = None
         self.largest_lag_ns = 0
@@ -128,8 +131,19 @@ class Device:
         )
         self.least_lag_ns, self.largest_lag_ns, self.lag_messages = None, 0, 0
 
+    @property
+    def may_link(self) -> bool:
+        """Whether there may be another row of a neighbour before the next telling."""
+        return self._links < limits.LINKS
+
+    def link(self, **row: Any) -> None:
+        """A row of `links`."""
+        self._links += 1
+        self.rows.add("links", batch=self.batch, device=self.name, rack=self.rack, **row)
+
     def told(self, now_ns: int) -> None:
         """Rows of `gnmi_events` for what was counted since the last call."""
+        self._links = 0
         for (subscription, event, detail), amount in list(self._counted.items()):
             self.event(subscription, event, now_ns, amount=amount, detail=detail)
         self._counted.clear()
@@ -169,6 +183,7 @@ class Stream:
         self._refused = Refused(self)
         self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
         self.open: list[Entity | Record | Neighbour] = []  # those that hold values which are in no row yet
+        self.untold: set[Neighbour] = set()  # those that changed when there could be no more rows of them
         device.streams.append(self)
 
     def resume(self, now_ns: int) -> None:
@@ -421,8 +436,11 @@ class Stream:
 
     def settle(self) -> None:
         """Make rows of the values that wait for no others; of a notification that is being taken in, none."""
-        if not self._feeding:
-            self.flush(time.time_ns() - SETTLED_NS)
+        if self._feeding:
+            return
+        self.flush(time.time_ns() - SETTLED_NS)
+        while self.untold and self.device.may_link:
+            self.untold.pop().tell()
 
 
 def _weight(steps: Steps) -> int:

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -141,9 +142,9 @@ class Session:
             self._detect([])
             return
         self.device.rtt_ns = min(rtt_ns, self.device.rtt_ns or rtt_ns)
-        has = set(answer.supported_encodings)
+        has = set(islice(answer.supported_encodings, limits.MODELS))
         self.encodings = tuple(name for number, name in enumerate(messages.ENCODINGS) if number in has)
-        self._detect([(model.name, model.organization) for model in answer.supported_models])
+        self._detect([(model.name, model.organization) for model in islice(answer.supported_models, limits.MODELS)])
 
     def _detect(self, models: list[tuple[str, str]]) -> None:
         """Read the device by its vendor's tables: the one that is configured, or whose models it names."""
@@ -399,7 +400,8 @@ def _short(text: str) -> str:
 
 
 async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each."""
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification, and may raise TooMuch. What went wrong,
+    a line each."""
     failed = []
     for target in session.by_address:
         session.target = target
@@ -449,6 +451,8 @@ async def _once(session: Session, channel: Any, subscription: Subscription, take
         return f"{subscription.name}: what came is no SubscribeResponse"
     except grpc.RpcError as error:
         return f"{subscription.name}: {(await session._explained(error)).reason}"
+    except limits.TooMuch as error:
+        return f"{subscription.name}: {error}"
     except Exception as error:
         return f"{subscription.name}: what came is not understood: {type(error).__name__}"
     finally:

@@ -277,6 +277,19 @@ def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
     assert said == ["bad: what it does is not understood: ZeroDivisionError"]
 
 
+@pytest.mark.parametrize("answer", [
+    field(1, b"") * 500_000, field(2, b"\x01" * 3_000_000), varint(2 << 3) + varint(2**64 - 5),
+    field(1, field(1, b"x" * 10**6)) * 5, b""])
+def test_capabilities_of_any_kind_are_survived(tmp_path, answer):
+    with Target(steady, encodings=["PROTO"]) as bad, Target(steady) as good:
+        async def capable(request: Any, context: Any) -> Any:
+            return type("Answer", (), {"SerializeToString": lambda self: answer})()
+
+        bad._capabilities = capable  # type: ignore[method-assign]
+        texts = config(bad=plain(bad.port), good=plain(good.port))
+        collect(tmp_path, texts, lambda collector: min(heard(collector, name) for name in ("bad", "good")) > 20)
+
+
 # --- what a device can make this host keep --------------------------------------------------------------------------
 
 
@@ -312,6 +325,20 @@ def test_records_that_name_ever_new_queues_are_bounded_too():
     taken = fed.take()
     assert 0 < len(taken["queues"]) <= 50 and len(fed.stream._entities) <= 51
     assert sum(row["amount"] for row in taken["gnmi_events"] if row["event"] == "dropped") == 200 - len(taken["queues"])
+
+
+def test_a_neighbour_that_changes_without_end_is_few_rows(monkeypatch):
+    """And once there is room, how it is in the end is told without being asked for."""
+    monkeypatch.setattr(limits, "LINKS", 20)
+    fed = Fed()
+    for number in range(500):
+        fed.feed(notification(T0 + number, {NEIGHBOUR.format(1): f"h{number}"}))
+    taken = fed.take()
+    assert len(taken["links"]) <= 20 + 1
+    assert sum(row["amount"] for row in taken["gnmi_events"] if row["event"] == "dropped") == 489
+    fed.stream.settle()
+    [gone, there] = fed.take()["links"]
+    assert (gone["host"], gone["present"], there["host"], there["present"]) == ("h10", False, "h499", True)
 
 
 def test_long_paths_count_as_several():

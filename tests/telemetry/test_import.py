@@ -227,7 +227,7 @@ def test_damage_that_is_found_late_is_one_line(tmp_path: Path) -> None:
     for data in (bytes(packed), gzip.compress(rows)[:-9], gzip.compress(rows) + b"more"):
         path = tmp_path / "late.gz"
         path.write_bytes(data)
-        with pytest.raises(MburstError, match="damaged gzip|line|CSV"), open_text(str(path)) as file:
+        with pytest.raises(MburstError, match=r"damaged gzip|line|CSV"), open_text(str(path)) as file:
             CsvFile(file, "probes", "late.gz").scan()
 
 
