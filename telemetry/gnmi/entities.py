@@ -184,7 +184,10 @@ class Slot(Leaf):
 
     def number(self) -> int | None:
         """The value as the column has it, but for counters, whose increase counts."""
-        return parse_speed(self.value) if self.kind == "speed" else values.as_integer(self.value)
+        value = self.value
+        if type(value) is int and 0 <= value <= LARGEST:  # nearly all of them
+            return value
+        return parse_speed(value) if self.kind == "speed" else values.as_integer(value)
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         self.entity.gone(self)
@@ -238,7 +241,7 @@ class Entity:
         quality, self.quality = quality | self.quality, 0
         row: list[int | None] = [None] * self.columns
         for slot in filled:
-            slot.filled = False
+            slot.filled = False  # of all of them, whatever becomes of one
         for slot in filled:
             value, slot.value = slot.number(), None
             if value is None:

@@ -127,6 +127,9 @@ def _dictionary(texts: list[str], places: np.ndarray[Any, Any]) -> pa.Dictionary
     return pa.DictionaryArray.from_arrays(pa.array(of_source[places]), pa.array(list(numbers), pa.string()))
 
 
+LOOK_EVERY = 64  # breaths: how many rows wait is not looked at each time
+
+
 class Ending(Exception):
     """The collection ends: whoever takes something in stops at once."""
 
@@ -140,6 +143,8 @@ class Rows:
         self.ending = False
         self.tables = {name: Table(name) for name in MEASURED}
         self._rare: dict[str, list[dict[str, Any]]] = {name: [] for name in RARE}
+        self._values = self.tables["gnmi_values"]
+        self._breaths = 0
         self._taken = threading.Event()
         self._refused: Counter[str] = Counter()
 
@@ -155,19 +160,22 @@ class Rows:
     @property
     def full(self) -> bool:
         """Whether so many rows wait that no more should be made."""
-        return self.waiting > WAITING_ROWS or self.tables["gnmi_values"].text_bytes > WAITING_BYTES
+        return self._values.text_bytes > WAITING_BYTES or self.waiting > WAITING_ROWS
 
     def breathe(self) -> None:
         """Called now and then by whoever holds the lock for long: others have their turn, and rows that wait are taken
         out before there are too many. Raises Ending."""
+        if self.ending:
+            raise Ending
         self.lock.give_way()
+        self._breaths += 1
+        if self._breaths % LOOK_EVERY and self._values.text_bytes <= WAITING_BYTES:
+            return
         while self.full and not self.ending:
             self._taken.clear()
             self.lock.__exit__()
             self._taken.wait(0.1)
             self.lock.__enter__()
-        if self.ending:
-            raise Ending
 
     def take(self) -> list[tuple[str, Any]]:
         """(table, rows) of all that was gathered."""
