@@ -20,6 +20,7 @@ from .path import Path, Tell, open_socket
 from .targets import Target
 
 _AGAIN_NS = 500_000_000  # between tries to connect
+_MOST_OWED = 16 << 20  # bytes that wait for room in a window: a peer that reads nothing is given up
 _MESSAGE = struct.Struct("!QQ")  # number, time of sending
 LEAST_BYTES = _MESSAGE.size
 
@@ -76,6 +77,7 @@ class TcpPath(Path):
             self._sock.close()
         self._sock = None
         self._connected = False
+        self._out = bytearray()
 
     def _break(self, code: int) -> None:
         self._drop()
@@ -110,6 +112,9 @@ class TcpPath(Path):
             self._under_way.append(number)
             self._out += (_MESSAGE.pack(number, now_ns) + self._padding)[size:]
             self._write()
+        if len(self._out) > _MOST_OWED:
+            self._tell(f"{self.target.name}: what is sent is not read there; connecting again")
+            self._drop()
 
     def _write(self) -> None:
         assert self._sock is not None
