@@ -151,7 +151,7 @@ def same_stamp(sent: int, returned: int) -> bool:
 
 def looks_like_reply(data: bytes | memoryview, now_ns: int) -> bool:
     """Whether a datagram has a stamp of now where a reply has its time of receipt, or the time of the request that it
-    answers. In a sender's packet both places are zero, or padding that is such a stamp once in half a million."""
+    answers. In a sender's packet both places are zero, or padding, which is such a stamp once in 150,000 times."""
     for at in (16, 28):
         if len(data) >= at + 8 and any(data[at:at + 8]):
             seconds = int.from_bytes(data[at:at + 4], "big")

@@ -158,7 +158,10 @@ def once(config: Config, form: str) -> int:
                 raise TooMuch(session.device.full)
             rows.extend(_listed(session, notification))
 
-        wrong = await ask(session, take)
+        try:
+            wrong = await ask(session, take)
+        except Exception as error:  # of what it does, nothing keeps the others from being asked
+            wrong = [f"what it does is not understood: {type(error).__name__}"]
         return [f"{target.name}: {line}" for line in wrong]
 
     async def everyone() -> list[list[str]]:

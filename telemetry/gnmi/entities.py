@@ -105,7 +105,7 @@ class FactLeaf(Leaf):
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         if not self.stream.device.take_fact(self.fact, self.places, value):
-            self.stream.device.count(self.stream.name, "not-understood", f"{as_text(self.steps)}: is no {self.fact}")
+            self.stream.device.count(self.stream.name, "not-understood", f"{as_text(self.steps)}: cannot be read")
         self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
 
     def forget(self) -> None:

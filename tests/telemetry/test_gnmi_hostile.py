@@ -4,6 +4,7 @@ heard whatever is under way."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import random
@@ -12,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -28,6 +30,7 @@ from mburst.telemetry.gnmi import limits, messages, values
 from mburst.telemetry.gnmi.deletes import Branches
 from mburst.telemetry.gnmi.entities import parse_speed
 from mburst.telemetry.gnmi.path import as_message, covers, parse
+from mburst.telemetry.gnmi.rows import Ending, Rows
 
 DEPTH = "/qos/interfaces/interface[interface-id=e1]/output/queues/queue[name=0]/state/max-queue-len"
 LANZ = "/LANZ/congestion/congestionRecord"
@@ -384,6 +387,53 @@ def test_what_was_deleted_makes_room(path):
         seen += sum(len(rows) for table, rows in fed.take().items() if table in ("gnmi_values", "links", "queues"))
     assert not fed.device.overflowed and fed.device.paths <= 50 and seen >= 500
     assert all(len(table.texts["device"]) <= 51 for table in fed.rows.tables.values())
+    fed.stream.close()
+    fed.take()
+    assert fed.device.paths == 0 and not fed.device.streams
+    assert all(len(table._free) == len(table.texts["device"]) for table in fed.rows.tables.values())
+
+
+def test_whoever_waits_for_the_lock_has_it_next():
+    """Also from somebody who would take it again at once."""
+    rows, taken = Rows(), 0
+
+    def hold() -> None:
+        with rows.lock, contextlib.suppress(Ending):
+            while True:
+                rows.breathe()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    for _ in range(200):
+        with rows.lock:
+            taken += 1
+    rows.ending = True
+    thread.join(30)
+    assert taken == 200 and not thread.is_alive()
+
+
+def test_rows_that_wait_are_bounded_by_waiting_for_them(monkeypatch):
+    """Whoever reads waits until they are taken out, and hears of the end meanwhile."""
+    monkeypatch.setattr("mburst.telemetry.gnmi.rows.WAITING_ROWS", 1000)
+    monkeypatch.setattr("mburst.telemetry.gnmi.rows.LOOK_EVERY", 1)
+    fed, most, taken = Fed(), 0, 0
+    fed.device.most_paths = 10**6
+    raw = messages.ReadNotification.FromString(note_bytes(*(update_bytes(one) for one in known(20_000))))
+
+    def feed() -> None:
+        with fed.rows.lock, contextlib.suppress(Ending):
+            while True:
+                fed.stream.feed(raw, T0)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    while taken < 100_000:
+        with fed.rows.lock:
+            most = max(most, fed.rows.waiting)
+            taken += sum(rows.num_rows for _, rows in fed.rows.take())
+    fed.rows.ending = True
+    thread.join(30)
+    assert not thread.is_alive() and most <= 1000 + 2 * limits.AT_ONCE
 
 
 @settings(deadline=None, max_examples=60)
