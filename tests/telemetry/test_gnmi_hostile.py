@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_gnmi_messages import field, varint
 
+from mburst.__main__ import main
 from mburst.sql.writer import conform
 from mburst.telemetry.gnmi import limits, messages, values
 from mburst.telemetry.gnmi.deletes import Branches
@@ -285,6 +286,25 @@ def test_a_device_that_sends_what_nobody_understands_ends_no_other(tmp_path):
     assert said == [] and len(bad.requests) == len(good.requests) == 1
     kept = dict(query(tmp_path, "SELECT device, count(*) FROM queues WHERE max_bytes = 4711 GROUP BY device"))
     assert kept["bad"] >= 2 * len(SHAPES)
+
+
+def test_asked_once_each_target_is_its_own_trouble(tmp_path, capsys):
+    async def bad(request: Any, context: Any) -> AsyncIterator[Any]:
+        for shape in SHAPES.values():
+            yield Raw(note_bytes(shape, GOOD))
+        yield Raw(note_bytes(*(update_bytes(path) for path in known(60_000))))
+
+    async def good(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield updated(notification(T0, {DEPTH: 4242}))
+        yield SYNC
+
+    with Target(bad) as one, Target(good) as other:
+        path = tmp_path / "gnmi.yaml"
+        path.write_text(config(bad=plain(one.port), good=plain(other.port)))
+        assert main(["collect", str(path), "--once"]) == 1
+    out, err = capsys.readouterr()
+    assert "4242" in out and "(a path that is no Path message)" in out
+    assert err == "mburst: bad: q: more than 50,000 paths\n"
 
 
 def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
