@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..tables import PLAUSIBLE_NS
@@ -360,19 +361,17 @@ class Stream:
 
     # --- what is gone -----------------------------------------------------------------------------------------------
 
-    def _paths(self, deletes: Any, base: Steps) -> list[Steps]:
+    def _paths(self, deletes: Any, base: Steps) -> Iterator[Steps]:
         """The paths of deletes. Raises Ending."""
-        found = []
         for number, path in enumerate(deletes, 1):
             try:
-                found.append(base + steps_in(path))
+                yield base + steps_in(path)
             except ValueError as error:
                 self.device.not_understood(self.name, error)
             if not number % limits.AT_ONCE:
                 self.device.rows.breathe()
-        return found
 
-    def _delete(self, paths: list[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
+    def _delete(self, paths: Iterable[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
         """The leaves under PATHS are gone but for those in KEPT. Raises Ending."""
         branches = Branches(paths)
         if branches.refused:
