@@ -39,7 +39,7 @@ lint: $(VENV)/test-ready ## check style and types
 docs: $(VENV)/ready ## write docs/cli.md anew from the help texts
 	$(BIN)/python docs/write_cli.py
 
-fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
+fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run

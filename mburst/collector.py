@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 FLUSH_S = 0.5
 FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
 CLOCK_S = 10.0
+COUNTS_S = 5.0  # from one telling of what was counted to the next
 TOLD_S = 1.0
+TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
 
 
 class Writing:
@@ -52,14 +54,14 @@ class Writing:
         self._thread.start()
 
     def hand(self, table: str, rows: pa.RecordBatch | pa.Table) -> Counter[str]:
-        """Queue rows; those that were dropped instead, by device. Tables that have few rows are never dropped, nor is a
-        batch that finds the queue empty, so that at most the limit and one batch wait."""
-        from .telemetry.gnmi.rows import RARE, devices_of
+        """Queue rows; those that were dropped instead, by device. A batch that finds the queue empty is never dropped,
+        so that at most the limit and one batch wait; nor are the tables of TELLING."""
+        from .telemetry.gnmi.rows import devices_of
 
         size = rows.nbytes
         with self._lock:
             waiting = self._waiting_bytes
-            fits = not waiting or waiting + size <= self._limit or table in RARE
+            fits = not waiting or waiting + size <= self._limit or table in TELLING
             if fits:
                 self._waiting_bytes += size
         if fits:
@@ -68,6 +70,11 @@ class Writing:
         lost = devices_of(rows)
         self.dropped += lost
         return lost
+
+    @property
+    def full(self) -> bool:
+        """Whether rows are dropped, or about to be."""
+        return self._waiting_bytes > self._limit // 2
 
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:
@@ -78,6 +85,8 @@ class Writing:
                     self.written += rows.num_rows
             except MburstError as error:
                 self.failure = error
+            except Exception as error:  # the queue must go on being emptied
+                self.failure = MburstError(f"{table}: rows cannot be stored: {type(error).__name__}: {error}")
             finally:
                 with self._lock:
                     self._waiting_bytes -= size
@@ -146,7 +155,7 @@ class Collector:
         self.writing = Writing(store, config.buffer_bytes)
         self._inventory(f"gnmi-{batch}")
         self._seen = (time.monotonic(), 0)
-        self._flushed = 0.0
+        self._flushed = self._counted = 0.0
         self.stopped = asyncio.Event()
         self.interrupted = False  # by SIGINT
 
@@ -181,6 +190,7 @@ class Collector:
             for task in done - {stop}:
                 task.result()
         finally:
+            self.rows.ending = True
             for session in self.sessions:
                 session.ending = "the collection ended"
             for task in (stop, *tasks):
@@ -213,7 +223,7 @@ class Collector:
 
     def _flush(self, everything: bool = False) -> None:
         """Hand on the rows that are whole; with `everything`, also those that might have got more values."""
-        self._flushed = time.monotonic()
+        self._flushed = now = time.monotonic()
         with self.rows.lock:
             for session in self.sessions:
                 for stream in session.streams.values():
@@ -221,17 +231,22 @@ class Collector:
                 if everything:
                     session.device.estimate_clock(time.time_ns())
             self._hand_on()
-            for session in self.sessions:
-                session.device.told(time.time_ns())
-            self._hand_on()  # with what was dropped just now
+            if everything or (now - self._counted >= COUNTS_S and not self.writing.full):
+                self._counted = now
+                for session in self.sessions:
+                    session.device.told(time.time_ns())
+                self._hand_on()  # with what was dropped just now
 
     def _hand_on(self) -> None:
         lost: Counter[str] = Counter()
         for table, rows in self.rows.take():
             lost += self.writing.hand(table, rows)
+        unfit = self.rows.refused()
         for session in self.sessions:
             if amount := lost.get(session.device.name):
                 session.device.count("", "dropped", "the store did not keep up", amount)
+            if amount := unfit.get(session.device.name):
+                session.device.count("", "not-understood", "rows that no column can hold", amount)
 
     def _tell(self) -> None:
         if self.progress is None:
@@ -265,4 +280,5 @@ def device_of(target: Target, config: Config, rows: Any, batch: str, vendors: tu
     from .telemetry.gnmi.vendors import Tables
 
     speeds = {link.port: link.link_bps for link in config.links if link.device == target.name and link.link_bps}
-    return Device(target.name, rows, batch, Tables(vendors, target.vendor), target.rack, speeds)
+    tables = Tables(vendors, target.vendor)
+    return Device(target.name, rows, batch, tables, target.rack, speeds, target.most_paths)

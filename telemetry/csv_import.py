@@ -33,7 +33,7 @@ from pyarrow import csv as arrow_csv
 
 from ..errors import MburstError
 from ..units import NS_PER_S
-from .tables import NUMBER, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
+from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 
 
 class Kind(NamedTuple):
@@ -63,10 +63,9 @@ KINDS = {
     ),
 }
 
-PLAUSIBLE_NS = (946_684_800 * NS_PER_S, 4_102_444_800 * NS_PER_S)  # 2000 to 2100
 COARSER = (("seconds", NS_PER_S), ("milliseconds", 10**6), ("microseconds", 10**3))
 NO_STAMP = "is no Unix time in nanoseconds"
-BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 22
 HEADER_LIMIT = 1 << 16
 
 
@@ -93,24 +92,27 @@ class Summary:
 
 @contextmanager
 def open_text(path: str) -> Iterator[BinaryIO]:
-    """The content of a file, of one compressed by gzip, or of standard input (`-`), as a file that can seek.
+    """The content of a file, of one compressed by gzip, or of standard input (`-`), as a file that can seek. What is
+    compressed is unpacked as it is read, each time anew; only standard input is kept meanwhile, as it came.
 
     Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
     """
     if path == "-" and sys.stdin is None:
         raise MburstError("there is no standard input", "name a file, or pipe one in")
     standard = cast(io.BufferedReader, sys.stdin.buffer) if path == "-" else None
-    with nullcontext(standard) if standard else open(path, "rb") as stream:
-        packed = stream.peek(2)[:2] == b"\x1f\x8b"
-        if path != "-" and stream.seekable() and not packed:
+    with nullcontext(standard) if standard else open(path, "rb") as stream, tempfile.TemporaryFile() as spool:
+        if path == "-" or not stream.seekable():
+            shutil.copyfileobj(stream, spool)
+            spool.seek(0)
+            stream = cast(io.BufferedReader, spool)
+        if stream.peek(2)[:2] != b"\x1f\x8b":
             yield stream
             return
-        with tempfile.TemporaryFile() as spool:
-            try:
-                shutil.copyfileobj(gzip.GzipFile(fileobj=stream) if packed else stream, spool)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise MburstError(f"{path}: damaged gzip data: {error}") from None
-            yield spool
+        try:
+            with gzip.GzipFile(fileobj=stream) as unpacked:
+                yield cast(BinaryIO, unpacked)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise MburstError(f"{path}: damaged gzip data: {error}") from None
 
 
 class CsvFile:
@@ -179,7 +181,7 @@ class CsvFile:
     def _blocks(self) -> Iterator[pa.RecordBatch]:
         """The rows, in parts; columns that the file lacks are null, or empty text."""
         self._file.seek(0)
-        if not self._file.readline().endswith((b"\n", b"\r")):
+        if not self._file.readline(HEADER_LIMIT).endswith((b"\n", b"\r")):
             return  # a header and nothing after it, which the reader would refuse
         self._file.seek(0)
         schema = self._kind.schema

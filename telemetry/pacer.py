@@ -84,6 +84,9 @@ class Paced(Protocol):
     def ready(self, events: int) -> None:
         """What epoll says of a path that takes no answers, or that waits for room to send."""
 
+    def strange(self, size: int, what: str) -> None:
+        """An answer of so many bytes that could not be taken in, and why."""
+
 
 class Pacer:
     """Has the probes of paths sent when they are due, and tells the paths what became of them."""
@@ -138,7 +141,10 @@ class Pacer:
             elif what == LEFT:
                 paths[index].left(number, ns, hardware)
             elif what == ANSWER:
-                paths[index].answered(data, value, ns, hardware, now)
+                try:
+                    paths[index].answered(data, value, ns, hardware, now)
+                except Exception as error:  # whatever an answer holds, it ends nothing
+                    paths[index].strange(value, f"not understood: {type(error).__name__}")
             else:
                 self._tell(index, what, ns, now, value)
         return done

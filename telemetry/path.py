@@ -78,6 +78,7 @@ class Path:
         self.clock_error_ns: int | None = None  # of this end's clock; None while it is not kept by NTP or PTP
         self._tell = tell
         self._told: set[int] = set()
+        self._strange: set[str] = set()
 
     def close(self) -> None:
         raise NotImplementedError
@@ -110,6 +111,13 @@ class Path:
 
     def ready(self, events: int) -> None:
         raise NotImplementedError
+
+    def strange(self, size: int, what: str) -> None:
+        """Count an answer that is none; the first time, say what is strange about it."""
+        self.exchanges.counts.stray += 1
+        if what not in self._strange:
+            self._strange.add(what)
+            self._tell(f"{self.target.name}: strange answers: {what} (this one has {size:,} bytes)")
 
     def trouble(self, number: int) -> None:
         """Tell of an errno, once a path."""
@@ -153,13 +161,12 @@ class DatagramPath(Path):
         if ns:
             self.exchanges.departed(self._counted_from + count, ns, hardware)
 
-    def unplaced(self, number: int) -> None:
+    def unplaced(self, number: int, size: int) -> None:
         """Count an answer whose probe waits no more."""
-        counts = self.exchanges.counts
         if self.exchanges.was_settled(number):
-            counts.late += 1
+            self.exchanges.counts.late += 1
         else:
-            counts.stray += 1
+            self.strange(size, "to a probe that was not sent")
 
 
 class UdpPath(DatagramPath):
@@ -170,6 +177,7 @@ class UdpPath(DatagramPath):
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (reflector's number, ours)
         self._remote_next = 0
         self._remote_lost = 0
+        self._rounds = False  # the reflector keeps timestamps as floats
         packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
         shape = Shape(size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
         super().__init__(target, pacer, tell, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP,
@@ -183,20 +191,32 @@ class UdpPath(DatagramPath):
         exchanges = self.exchanges
         answer = stamp.parse_reply(data[:size], now_ns)
         if answer is None:
-            exchanges.counts.stray += 1
+            self.strange(size, f"shorter than the {stamp.LEAST_REPLY_BYTES} bytes of a reply of STAMP or TWAMP Light")
             return
         place = exchanges.place(answer.sender_sequence)
         if place is None:
-            self.unplaced(answer.sender_sequence)
-        elif stamp.to_ntp(exchanges.sent[place]) != answer.sender_stamp:
-            exchanges.counts.stray += 1
+            self.unplaced(answer.sender_sequence, size)
+        elif not self._is_ours(stamp.to_ntp(exchanges.sent[place]), answer.sender_stamp, size):
             return
         else:
-            ours = self.clock_error_ns
-            theirs = None if ours is None else stamp.error_ns(answer.error)
-            apart = 0 if theirs is None or ours is None else theirs + ours
-            exchanges.answer(place, rx_ns, hardware, now_ns, (answer.rx_ns, answer.tx_ns, apart))
+            exchanges.answer(place, rx_ns, hardware, now_ns, (answer.rx_ns, answer.tx_ns, self._apart(answer)))
         self._count_remote(answer)
+
+    def _is_ours(self, sent: int, returned: int, size: int) -> bool:
+        """Whether an answer has the timestamp of its probe."""
+        if sent != returned and not stamp.same_stamp(sent, returned):
+            self.strange(size, "the sender's timestamp in it is not that of the probe that it answers")
+            return False
+        if sent != returned and not self._rounds:
+            self._rounds = True
+            self._tell(f"{self.target.name}: the reflector rounds timestamps: its own are good to 1 µs at best")
+        return True
+
+    def _apart(self, answer: stamp.Reply) -> int:
+        """By how much the clocks may differ, as both ends say; 0 where one does not."""
+        theirs = None if self.clock_error_ns is None else stamp.error_ns(answer.error)
+        return 0 if theirs is None or self.clock_error_ns is None else min(
+            theirs + self.clock_error_ns, stamp.LARGEST_NS)
 
     def _count_remote(self, answer: stamp.Reply) -> None:
         """What the reflector's own numbers tell: when an earlier answer left, which answers are missing, restarts."""
@@ -247,13 +267,13 @@ class IcmpPath(DatagramPath):
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         exchanges = self.exchanges
         if size < self._HEADER.size + self._DATA.size or data[0] != self._reply:
-            exchanges.counts.stray += 1
+            self.strange(size, "no echo of a probe")
             return
         number, sent_ns = self._DATA.unpack_from(data, self._HEADER.size)
         place = number - exchanges.first
         if not 0 <= place < len(exchanges.sent):
-            self.unplaced(number)
+            self.unplaced(number, size)
         elif exchanges.sent[place] != sent_ns:
-            exchanges.counts.stray += 1
+            self.strange(size, "the time in it is not that of the probe that it answers")
         else:
             exchanges.answer(place, rx_ns, hardware, now_ns)

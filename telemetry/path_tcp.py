@@ -13,12 +13,14 @@ import struct
 import time
 from collections import deque
 
+from ..errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
 from .path import Path, Tell, open_socket
 from .targets import Target
 
 _AGAIN_NS = 500_000_000  # between tries to connect
+_MOST_OWED = 16 << 20  # bytes that wait for room in a window: a peer that reads nothing is given up
 _MESSAGE = struct.Struct("!QQ")  # number, time of sending
 LEAST_BYTES = _MESSAGE.size
 
@@ -75,6 +77,7 @@ class TcpPath(Path):
             self._sock.close()
         self._sock = None
         self._connected = False
+        self._out = bytearray()
 
     def _break(self, code: int) -> None:
         self._drop()
@@ -85,7 +88,10 @@ class TcpPath(Path):
 
     def due(self, due_ns: int, now_ns: int) -> int:
         if self._sock is None and time.monotonic_ns() >= self._next_try_ns:
-            self._begin()
+            try:
+                self._begin()
+            except MburstError as error:  # no socket can be had now: tried again, as after a refusal
+                self._tell(f"{self.target.name}: {error}")
         self._owe(due_ns, now_ns, 0)
         return self.exchanges.next
 
@@ -106,6 +112,9 @@ class TcpPath(Path):
             self._under_way.append(number)
             self._out += (_MESSAGE.pack(number, now_ns) + self._padding)[size:]
             self._write()
+        if len(self._out) > _MOST_OWED:
+            self._tell(f"{self.target.name}: what is sent is not read there; connecting again")
+            self._drop()
 
     def _write(self) -> None:
         assert self._sock is not None
@@ -152,8 +161,7 @@ class TcpPath(Path):
             return
         number, _ = _MESSAGE.unpack_from(data)
         if not self._under_way or self._under_way[0] != number:
-            self.exchanges.counts.stray += 1
-            self._tell(f"{self.target.name}: what comes back is not what was sent: is there an echo on that port?")
+            self.strange(size, "what comes back is not what was sent: is there an echo on that port?")
             self._drop()
             return
         self._under_way.popleft()

@@ -30,14 +30,19 @@ NTP_UNIX_S = 2_208_988_800  # from 1900 to 1970
 SYNCHRONIZED, PTP_FORMAT = 0x8000, 0x4000  # bits S and Z of an error estimate
 
 SENDER_HEAD = struct.Struct("!IQHH")
+NUMBER_AND_TIME = struct.Struct("!IQ")  # of any packet
 REFLECTOR = struct.Struct("!IQHHQ4s8s2s2xB3x")
-_REPLY = struct.Struct("!IQHHQIQHHB")
+_REPLY = struct.Struct("!IQHHQIQH")  # what the reply of every reflector has: TWAMP Light's may end before the TTL
+LEAST_REPLY_BYTES = _REPLY.size
 _TLV = struct.Struct("!BBH")
 _FOLLOW_UP = struct.Struct("!IQB3x")
 _EXTRA_PADDING, _FOLLOW_UP_TYPE = 1, 7
 _UNRECOGNIZED = 0x80  # flag of a TLV: the sender sets it, and a reflector that knows the TLV clears it
 _SOFTWARE_LOCAL = 2  # method of a timestamp: RFC 8972 section 4.3
 _WHOLE, _HALF = 1 << 32, 1 << 31
+LARGEST_NS = 2**63 - 1
+ROUNDED_NTP = 1 << 12  # of 2^-32 s: by how much a reflector that reads stamps into floating point rounds them, 1 µs
+NEAR_S = 3600  # a stamp this close to now is one of now
 
 
 def to_ntp(ns: int) -> int:
@@ -79,7 +84,7 @@ def error_ns(estimate: int) -> int | None:
     multiplier, scale = estimate & 0xFF, estimate >> 8 & 0x3F
     if not estimate & SYNCHRONIZED or not multiplier:
         return None
-    return -(-((multiplier << scale) * NS_PER_S) >> 32)
+    return min(-(-((multiplier << scale) * NS_PER_S) >> 32), LARGEST_NS)
 
 
 def request(size: int, session: int, error: int) -> bytearray:
@@ -105,7 +110,7 @@ def request(size: int, session: int, error: int) -> bytearray:
 def stamp_request(packet: bytearray, sequence: int, ns: int) -> int:
     """Put number and time into a sender's packet; returns the timestamp as it went in, to know the answer by."""
     stamp = to_ntp(ns)
-    struct.pack_into("!IQ", packet, 0, sequence & 0xFFFFFFFF, stamp)
+    NUMBER_AND_TIME.pack_into(packet, 0, sequence & 0xFFFFFFFF, stamp)
     return stamp
 
 
@@ -124,9 +129,9 @@ class Reply(NamedTuple):
 
 def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
     """A reply of STAMP or TWAMP Light; None for what is too short. `near_ns` settles the era of its timestamps."""
-    if len(data) < BASE_BYTES - 3:  # TWAMP Light ends with the TTL
+    if len(data) < LEAST_REPLY_BYTES:
         return None
-    sequence, tx, error, session, rx, sender_sequence, sender_stamp, _, _, _ = _REPLY.unpack_from(data)
+    sequence, tx, error, session, rx, sender_sequence, sender_stamp, _ = _REPLY.unpack_from(data)
     decode = from_ptp if error & PTP_FORMAT else from_ntp
     follow_up = None
     if len(data) >= FOLLOW_UP_AT + _FOLLOW_UP.size:
@@ -136,6 +141,24 @@ def parse_reply(data: bytes | memoryview, near_ns: int) -> Reply | None:
             follow_up = (number, decode(left, near_ns)) if left else None
     return Reply(sequence, decode(tx, near_ns), error, session, decode(rx, near_ns), sender_sequence, sender_stamp,
                  follow_up)
+
+
+def same_stamp(sent: int, returned: int) -> bool:
+    """Whether a timestamp came back as it was sent, but for the rounding of a reflector that keeps it as a float (53
+    bits hold the seconds since 1900 and 21 bits of their fraction, as scapy's do)."""
+    return abs(sent - returned) <= ROUNDED_NTP
+
+
+def looks_like_reply(data: bytes | memoryview, now_ns: int) -> bool:
+    """Whether a datagram has a stamp of now where a reply has its time of receipt, or the time of the request that it
+    answers. In a sender's packet both places are zero, or padding, which is such a stamp once in 150,000 times."""
+    for at in (16, 28):
+        if len(data) >= at + 8 and any(data[at:at + 8]):
+            seconds = int.from_bytes(data[at:at + 4], "big")
+            for epoch in (NTP_UNIX_S, 0):  # NTP's, and that of truncated PTP stamps
+                if abs((seconds - now_ns // NS_PER_S - epoch + _HALF) % _WHOLE - _HALF) <= NEAR_S:
+                    return True
+    return False
 
 
 def wants_follow_up(data: bytes) -> bool:

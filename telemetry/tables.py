@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 TEXT, NUMBER = pa.string(), pa.int64()
+PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
 
 PROBES = pa.schema(
     {

@@ -39,7 +39,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """0 when all parts are done or SIGTERM ended them, 130 for SIGINT, 1 where one had to be killed, 2 where one
-        was told wrongly."""
+        ended as wrongly called: what the file says was checked before, so that this is the part's trouble alone."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._told, number)
@@ -91,8 +91,8 @@ class Supervisor:
                     self.code = self.code or 1
                 return
             if code == USAGE:  # it will not get better
-                self.code = USAGE
-                self.stopping.set()
+                say(f"{part.name} ended for good ({code}); the other parts go on")
+                self.code = self.code or USAGE
                 return
             wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
             ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"

@@ -139,6 +139,7 @@ def once(config: Config, form: str) -> int:
     import asyncio
 
     from ..collector import device_of, vendors_of
+    from ..telemetry.gnmi.limits import TooMuch
     from ..telemetry.gnmi.rows import Rows
     from ..telemetry.gnmi.session import Session
     from ..telemetry.gnmi.session import once as ask
@@ -148,7 +149,19 @@ def once(config: Config, form: str) -> int:
 
     async def of(target: Target) -> list[str]:
         session = Session(target, device_of(target, config, Rows(), "once", vendors), vendors, say)
-        wrong = await ask(session, lambda notification: rows.extend(_listed(session, notification)))
+        had = 0
+
+        def take(notification: Any) -> None:
+            nonlocal had
+            had += len(notification.update)
+            if had > target.most_paths:
+                raise TooMuch(session.device.full)
+            rows.extend(_listed(session, notification))
+
+        try:
+            wrong = await ask(session, take)
+        except Exception as error:  # of what it does, nothing keeps the others from being asked
+            wrong = [f"what it does is not understood: {type(error).__name__}"]
         return [f"{target.name}: {line}" for line in wrong]
 
     async def everyone() -> list[list[str]]:
@@ -164,18 +177,18 @@ def once(config: Config, form: str) -> int:
 def _listed(session: Any, notification: Any) -> list[tuple[str, str, str, str]]:
     """(device, path, value, meaning) of each leaf of a notification."""
     from ..telemetry.gnmi import values
-    from ..telemetry.gnmi.path import as_text, steps_in
+    from ..telemetry.gnmi.path import Steps, as_text, steps_in
 
-    base = steps_in(notification.prefix)
-    found = []
+    found, tables = [], session.device.tables
+    steps: Steps = ()
     for update in notification.update:
-        steps = base + steps_in(update.path)
         try:
+            steps = steps_in(notification.prefix)
+            steps += steps_in(update.path)
             kind, value = values.read(update)
-        except values.NotUnderstood as error:
-            kind, value = "string", f"({error})"
-        tables = session.device.tables
-        parts = values.leaves(value, steps, tables.list_keys) if kind == "json" else [(steps, value)]
+            parts = list(values.leaves(value, steps, tables.list_keys)) if kind == "json" else [(steps, value)]
+        except ValueError as error:  # NotUnderstood, NoPath, TooMuch
+            parts = [(steps, f"({error})")]
         found += [
             (session.target.name, as_text(path), values.as_text(part), _meaning(tables, path)) for path, part in parts
         ]

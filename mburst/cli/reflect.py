@@ -9,10 +9,12 @@ import time
 
 from ..errors import UsageError
 from ..stopping import stopping
+from ..telemetry.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered too), and TCP echo, on the same port. Needs no special rights."""
+MOST_RATE = 10_000_000
 DELAY = """hold each answer back as a queue on the way back would: constant:TIME, uniform:LEAST:MOST,
 normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and
 share on each line)"""
@@ -25,6 +27,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                         help="where to listen, or just :PORT; may be repeated (default: every address, port 8620; "
                         "STAMP's own port is 862)")
     parser.add_argument("--delay", metavar="SPEC", help=DELAY)
+    parser.add_argument("--allow", action="append", default=[], metavar="NETWORK",
+                        help="answer only addresses of this network, such as 10.0.0.0/8 or 2001:db8::/32; may be "
+                        "repeated (default: everybody)")
+    parser.add_argument("--peer-limit", default=f"{PEER_RATE:.0f}/s", metavar="N/s",
+                        help="answers a second to one address at most (IPv6: one /64; default: %(default)s)")
+    parser.add_argument("--limit", default=f"{RATE:.0f}/s", metavar="N/s",
+                        help="answers a second in all at most (default: %(default)s)")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, metavar="N",
+                        help="TCP connections on each address at most (default: %(default)s)")
+    parser.add_argument("--stamp-only", action="store_true",
+                        help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
+                        "the only ones whose answers are longer than they are")
     parser.add_argument("--seed", type=int, metavar="N", help="of the delays; the same seed gives the same")
     parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
     parser.set_defaults(run=run)
@@ -33,14 +47,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Listen, answer, and say how many in the end."""
     from ..prober import hardware_serves
-    from ..telemetry import delays
+    from ..telemetry import delays, stamp
     from ..telemetry.reflect import Reflector
 
     duration_ns = parse_duration(arguments.duration) if arguments.duration else None
     delay = delays.parse(arguments.delay, arguments.seed) if arguments.delay else None
     addresses = listening_on(arguments.listen)
     named = [address for address, _ in addresses if address not in ("0.0.0.0", "::")]
-    reflector = Reflector(addresses, delay, hardware=hardware_serves(named))
+    reflector = Reflector(addresses, delay, hardware=hardware_serves(named), admission=admission(arguments),
+                          least_bytes=stamp.BASE_BYTES if arguments.stamp_only else stamp.LEAST_SENDER_BYTES,
+                          connections=arguments.connections)
     try:
         with stopping(reflector.stop) as ended_by:
             said = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
@@ -50,11 +66,37 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"answered {format_count(reflector.answered, 'probe')} in {format_count(reflector.sessions, 'session')}"
               + (f", echoed {format_bytes(reflector.echoed)} over TCP" if reflector.echoed else "")
               + (f", ignored {format_count(reflector.ignored, 'other datagram')}" if reflector.ignored else "")
+              + (f", refused {reflector.limited:,} beyond --limit or --peer-limit" if reflector.limited else "")
+              + (f", dropped {reflector.overfull:,} beyond what --delay can hold" if reflector.overfull else "")
               + (f", lost {reflector.dropped:,} for want of time (sysctl net.core.rmem_max makes room for them)"
                  if reflector.dropped else ""))
     finally:
         reflector.close()
     return 130 if signal.SIGINT in ended_by else 0
+
+
+def admission(arguments: argparse.Namespace) -> Admission:
+    """Who is answered, and how often. Raises UsageError."""
+    from ipaddress import ip_network
+
+    if arguments.connections < 1:
+        raise UsageError(f"--connections {arguments.connections}: less than one")
+    networks = []
+    for text in arguments.allow:
+        try:
+            networks.append(ip_network(text, strict=False))
+        except ValueError:
+            raise UsageError(f"--allow {text}: not a network", "write it like 10.0.0.0/8 or 2001:db8::/32") from None
+    return Admission(networks, parse_limit("--peer-limit", arguments.peer_limit),
+                     parse_limit("--limit", arguments.limit))
+
+
+def parse_limit(option: str, text: str) -> float:
+    """Answers a second of "1000/s" or "1000". Raises UsageError."""
+    number = text.strip().removesuffix("/s")
+    if not (number.isascii() and number.isdigit() and 0 < int(number) <= MOST_RATE):
+        raise UsageError(f"{option} {text}: not a rate from 1 to {MOST_RATE:,} a second", "write it like 1000/s")
+    return float(number)
 
 
 def listening_on(wanted: list[str]) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from . import limits
 from .path import PathName
 
 DEFAULT_PORT = 57400
@@ -67,6 +68,8 @@ class Target:
     keepalive_s: float = 0.0
     rack: str = "unknown"
     vendor: str = ""
+    message_bytes: int = limits.MESSAGE_BYTES  # of one message at most
+    most_paths: int = limits.PATHS  # that are kept of the device
 
     def by_address(self) -> tuple[Target, ...]:
         """The target with each of its addresses as the one, in their order."""

@@ -18,7 +18,6 @@ from ...errors import MburstError
 from .calls import in_thread
 from .config import Target
 
-MESSAGE_BYTES = 512 << 20
 AHEAD_BYTES = 1 << 20  # of a stream that a target may send before it is read: it need not wait while rows are made
 
 
@@ -58,7 +57,7 @@ async def channel_to(target: Target) -> tuple[Any, str]:
     from grpc.experimental import ChannelOptions
 
     options: list[tuple[str, Any]] = [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", target.message_bytes),
         ("grpc.http2.lookahead_bytes", AHEAD_BYTES),
         ("grpc.use_local_subchannel_pool", 1),  # a new channel begins anew, also after one that could not connect
         ("grpc.enable_http_proxy", 0),

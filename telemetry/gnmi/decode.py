@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import values
-from .entities import Entity, FactLeaf, Ignored, Leaf, Neighbour, Plain, Record, RecordLeaf, Slot
-from .path import Steps, as_text, covers, steps_in
-from .rows import Rows
+from ..tables import PLAUSIBLE_NS
+from . import limits, values
+from .deletes import Branches
+from .entities import Entity, FactLeaf, Ignored, Leaf, Plain, Refused, Slot, short
+from .neighbours import Neighbour
+from .path import NoPath, Steps, as_text, steps_in
+from .records import Record, RecordLeaf
+from .rows import Ending, Rows
 from .vendors import Found, Tables
 
-PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # 2000 to 2100
 SETTLED_NS = 250_000_000  # after this a row waits for no more of its values
 
 
@@ -25,7 +29,14 @@ class Device:
     """What is known of a target, over all its subscriptions and connections."""
 
     def __init__(
-        self, name: str, rows: Rows, batch: str, tables: Tables, rack: str = "", speeds: dict[str, int] | None = None
+        self,
+        name: str,
+        rows: Rows,
+        batch: str,
+        tables: Tables,
+        rack: str = "",
+        speeds: dict[str, int] | None = None,
+        most_paths: int = limits.PATHS,
     ) -> None:
         self.name = name
         self.rows = rows
@@ -38,6 +49,12 @@ class Device:
         self.aliases: dict[str, str] = {}  # qos interface-id → port
         self.facts: dict[str, int] = {}
         self.resets = self.wraps = self.values = self.messages = 0
+        self.most_paths = most_paths
+        self.paths = 0  # that are known, and entities that records name
+        self.deleted = 0  # paths since those that are known were last looked through
+        self.streams: list[Stream] = []
+        self.overflowed = False  # a path was refused
+        self._links = 0  # rows of neighbours since the last telling
         self._counted: Counter[tuple[str, str, str]] = Counter()  # (subscription, event, detail)
         self.least_lag_ns: int | None = None
         self.largest_lag_ns = 0
@@ -49,20 +66,26 @@ class Device:
         """A port's own name where the device has told it for an interface-id."""
         return self.aliases.get(name, name)
 
-    def take_fact(self, fact: str, places: dict[str, str], value: Any) -> None:
-        """What the device says about itself."""
+    @property
+    def full(self) -> str:
+        """What is said of a path that is one too many."""
+        return f"more than {self.most_paths:,} paths"
+
+    def take_fact(self, fact: str, places: dict[str, str], value: Any) -> bool:
+        """What the device says about itself; False where it is none. Raises TooMuch."""
         if fact == "alias":
-            self.aliases[places["port"]] = str(value)
-            return
+            self.aliases[places["port"]] = short(value)
+            return True
         number = values.as_time(value) if fact in ("boot", "clear") else values.as_integer(value)
         if number is None:
-            return
+            return False
         if fact == "boot":
             self.boot_ns = number
         elif fact == "clear":
             self.cleared[places["port"]] = number
         else:
             self.facts[fact] = number
+        return True
 
     def reset_since(self, port: str, since_ns: int) -> bool:
         """Whether the device says that it started, or that somebody cleared the port's counters, after a time."""
@@ -109,15 +132,39 @@ class Device:
         )
         self.least_lag_ns, self.largest_lag_ns, self.lag_messages = None, 0, 0
 
+    @property
+    def may_link(self) -> bool:
+        """Whether there may be another row of a neighbour before the next telling."""
+        return self._links < limits.LINKS
+
+    def link(self, **row: Any) -> None:
+        """A row of `links`."""
+        self._links += 1
+        self.rows.add("links", batch=self.batch, device=self.name, rack=self.rack, **row)
+
     def told(self, now_ns: int) -> None:
         """Rows of `gnmi_events` for what was counted since the last call."""
+        self._links = 0
         for (subscription, event, detail), amount in list(self._counted.items()):
             self.event(subscription, event, now_ns, amount=amount, detail=detail)
         self._counted.clear()
 
     def count(self, subscription: str, event: str, detail: str = "", amount: int = 1) -> None:
-        """Counts what is told once in a while rather than each time."""
-        self._counted[subscription, event, detail] += amount
+        """Counts what is told once in a while rather than each time. `detail` says what, without what the device said:
+        beyond limits.DETAILS of them the rest is counted together."""
+        key = (subscription, event, detail)
+        if key not in self._counted and len(self._counted) >= limits.DETAILS:
+            key = (subscription, event, "others")
+        self._counted[key] += amount
+
+    def not_understood(self, subscription: str, error: Exception) -> None:
+        """Counts something that the device sent and that could not be taken in, whatever the reason."""
+        if isinstance(error, limits.TooMuch):
+            self.count(subscription, "dropped", str(error))
+        elif isinstance(error, values.NotUnderstood | NoPath):
+            self.count(subscription, "not-understood", str(error))
+        else:
+            self.count(subscription, "not-understood", type(error).__name__)
 
 
 class Stream:
@@ -129,10 +176,16 @@ class Stream:
         self.interval_ns = interval_ns
         self.gap_ns = 0  # device's time of the last that was heard before a gap
         self._newest_ns = self._resumed_ns = 0
-        self._prefixes: dict[bytes, tuple[Steps, dict[bytes, Leaf]]] = {b"": ((), {})}
+        self._feeding = False
+        self._prefixes: dict[bytes, tuple[Steps, dict[bytes, Leaf]]] = {}
+        self._prefix = b""  # the newest
+        self._cached_bytes = 0  # of paths in `_prefixes`
         self._leaves: dict[Steps, Leaf] = {}
+        self._refused = Refused(self)
         self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
         self.open: list[Entity | Record | Neighbour] = []  # those that hold values which are in no row yet
+        self.untold: set[Neighbour] = set()  # those that changed when there could be no more rows of them
+        device.streams.append(self)
 
     def resume(self, now_ns: int) -> None:
         """The connection is back after a gap: the windows of the next rows have it in them."""
@@ -142,72 +195,126 @@ class Stream:
     def sync(self) -> None:
         """The device has sent all that there is: neighbours that it named before a gap, but not since, have gone."""
         self.flush()
+        if not self._resumed_ns:
+            return
         for entity in self._entities.values():
             if isinstance(entity, Neighbour) and entity.receive_ns < self._resumed_ns:
                 entity.leave(self._resumed_ns)
+        self._resumed_ns = 0
 
     def feed(self, notification: Any, receive_ns: int) -> None:
-        """Take a ReadNotification in. Never raises for what a device sends; what cannot be understood is counted."""
+        """Take a ReadNotification in, whatever is in it: what cannot be understood is counted. The lock of the rows is
+        held, and given up now and then. Raises Ending."""
+        self._feeding = True
+        try:
+            self._feed(notification, receive_ns)
+        except Ending:
+            raise
+        except Exception as error:
+            self.device.not_understood(self.name, error)
+        finally:
+            self._feeding = False
+
+    def _feed(self, notification: Any, receive_ns: int) -> None:
         device = self.device
-        ts_ns = notification.timestamp
-        if PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
-            lag = device.lag_ns = receive_ns - ts_ns
-            if device.least_lag_ns is None or lag < device.least_lag_ns:
-                device.least_lag_ns = lag
-            if lag > device.largest_lag_ns:
-                device.largest_lag_ns = lag
-            device.lag_messages += 1
-            if ts_ns > self._newest_ns:
-                self._newest_ns = ts_ns
-        else:
-            device.count(
-                self.name, "not-understood", f"the time {ts_ns} is no Unix time in nanoseconds: taken as of receipt"
-            )
-            ts_ns = receive_ns
-        prefix = notification.prefix
-        known = self._prefixes.get(prefix)
-        if known is None:
-            known = self._prefixes[prefix] = (steps_in(prefix), {})
-        base, cache = known
-        if notification.delete:
-            self._delete([base + steps_in(path) for path in notification.delete], ts_ns, receive_ns, set())
+        ts_ns = self._time(notification.timestamp, receive_ns)
+        updates, deletes = notification.update, notification.delete
+        if len(updates) + len(deletes) > limits.UPDATES:
+            raise limits.TooMuch(f"a message of more than {limits.UPDATES:,} updates")
+        base, cache = self._known(notification.prefix)
+        if deletes:
+            self._delete(self._paths(deletes, base), ts_ns, receive_ns, set())
         seen: set[Leaf] | None = set() if notification.atomic else None
-        updates = notification.update
-        for update in updates:
-            leaf = cache.get(update.path)
-            if leaf is None:
-                leaf = cache[update.path] = self._leaf(base + steps_in(update.path))
-            val = update.val
-            if seen is None and val.WhichOneof("value") == "uint_val":  # nearly all of them
-                leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
-            else:
-                self._take(leaf, update, ts_ns, receive_ns, seen)
+        for number, update in enumerate(updates, 1):
+            try:
+                leaf = cache.get(update.path) or self._cache(cache, base, update.path)
+                val = update.val
+                if seen is None and val.WhichOneof("value") == "uint_val":  # nearly all of them
+                    leaf.take(ts_ns, receive_ns, "uint", val.uint_val, update.duplicates)
+                else:
+                    self._take(leaf, update, ts_ns, receive_ns, seen)
+            except Ending:
+                raise
+            except Exception as error:
+                device.not_understood(self.name, error)
+            if not number % limits.AT_ONCE:
+                device.rows.breathe()
         if seen is not None:
             self._delete([base], ts_ns, receive_ns, seen)
         device.messages += 1
         device.values += len(updates)
 
+    def _time(self, ts_ns: int, receive_ns: int) -> int:
+        """The time of a notification, and what it says of the device's clock."""
+        device = self.device
+        if not PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
+            device.count(self.name, "not-understood", "a time that is no Unix time in nanoseconds: taken as of receipt")
+            return receive_ns
+        lag = device.lag_ns = receive_ns - ts_ns
+        if device.least_lag_ns is None or lag < device.least_lag_ns:
+            device.least_lag_ns = lag
+        if lag > device.largest_lag_ns:
+            device.largest_lag_ns = lag
+        device.lag_messages += 1
+        if ts_ns > self._newest_ns:
+            self._newest_ns = ts_ns
+        return ts_ns
+
+    def _known(self, prefix: bytes) -> tuple[Steps, dict[bytes, Leaf]]:
+        """The steps of a prefix, and the leaves under it by the bytes of their paths. Raises NoPath, TooMuch."""
+        known = self._prefixes.get(prefix)
+        if known is None:
+            steps = steps_in(prefix)
+            self._count_bytes(prefix)
+            known = self._prefixes[prefix] = (steps, {})
+        self._prefix = prefix
+        return known
+
+    def _cache(self, cache: dict[bytes, Leaf], base: Steps, path: bytes) -> Leaf:
+        """The leaf of a path whose bytes were not seen before. Raises NoPath, TooMuch."""
+        leaf = self._leaf(base + steps_in(path))
+        if leaf is not self._refused:
+            self._count_bytes(path)
+            cache[path] = leaf
+        return leaf
+
+    def _count_bytes(self, path: bytes) -> None:
+        self._cached_bytes += len(path) + limits.LONG_PATH
+        if self._cached_bytes > limits.CACHE_BYTES:
+            self._forget_bytes()
+
+    def _forget_bytes(self) -> None:
+        """Find leaves by their steps again. The cache that is in use stays where it is."""
+        for _, cache in self._prefixes.values():
+            cache.clear()
+        self._prefixes = {prefix: known for prefix, known in self._prefixes.items() if prefix == self._prefix}
+        self._cached_bytes = 0
+
     def _take(self, leaf: Leaf, update: Any, ts_ns: int, receive_ns: int, seen: set[Leaf] | None) -> None:
-        try:
-            kind, value = values.read(update)
-        except values.NotUnderstood as error:
-            self.device.count(self.name, "not-understood", f"{as_text(leaf.steps)}: {error}")
-            return
+        kind, value = values.read(update)
         if kind == "json":
-            for steps, part in values.leaves(value, leaf.steps, self.device.tables.list_keys):
+            parts = values.leaves(value, leaf.steps, self.device.tables.list_keys)
+            for number, (steps, part) in enumerate(parts, 1):
                 below = self._leaf(steps)
                 below.take(ts_ns, receive_ns, values.kind_of(part), part, update.duplicates)
                 if seen is not None:
                     seen.add(below)
+                if not number % limits.AT_ONCE:
+                    self.device.rows.breathe()
             return
         if seen is not None:
             seen.add(leaf)
         leaf.take(ts_ns, receive_ns, kind, value, update.duplicates)
 
     def _leaf(self, steps: Steps) -> Leaf:
+        """The leaf of a path; where it is one too many, that of all such. Raises TooMuch."""
         leaf = self._leaves.get(steps)
         if leaf is None:
+            weight = _weight(steps)
+            if not self._room(weight):
+                return self._refused
             leaf = self._leaves[steps] = self._resolved(steps)
+            self.device.paths += weight
         return leaf
 
     def _resolved(self, steps: Steps) -> Leaf:
@@ -241,30 +348,103 @@ class Stream:
         """The device left values out."""
         self.device.count(self.name, "duplicates", amount=amount)
 
-    def entity_of_record(self, record: Record, names: dict[str, str]) -> Entity:
-        """The entity that a record says it is about."""
+    def entity_of_record(self, record: Record, names: dict[str, str]) -> Entity | None:
+        """The entity that a record says it is about; None where it is one too many."""
         key = (record.rule.table, *names.values(), record.rule.semantics, "record")
         found = self._entities.get(key)
         if not isinstance(found, Entity):
+            if not self._room(1):
+                return None
+            self.device.paths += 1
             found = self._entities[key] = Entity(self, record.rule, names)
         return found
 
-    def _delete(self, paths: list[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
-        """The leaves under PATHS are gone but for those in KEPT."""
-        for steps, leaf in self._leaves.items():
-            if leaf not in kept and any(covers(path, steps) for path in paths):
+    # --- what is gone -----------------------------------------------------------------------------------------------
+
+    def _paths(self, deletes: Any, base: Steps) -> Iterator[Steps]:
+        """The paths of deletes. Raises Ending."""
+        for number, path in enumerate(deletes, 1):
+            try:
+                yield base + steps_in(path)
+            except ValueError as error:
+                self.device.not_understood(self.name, error)
+            if not number % limits.AT_ONCE:
+                self.device.rows.breathe()
+
+    def _delete(self, paths: Iterable[Steps], ts_ns: int, receive_ns: int, kept: set[Leaf]) -> None:
+        """The leaves under PATHS are gone but for those in KEPT. Raises Ending."""
+        branches = Branches(paths)
+        if branches.refused:
+            detail = f"deletes of more than {limits.DELETE_SHAPES} shapes in one message"
+            self.device.count(self.name, "dropped", detail, branches.refused)
+        for number, (steps, leaf) in enumerate(self._leaves.items(), 1):
+            if not leaf.idle and leaf not in kept and branches.cover(steps):
                 leaf.delete(ts_ns, receive_ns)
+                self.device.deleted += leaf.idle
+            if not number % limits.AT_ONCE:
+                self.device.rows.breathe()
+
+    def _room(self, weight: int) -> bool:
+        """Whether the device may have another path; those that it has deleted make room."""
+        device = self.device
+        if device.paths + weight > device.most_paths and device.deleted * 16 > device.most_paths:
+            device.deleted = 0
+            for stream in device.streams:
+                if stream is self or not stream._feeding:
+                    stream._sweep()
+        if device.paths + weight <= device.most_paths:
+            return True
+        device.overflowed = True
+        return False
+
+    def _sweep(self) -> None:
+        """Forget the leaves that the device has deleted, and the entities that are without any."""
+        self._forget_bytes()
+        for steps in [steps for steps, leaf in self._leaves.items() if leaf.idle]:
+            self._leaves.pop(steps).forget()
+            self.device.paths -= _weight(steps)
+        for key, entity in list(self._entities.items()):
+            if isinstance(entity, Entity) and not entity.slots and not entity.waiting:
+                self.device.paths -= key[-1] == "record"
+                del self._entities[key]
+                entity.forget()
+
+    def close(self) -> None:
+        """Another stream takes the place of this one: make rows of what waits, and give back what it has."""
+        self.flush()
+        self.device.streams.remove(self)
+        self.device.paths -= sum(_weight(steps) for steps in self._leaves)
+        self.device.paths -= sum(key[-1] == "record" for key in self._entities)
+        for part in (*self._leaves.values(), *self._entities.values()):
+            part.forget()
+
+    # --- rows -------------------------------------------------------------------------------------------------------
 
     def flush(self, settled_before_ns: int | None = None) -> None:
         """Make rows of the values that are in none yet; with a time, only of those received before it."""
         waiting, self.open = self.open, []
         for entity in waiting:
-            if settled_before_ns is None or entity.receive_ns < settled_before_ns:
-                entity.waiting = False
-                entity.emit()
-            else:
+            if settled_before_ns is not None and entity.receive_ns >= settled_before_ns:
                 self.open.append(entity)
+                continue
+            entity.waiting = False
+            try:
+                entity.emit()
+            except Exception as error:
+                self.device.not_understood(self.name, error)
 
     def settle(self) -> None:
-        """Make rows of the values that wait for no others."""
+        """Make rows of the values that wait for no others; of a notification that is being taken in, none."""
+        if self._feeding:
+            return
         self.flush(time.time_ns() - SETTLED_NS)
+        while self.untold and self.device.may_link:
+            self.untold.pop().tell()
+
+
+def _weight(steps: Steps) -> int:
+    """How many paths a path counts as. Raises TooMuch."""
+    letters = sum(len(name) + sum(len(key) + len(value) + 3 for key, value in keys) + 1 for name, keys in steps)
+    if letters > limits.PATH_BYTES:
+        raise limits.TooMuch(f"a path of more than {limits.PATH_BYTES:,} letters")
+    return 1 + letters // limits.LONG_PATH

@@ -1,4 +1,4 @@
-"""What takes values in: leaves, and the entities (queues, ports, chips, neighbours) whose rows they fill."""
+"""What takes values in: leaves, and the entities (queues, ports, chips) whose rows they fill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..tables import QUALITY_GAP, QUALITY_GNMI_DUPLICATES, QUALITY_GUESSED, QUALITY_IMPOSSIBLE, QUALITY_RESET
 from . import values
 from .counters import Step, increase
+from .limits import PATH_BYTES, VALUE_BYTES, TooMuch
 from .path import Steps, as_text
 from .vendors import COLUMNS, Meaning, Rule
 
@@ -15,19 +16,31 @@ if TYPE_CHECKING:
     from .decode import Stream
 
 LARGEST = 2**63 - 1
+SPEED_LETTERS = 64  # of the text of a link's speed
 SLACK = 1.02  # clocks and their rounding
 SLACK_BYTES = 32_768  # frames that were counted at one edge of a window and sent at the other
 LEAST_FRAME = 64  # bytes: the most packets that a link can carry
-_SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT])")
+_SPEED = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*([kKMGT])", re.ASCII)
 _PREFIX = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_speed(value: Any) -> int | None:
-    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none."""
-    if type(value) is int:
-        return value
-    match = _SPEED.search(str(value))
-    return int(float(match[1]) * _PREFIX[match[2].upper()]) if match else None
+    """Bits a second of "SPEED_100GB" (openconfig-if-ethernet), "100G" or a number; None where it says none, or one that
+    no row can hold."""
+    if not isinstance(value, str):
+        speed = values.as_integer(value)
+    else:
+        match = _SPEED.search(value) if len(value) <= SPEED_LETTERS else None
+        speed = int(float(match[1]) * _PREFIX[match[2].upper()]) if match else None
+    return speed if speed is not None and 0 <= speed <= LARGEST else None
+
+
+def short(value: Any) -> str:
+    """The text of a value that names something. Raises TooMuch."""
+    text = values.as_text(value)
+    if len(text) > PATH_BYTES:
+        raise TooMuch(f"a name of more than {PATH_BYTES:,} letters")
+    return text
 
 
 class Leaf:
@@ -45,6 +58,14 @@ class Leaf:
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         """The device says that the path is gone."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost when the leaf is forgotten until its path is heard of again."""
+        return False
+
+    def forget(self) -> None:
+        """The leaf is of no more use: give back what it has."""
+
 
 class Ignored(Leaf):
     """Says only again what the path says."""
@@ -53,6 +74,23 @@ class Ignored(Leaf):
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         return
+
+    @property
+    def idle(self) -> bool:
+        return True
+
+
+class Refused(Leaf):
+    """Stands for all paths beyond the most that a device may have."""
+
+    __slots__ = ("stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(())
+        self.stream = stream
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        self.stream.device.count(self.stream.name, "dropped", self.stream.device.full)
 
 
 class FactLeaf(Leaf):
@@ -66,20 +104,23 @@ class FactLeaf(Leaf):
         self.plain = Plain(stream, steps)
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        self.stream.device.take_fact(self.fact, self.places, value)
+        if not self.stream.device.take_fact(self.fact, self.places, value):
+            self.stream.device.count(self.stream.name, "not-understood", f"{as_text(self.steps)}: cannot be read")
         self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
+
+    def forget(self) -> None:
+        self.plain.forget()
 
 
 class Plain(Leaf):
     """A path that no table knows: its values are rows of `gnmi_values`."""
 
-    __slots__ = ("present", "rows", "source", "stream")
+    __slots__ = ("present", "source", "stream", "table")
 
     def __init__(self, stream: Stream, steps: Steps) -> None:
         super().__init__(steps)
         self.stream = stream
-        table = stream.device.rows.tables["gnmi_values"]
-        self.rows = table.rows
+        self.table = table = stream.device.rows.tables["gnmi_values"]
         self.source = table.source(batch=stream.device.batch, device=stream.device.name, path=as_text(steps))
         self.present = False
 
@@ -87,12 +128,23 @@ class Plain(Leaf):
         self.present = True
         if duplicates:
             self.stream.count_duplicates(duplicates)
-        self.rows.append((self.source, ts_ns, receive_ns, values.as_text(value), kind, duplicates, False))
+        text = values.as_text(value)
+        if len(text) > VALUE_BYTES:
+            raise TooMuch(f"a value of more than {VALUE_BYTES >> 10} kB")
+        self.table.text_bytes += len(text)
+        self.table.rows.append((self.source, ts_ns, receive_ns, text, kind, duplicates, False))
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         if self.present:
             self.present = False
-            self.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
+            self.table.rows.append((self.source, ts_ns, receive_ns, "", "none", 0, True))
+
+    @property
+    def idle(self) -> bool:
+        return not self.present
+
+    def forget(self) -> None:
+        self.table.release(self.source)
 
 
 class Slot(Leaf):
@@ -110,6 +162,7 @@ class Slot(Leaf):
         self.filled = False
         self.last: int | None = None  # of a counter
         self.last_ns = 0
+        entity.slots += 1
 
     def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
         entity = self.entity
@@ -131,16 +184,27 @@ class Slot(Leaf):
 
     def number(self) -> int | None:
         """The value as the column has it, but for counters, whose increase counts."""
-        if type(self.value) is int:
-            return self.value
-        return parse_speed(self.value) if self.kind == "speed" else values.as_integer(self.value)
+        value = self.value
+        if type(value) is int and 0 <= value <= LARGEST:  # nearly all of them
+            return value
+        return parse_speed(value) if self.kind == "speed" else values.as_integer(value)
 
     def delete(self, ts_ns: int, receive_ns: int) -> None:
         self.entity.gone(self)
 
+    @property
+    def idle(self) -> bool:
+        return not self.filled and not self.entity.remembers(self)
+
+    def forget(self) -> None:
+        self.entity.slots -= 1
+
 
 class Entity:
     """A queue, a port or a chip: its values of one time become a row."""
+
+    slots = 0  # leaves that are its columns
+    begun_ns = 0  # of a record's: end of the window before
 
     def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
@@ -163,7 +227,7 @@ class Entity:
         port = self.stream.device.port(self.names.get("port", ""))
         if port != self.port:
             self.port = port
-            self.table.sources["port"].change(self.source, port)
+            self.table.texts["port"][self.source] = port
 
     def emit(self) -> None:
         """A row of the values that are there."""
@@ -177,15 +241,14 @@ class Entity:
         quality, self.quality = quality | self.quality, 0
         row: list[int | None] = [None] * self.columns
         for slot in filled:
-            slot.filled = False
-            value = slot.number()
+            slot.filled = False  # of all of them, whatever becomes of one
+        for slot in filled:
+            value, slot.value = slot.number(), None
             if value is None:
                 self._not_understood(slot)
                 continue
             if slot.counter:
                 value, quality = self._increase(slot, value, quality)
-            elif not -LARGEST <= value <= LARGEST:
-                value, quality = None, quality | QUALITY_IMPOSSIBLE
             if ts_ns > slot.last_ns:
                 slot.last_ns = ts_ns
             if value is not None:
@@ -226,7 +289,7 @@ class Entity:
             quality |= QUALITY_RESET
         else:
             device.wraps += 1
-        return (count, quality) if count <= LARGEST else (None, quality | QUALITY_IMPOSSIBLE)
+        return count, quality
 
     def _limit(self, slot: Slot, last_ns: int) -> int | None:
         """The most that a counter can have counted since a time, by the speed of the link."""
@@ -237,6 +300,9 @@ class Entity:
         return most if COLUMNS[self.rule.table][slot.column].endswith("bytes") else most // LEAST_FRAME
 
     def _append(self, row: list[int | None], start_ns: int, quality: int) -> None:
+        for column, value in enumerate(row):
+            if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or nothing can be below nothing
+                row[column], quality = None, quality | QUALITY_IMPOSSIBLE
         quality |= self._judged(row, start_ns)
         if start_ns <= self.stream.gap_ns < self.ts_ns:
             quality |= QUALITY_GAP
@@ -265,149 +331,18 @@ class Entity:
         return 0
 
     def _not_understood(self, slot: Slot) -> None:
-        text = values.as_text(slot.value)[:80]
-        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: {text!r} is no number")
+        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: is no number")
+
+    def remembers(self, slot: Slot) -> bool:
+        """Whether a later row needs what is known of a leaf."""
+        return slot.last is not None or bool(slot.last_ns)
+
+    def forget(self) -> None:
+        """The entity is of no more use."""
+        self.table.release(self.source)
 
     def gone(self, slot: Slot) -> None:
         """A leaf was deleted: if it comes back, it counts from the start."""
         if self.filled:
             self.emit()
         slot.last, slot.last_ns = None, 0
-
-
-class RecordLeaf(Leaf):
-    """A leaf of a record."""
-
-    __slots__ = ("name", "record")
-
-    def __init__(self, record: Record, steps: Steps, name: str) -> None:
-        super().__init__(steps)
-        self.record, self.name = record, name
-
-    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        self.record.take(self, ts_ns, receive_ns, kind, value, duplicates)
-
-
-class Record:
-    """An event that says itself what it is about (LANZ): leaves of one time, among them the keys of its row."""
-
-    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
-        self.stream, self.rule = stream, rule
-        self.ts_ns = self.receive_ns = self.quality = 0
-        self.leaves: dict[str, tuple[RecordLeaf, str, Any]] = {}
-        self.waiting = False
-        self.begun: dict[Entity, int] = {}  # end of the window before, of congestions that go on
-        self.plain: dict[str, Plain] = {}
-
-    def take(self, leaf: RecordLeaf, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
-        """A leaf of the record at a time; one that was there already begins the next record."""
-        if self.leaves and (self.ts_ns != ts_ns or leaf.name in self.leaves):
-            self.emit()
-        self.ts_ns, self.receive_ns = ts_ns, receive_ns
-        self.leaves[leaf.name] = (leaf, kind, value)
-        if duplicates:
-            self.stream.count_duplicates(duplicates)
-            self.quality |= QUALITY_GNMI_DUPLICATES
-        if not self.waiting:
-            self.waiting = True
-            self.stream.open.append(self)
-
-    def emit(self) -> None:
-        """A row of the queue that the record names, and plain rows of the rest."""
-        leaves, self.leaves = self.leaves, {}
-        if not leaves:
-            return
-        found = {name: value for name, (_, _, value) in leaves.items()}
-        rule = self.rule
-        used: set[str] = set()
-        if all(found.get(leaf) not in (None, "") for leaf in rule.key_leaves.values()):
-            used = self._row(found)
-        for name, (leaf, kind, value) in leaves.items():
-            if name not in used:
-                plain = self.plain.get(name)
-                if plain is None:
-                    plain = self.plain[name] = Plain(self.stream, leaf.steps)
-                plain.take(self.ts_ns, self.receive_ns, kind, value, 0)
-
-    def _row(self, found: dict[str, Any]) -> set[str]:
-        """Append the row; the leaves that are in it."""
-        rule = self.rule
-        names = {key: str(found[leaf]) for key, leaf in rule.key_leaves.items()}
-        entity = self.stream.entity_of_record(self, names)
-        used = set(rule.key_leaves.values())
-        ts_ns = self.ts_ns
-        if rule.time:
-            stamp = values.as_integer(found.get(rule.time[0])) or 0
-            if stamp:
-                ts_ns = stamp * rule.time[1]
-                used.add(rule.time[0])
-        row: list[int | None] = [None] * entity.columns
-        for leaf, meaning in rule.leaves.items():
-            number = values.as_integer(found.get(leaf))
-            factor = self.stream.device.facts.get(rule.times[leaf]) if leaf in rule.times else 1
-            if meaning.column and number is not None and factor is not None:
-                row[COLUMNS[rule.table].index(meaning.column)] = number * factor
-                used.add(leaf)
-        entity.ts_ns, entity.receive_ns = ts_ns, self.receive_ns
-        begins = not rule.event or found.get(rule.event[0]) in rule.event[1]
-        start_ns = ts_ns if begins else min(self.begun.get(entity, ts_ns), ts_ns)
-        self.begun[entity] = ts_ns
-        quality, self.quality, entity.quality = self.quality | entity.quality, 0, 0
-        entity._append(row, start_ns, quality)
-        return used
-
-
-class Neighbour(Entity):
-    """A neighbour on a port: a row of `links` whenever what is known of it changes."""
-
-    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
-        self.stream, self.rule, self.names = stream, rule, names
-        self.ts_ns = self.receive_ns = self.quality = 0
-        self.filled: list[Slot] = []
-        self.waiting = False
-        self.known: dict[int, str] = {}
-        self.told: tuple[str, str] | None = None
-
-    def emit(self) -> None:
-        filled, self.filled = self.filled, []
-        for slot in filled:
-            slot.filled = False
-            self.known[slot.column] = values.as_text(slot.value)
-        host, interface = self.known.get(0, ""), self.known.get(1, "")
-        if not host or (host, interface) == self.told:
-            return
-        if self.told:
-            self._tell(*self.told, present=False)
-        self.told = (host, interface)
-        self._tell(host, interface, present=True)
-
-    def _tell(self, host: str, interface: str, present: bool) -> None:
-        device = self.stream.device
-        port = device.port(self.names["port"])
-        device.rows.add(
-            "links",
-            batch=device.batch,
-            ts_ns=self.receive_ns,
-            host=host,
-            interface=interface,
-            rack=device.rack,
-            link_bps=device.speeds.get(port),
-            device=device.name,
-            port=port,
-            queue="",
-            origin="lldp",
-            present=present,
-        )
-
-    def gone(self, slot: Slot) -> None:
-        self.emit()
-        self.known.pop(slot.column, None)
-        if slot.column == 0:
-            self.leave(self.receive_ns)
-
-    def leave(self, now_ns: int) -> None:
-        """The neighbour has gone."""
-        self.receive_ns = now_ns
-        if self.told:
-            self._tell(*self.told, present=False)
-            self.told = None

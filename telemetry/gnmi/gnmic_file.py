@@ -10,19 +10,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from ...errors import MburstError, UsageError
 from ...units import parse_rate, parse_size
 from . import gnmic_words as words
+from . import limits
 from .config import DEFAULT_PORT, Config, Link
 from .gnmic_content import content_of
 from .gnmic_parts import File, Part, known, plain
 from .gnmic_subscriptions import subscriptions_of
 from .gnmic_targets import Around, targets_of
 
-MBURST = ("racks", "vendors", "links", "tables", "buffer")
+MBURST = ("racks", "vendors", "links", "tables", "buffer", "message", "paths")
+LARGEST = {"buffer": 1 << 40, "message": 512 << 20}
+MOST_PATHS = 10_000_000
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
 
@@ -53,13 +57,14 @@ def _config(file: File, content: Mapping[str, Any]) -> Config:
         racks=_by_target(own, "racks"),
         vendors=_by_target(own, "vendors"),
     )
-    targets = targets_of(around, top)
+    message, paths = _size(own, "message", limits.MESSAGE_BYTES), _paths(own)
+    targets = tuple(replace(target, message_bytes=message, most_paths=paths) for target in targets_of(around, top))
     _check_names(file, around, [target.name for target in targets])
     return Config(
         targets,
         links=_links(own, around.racks),
         tables=tuple(file.folder / name for name in own.texts("tables")),
-        buffer_bytes=_size(own),
+        buffer_bytes=_size(own, "buffer", 256 << 20),
         warnings=file.all_warnings(),
     )
 
@@ -112,11 +117,23 @@ def _check_names(file: File, around: Around, names: list[str]) -> None:
                 raise file.fail(f"mburst.{word}", f"there is no target {name}", f"there are {', '.join(names)}")
 
 
-def _size(own: Part) -> int:
+def _size(own: Part, word: str, default: int) -> int:
+    """Bytes of one of mburst's own words."""
+    text = own.text(word)
     try:
-        return parse_size(own.text("buffer", "256M"))
+        size = parse_size(text) if text else default
     except UsageError as error:
-        raise own.file.fail("mburst.buffer", str(error), error.hint) from None
+        raise own.file.fail(f"mburst.{word}", str(error), error.hint) from None
+    if not 1 << 16 <= size <= LARGEST[word]:
+        raise own.file.fail(f"mburst.{word}", f"{text} is not between 64k and {LARGEST[word] >> 20}M")
+    return size
+
+
+def _paths(own: Part) -> int:
+    text = own.text("paths", str(limits.PATHS))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 8 and 0 < int(text) <= MOST_PATHS):
+        raise own.file.fail("mburst.paths", f"{text!r} is not a whole number from 1 to {MOST_PATHS:,}")
+    return int(text)
 
 
 def _links(own: Part, racks: Mapping[str, str]) -> tuple[Link, ...]:

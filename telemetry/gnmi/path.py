@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from ...errors import UsageError
+from .limits import PATH_BYTES, STEPS, TooMuch
 
 Keys = tuple[tuple[str, str], ...]
 Step = tuple[str, Keys]
@@ -99,17 +100,36 @@ def as_text(steps: Iterable[Step], origin: str = "") -> str:
 
 
 def steps_of(message: Any) -> Steps:
-    """The steps of a Path message; `element`, which old targets send, where there is no `elem`."""
+    """The steps of a Path message; `element`, which old targets send, where there is no `elem`. Raises UsageError for
+    an element that is none."""
     if message.elem:
         return tuple((elem.name, tuple(sorted(elem.key.items()))) for elem in message.elem)
     return tuple(_step(element, element) if "[" in element else (element, ()) for element in message.element if element)
 
 
+class NoPath(ValueError):
+    """Bytes of a device that are no Path message; the message says why, without the bytes."""
+
+
 def steps_in(serialized: bytes) -> Steps:
-    """The steps of a serialized Path message."""
+    """The steps of a serialized Path message. Raises NoPath, TooMuch."""
+    from google.protobuf.message import DecodeError
+
     from .messages import Path
 
-    return steps_of(Path.FromString(serialized)) if serialized else ()
+    if not serialized:
+        return ()
+    if len(serialized) > PATH_BYTES:
+        raise TooMuch(f"a path of more than {PATH_BYTES:,} bytes")
+    try:
+        steps = steps_of(Path.FromString(serialized))
+    except DecodeError:
+        raise NoPath("a path that is no Path message") from None
+    except UsageError:
+        raise NoPath("a path whose elements cannot be read") from None
+    if len(steps) > STEPS:
+        raise TooMuch(f"a path of more than {STEPS} steps")
+    return steps
 
 
 def as_message(name: PathName) -> Any:
@@ -119,9 +139,13 @@ def as_message(name: PathName) -> Any:
     return Path(origin=name.origin, elem=[PathElem(name=step, key=dict(keys)) for step, keys in name.steps])
 
 
-@cache
 def without_module(name: str) -> str:
     """A name without the YANG module before it (RFC 7951 section 4)."""
+    return _plain_name(name) if ":" in name else name
+
+
+@lru_cache(1024)
+def _plain_name(name: str) -> str:
     return _MODULE.sub("", name, count=1)
 
 

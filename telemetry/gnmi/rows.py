@@ -1,19 +1,22 @@
 """Rows on their way to the store: gathered as tuples, turned into Arrow in batches, bounded.
 
 Text columns are the same for all rows of one source (a queue, a port, a leaf), so a row carries the source's number,
-and the text is looked up when a batch is made.
+and the text is looked up when a batch is made. A source that is no more gives its number to another.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .. import tables
+from .limits import WAITING_BYTES, WAITING_ROWS
 
 MEASURED = {"queues": tables.QUEUES, "ports": tables.PORTS, "buffers": tables.BUFFERS,
             "gnmi_values": tables.GNMI_VALUES}
@@ -26,28 +29,25 @@ SOURCE_COLUMNS = {
 }
 
 
-class Column:
-    """A text column of all sources of a table: each text once, and which one each source has."""
+class Turns:
+    """A lock that its holder gives up now and then, and that nobody takes twice while another waits: whoever waits for
+    it holds the gate, behind which all others are."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._of_source: list[int] = []
-        self._dictionary: pa.Array = pa.array([], pa.string())
+        self._lock, self._gate = threading.Lock(), threading.Lock()
 
-    def add(self, text: str) -> None:
-        """The text of the next source."""
-        self._of_source.append(self._numbers.setdefault(text, len(self._numbers)))
+    def __enter__(self) -> None:
+        with self._gate:
+            self._lock.acquire()
 
-    def change(self, source: int, text: str) -> None:
-        """Another text for a source."""
-        self._of_source[source] = self._numbers.setdefault(text, len(self._numbers))
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
 
-    def take(self, sources: np.ndarray[Any, Any]) -> pa.DictionaryArray:
-        """The column of rows that have these sources."""
-        if len(self._dictionary) != len(self._numbers):
-            self._dictionary = pa.array(list(self._numbers), pa.string())
-        numbers = np.asarray(self._of_source, np.int32)[sources]
-        return pa.DictionaryArray.from_arrays(pa.array(numbers), self._dictionary)
+    def give_way(self) -> None:
+        """Let another have the lock that this thread holds, where one waits for it."""
+        if self._gate.locked():
+            self._lock.release()
+            self.__enter__()
 
 
 class Table:
@@ -55,29 +55,83 @@ class Table:
 
     def __init__(self, name: str) -> None:
         self.schema = MEASURED[name]
-        self.sources = {column: Column() for column in SOURCE_COLUMNS[name]}
-        self.values = [field.name for field in self.schema if field.name not in self.sources]
-        self.count = 0  # of sources
+        self.texts: dict[str, list[str]] = {column: [] for column in SOURCE_COLUMNS[name]}  # by source
+        self.values = [field.name for field in self.schema if field.name not in self.texts]
         self.rows: list[tuple[Any, ...]] = []
+        self.text_bytes = 0  # of the texts in rows, roughly
+        self.refused: Counter[str] = Counter()  # rows that no column could hold, by device
+        self._free: list[int] = []
+        self._released: list[int] = []  # that rows may still have
 
     def source(self, **texts: str) -> int:
         """The number of a new source."""
-        for name, column in self.sources.items():
-            column.add(texts[name])
-        self.count += 1
-        return self.count - 1
+        if self._free:
+            number = self._free.pop()
+            for name, column in self.texts.items():
+                column[number] = texts[name]
+            return number
+        for name, column in self.texts.items():
+            column.append(texts[name])
+        return len(self.texts["device"]) - 1
+
+    def release(self, source: int) -> None:
+        """Nobody appends rows of a source any more."""
+        self._released.append(source)
 
     def take(self) -> pa.RecordBatch | None:
         """All rows as Arrow, and begin anew."""
-        if not self.rows:
-            return None
-        rows, self.rows[:] = list(self.rows), []
+        rows, self.rows[:], self.text_bytes = list(self.rows), [], 0
+        batch, unfit = _converted(rows, self._batch)
+        self.refused += Counter(self.texts["device"][row[0]] for row in unfit)
+        self._free += self._released
+        self._released.clear()
+        return batch
+
+    def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         source, *values = zip(*rows, strict=True)
-        numbers = np.array(source, np.int64)
-        columns = {name: column.take(numbers) for name, column in self.sources.items()}
+        present, places = np.unique(np.array(source, np.int64), return_inverse=True)
+        columns = {
+            name: _dictionary([texts[number] for number in present], places) for name, texts in self.texts.items()
+        }
         for name, column in zip(self.values, values, strict=True):
             columns[name] = pa.array(column, self.schema.field(name).type)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], self.schema.names)
+
+
+_UNFIT = (OverflowError, ValueError, TypeError, pa.ArrowException)
+
+
+def _converted(rows: list[Any], convert: Callable[[list[Any]], Any]) -> tuple[Any, list[Any]]:
+    """(the rows as CONVERT makes them, or None; those that it cannot take). Whoever makes rows sees to it that there
+    are none of these: this is for what was not foreseen."""
+    try:
+        return (convert(rows) if rows else None), []
+    except _UNFIT:
+        unfit = [row for row in rows if not _fits(row, convert)]
+        kept = [row for row in rows if all(row is not other for other in unfit)]
+        return (convert(kept) if kept else None), unfit
+
+
+def _fits(row: Any, convert: Callable[[list[Any]], Any]) -> bool:
+    try:
+        convert([row])
+        return True
+    except _UNFIT:
+        return False
+
+
+def _dictionary(texts: list[str], places: np.ndarray[Any, Any]) -> pa.DictionaryArray:
+    """A text column, of the texts of its sources and which source each row has."""
+    numbers: dict[str, int] = {}
+    of_source = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(of_source[places]), pa.array(list(numbers), pa.string()))
+
+
+LOOK_EVERY = 64  # breaths: how many rows wait is not looked at each time
+
+
+class Ending(Exception):
+    """The collection ends: whoever takes something in stops at once."""
 
 
 class Rows:
@@ -85,9 +139,14 @@ class Rows:
     is held while a stream takes something in, and while rows are taken out."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Turns()
+        self.ending = False
         self.tables = {name: Table(name) for name in MEASURED}
         self._rare: dict[str, list[dict[str, Any]]] = {name: [] for name in RARE}
+        self._values = self.tables["gnmi_values"]
+        self._breaths = 0
+        self._taken = threading.Event()
+        self._refused: Counter[str] = Counter()
 
     def add(self, table: str, **row: Any) -> None:
         """A row of one of the tables that have few."""
@@ -96,16 +155,47 @@ class Rows:
     @property
     def waiting(self) -> int:
         """Rows that are not yet Arrow."""
-        return sum(len(table.rows) for table in self.tables.values())
+        return sum(len(table.rows) for table in self.tables.values()) + sum(len(rows) for rows in self._rare.values())
+
+    @property
+    def full(self) -> bool:
+        """Whether so many rows wait that no more should be made."""
+        return self._values.text_bytes > WAITING_BYTES or self.waiting > WAITING_ROWS
+
+    def breathe(self) -> None:
+        """Called now and then by whoever holds the lock for long: others have their turn, and rows that wait are taken
+        out before there are too many. Raises Ending."""
+        if self.ending:
+            raise Ending
+        self.lock.give_way()
+        self._breaths += 1
+        if self._breaths % LOOK_EVERY and self._values.text_bytes <= WAITING_BYTES:
+            return
+        while self.full and not self.ending:
+            self._taken.clear()
+            self.lock.__exit__()
+            self._taken.wait(0.1)
+            self.lock.__enter__()
 
     def take(self) -> list[tuple[str, Any]]:
         """(table, rows) of all that was gathered."""
         taken = [(name, batch) for name, table in self.tables.items() if (batch := table.take()) is not None]
         for name, rows in self._rare.items():
             if rows:
-                taken.append((name, pa.Table.from_pylist(rows, RARE[name])))
+                made, unfit = _converted(rows, partial(pa.Table.from_pylist, schema=RARE[name]))
+                self._refused += Counter(row["device"] for row in unfit)
+                taken += [] if made is None else [(name, made)]
                 self._rare[name] = []
+        self._taken.set()
         return taken
+
+    def refused(self) -> Counter[str]:
+        """Rows that no column could hold since the last call, by device."""
+        found, self._refused = self._refused, Counter()
+        for table in self.tables.values():
+            found += table.refused
+            table.refused.clear()
+        return found
 
 
 def devices_of(batch: Any) -> Counter[str]:

@@ -13,17 +13,19 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from ...errors import MburstError
-from . import messages
+from . import limits, messages
 from .calls import in_thread, subscribe
 from .config import Subscription, Target
 from .credentials import channel_to, diagnose
 from .decode import Device, Stream
 from .path import PathName, as_message
+from .rows import Ending
 from .vendors import Tables, Vendor
 
 FIRST_PAUSE_S = 0.5
@@ -42,7 +44,7 @@ REFUSALS = (
 )
 _WORDS = {"UNAUTHENTICATED": "user or password is refused", "PERMISSION_DENIED": "not permitted",
           "DEADLINE_EXCEEDED": "no answer: timed out", "UNIMPLEMENTED": "not implemented by the target",
-          "RESOURCE_EXHAUSTED": "too much for the target or for a message"}  # fmt: skip
+          "RESOURCE_EXHAUSTED": "too much for the target, or a message beyond `mburst: message:`"}  # fmt: skip
 
 
 @dataclass
@@ -103,6 +105,9 @@ class Session:
         self.refused_encodings: set[str] = set()
         self.ending = "the connection was lost"  # why a stream that is cancelled ends
         self._said: dict[str, str] = {}
+        self._full_said = False
+        self._synced: set[str] = set()  # subscriptions of which a row says so
+        self._errors = 0  # that the target reported since it was connected
         self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -137,18 +142,21 @@ class Session:
             self._detect([])
             return
         self.device.rtt_ns = min(rtt_ns, self.device.rtt_ns or rtt_ns)
-        self.encodings = tuple(
-            messages.ENCODINGS[number] for number in answer.supported_encodings if number < len(messages.ENCODINGS)
-        )
-        self._detect([(model.name, model.organization) for model in answer.supported_models])
+        has = set(islice(answer.supported_encodings, limits.MODELS))
+        self.encodings = tuple(name for number, name in enumerate(messages.ENCODINGS) if number in has)
+        self._detect([(model.name, model.organization) for model in islice(answer.supported_models, limits.MODELS)])
 
     def _detect(self, models: list[tuple[str, str]]) -> None:
         """Read the device by its vendor's tables: the one that is configured, or whose models it names."""
+        with self.device.rows.lock:
+            self._read_by(models)
+
+    def _read_by(self, models: list[tuple[str, str]]) -> None:
         name = self.target.vendor or next((vendor.name for vendor in self.vendors if vendor.made(models)), "")
         if name != self.device.tables.detected:
             self.device.tables = Tables(self.vendors, name)
             for wanted in self.target.subscriptions:
-                self.streams[wanted.name].flush()
+                self.streams[wanted.name].close()
                 self.streams[wanted.name] = Stream(self.device, wanted.name, wanted.interval_ns)
 
     def encoding_for(self, subscription: Subscription) -> str:
@@ -165,7 +173,10 @@ class Session:
         pause_s = FIRST_PAUSE_S
         while True:
             begun = time.monotonic()
-            ended = await self._connection()
+            try:
+                ended = await self._connection()
+            except Exception as error:  # of what it does, nothing ends another target
+                ended = self._tell("", Ended(f"what it does is not understood: {type(error).__name__}"))
             if time.monotonic() - begun > STEADY_S:
                 pause_s = FIRST_PAUSE_S
             if ended.refused:
@@ -200,6 +211,7 @@ class Session:
             except grpc.RpcError as error:
                 return await self._explained(error)
             self.device.event("", "connect", self.now())
+            self._errors = 0
             if self._said.pop("", None):
                 self.say(f"{self.target.name}: connected")
             tasks = [asyncio.create_task(self._subscription(channel, wanted)) for wanted in self.target.subscriptions]
@@ -261,24 +273,32 @@ class Session:
         return Ended(CLOSED) if error is None else await self._explained(error)
 
     def _read(self, call: Any, subscription: Subscription, stream: Stream) -> Any:
-        """Take in what comes until it ends; the RpcError, or None when the target ended it."""
+        """Take in what comes until it ends; the RpcError, or None when the target or the collection ended it."""
         import grpc
 
-        parse, lock, now = messages.ReadResponse.FromString, self.device.rows.lock, self.now
+        rows = self.device.rows
         try:
             for message in call:
-                now_ns = now()
-                try:
-                    response = parse(message)
-                except DecodeError:
-                    with lock:
-                        self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
-                    continue
-                with lock:
-                    self._receive(response, subscription, stream, now_ns)
+                now_ns = self.now()
+                with rows.lock:
+                    rows.breathe()
+                    self._take_in(message, subscription, stream, now_ns)
+                if self.device.overflowed and not self._full_said:
+                    self._full_said = True
+                    self.say(f"{self.target.name}: {self.device.full}: what is beyond is dropped (`mburst: paths:`)")
         except grpc.RpcError as error:
             return error
+        except Ending:
+            return None
         return None
+
+    def _take_in(self, message: bytes, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+        try:
+            response = messages.ReadResponse.FromString(message)
+        except DecodeError:
+            self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
+        else:
+            self._receive(response, subscription, stream, now_ns)
 
     def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> None:
         if subscription.name not in self.up:
@@ -289,9 +309,20 @@ class Session:
             stream.feed(response.update, now_ns)
         elif kind == "sync_response":
             stream.sync()
-            self.device.event(subscription.name, "sync", now_ns)
+            if subscription.name in self._synced:
+                self.device.count(subscription.name, "sync")
+            else:
+                self._synced.add(subscription.name)
+                self.device.event(subscription.name, "sync", now_ns)
         elif kind == "error":
-            self.say(f"{self.target.name}: {subscription.name}: {response.error.message}")
+            self._reported(subscription, response.error.message)
+
+    def _reported(self, subscription: Subscription, text: str) -> None:
+        """An error that the target reports in a stream that goes on: the first ones are said."""
+        self._errors += 1
+        self.device.count(subscription.name, "not-understood", "an error that the target reports")
+        if self._errors <= limits.ERRORS_SAID:
+            self.say(f"{self.target.name}: {subscription.name}: {_short(text)}")
 
     def _begin(self, subscription: Subscription, stream: Stream, now_ns: int) -> None:
         """The first message of a stream: it has come about, and a gap ends."""
@@ -305,6 +336,7 @@ class Session:
             self.say(f"{self.target.name}: {subscription.name}: receives again")
 
     def _lost(self, subscription: Subscription, ended: Ended) -> None:
+        self._synced.discard(subscription.name)
         if subscription.name in self.up:
             self.up.discard(subscription.name)
             self.device.event(subscription.name, "disconnect", self.now(), detail=ended.reason)
@@ -362,12 +394,14 @@ def _jittered(pause_s: float) -> float:
 
 
 def _short(text: str) -> str:
-    """The first line of a target's words, of bearable length."""
-    return (text.strip().splitlines() or [""])[0][:300]
+    """The first line of a target's words, of bearable length and without what would move a terminal's cursor."""
+    line = (text[:1000].strip().splitlines() or [""])[0][:300]
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 async def once(session: Session, take: Callable[[Any], None]) -> list[str]:
-    """Subscribe in the mode ONCE; TAKE gets each ReadNotification. What went wrong, a line each."""
+    """Subscribe in the mode ONCE; TAKE gets each ReadNotification, and may raise TooMuch. What went wrong,
+    a line each."""
     failed = []
     for target in session.by_address:
         session.target = target
@@ -417,6 +451,10 @@ async def _once(session: Session, channel: Any, subscription: Subscription, take
         return f"{subscription.name}: what came is no SubscribeResponse"
     except grpc.RpcError as error:
         return f"{subscription.name}: {(await session._explained(error)).reason}"
+    except limits.TooMuch as error:
+        return f"{subscription.name}: {error}"
+    except Exception as error:
+        return f"{subscription.name}: what came is not understood: {type(error).__name__}"
     finally:
         call.cancel()
     return ""

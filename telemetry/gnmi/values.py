@@ -4,48 +4,68 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 from ...errors import UsageError
 from ...units import parse_time
+from .limits import JSON_PARTS, LIST_PARTS, PATH_BYTES, STEPS, VALUE_BYTES, TooMuch
 from .path import Step, Steps, without_module
 
 MOST_SECONDS = 10**12  # since 1970; as nanoseconds it would be a quarter of an hour after
 Scalar = int | float | str | bool | bytes | Decimal | None
 
+_FRACTION_DIGITS = 18  # of decimal64 at most (RFC 7950 section 9.3)
+_NUMBER_LETTERS = 32  # of a number of 64 bits with its sign and spaces
+INTEGERS = (-(2**63), 2**64 - 1)  # int64 and uint64
+
 
 class NotUnderstood(ValueError):
-    """A value that cannot be read; the message says why."""
+    """A value that cannot be read; the message says why, without the value."""
 
 
 def read(update: Any) -> tuple[str, Any]:
     """(kind, value) of an Update: kind is "json" for a tree or list of JSON, whose value is parsed, else the name of
-    the scalar's kind. Raises NotUnderstood."""
+    the scalar's kind. Raises NotUnderstood, TooMuch."""
     kind = update.val.WhichOneof("value")
     if kind is None:
         return _old(update.value)
     value = getattr(update.val, kind)
-    if kind in ("uint_val", "int_val", "string_val", "bool_val", "double_val", "bytes_val", "ascii_val"):
+    if kind in ("string_val", "bytes_val", "ascii_val"):
+        return kind[:-4], _bounded(value)
+    if kind in ("uint_val", "int_val", "bool_val", "double_val"):
         return kind[:-4], value
     if kind in ("json_ietf_val", "json_val"):
         return from_json(value)
     if kind == "float_val":
         return "float", value
     if kind == "decimal_val":
-        return "decimal", Decimal(value.digits).scaleb(-value.precision)
+        return "decimal", _decimal(value)
     if kind == "leaflist_val":
+        if len(value.element) > LIST_PARTS:
+            raise TooMuch(f"a list of more than {LIST_PARTS:,} values")
         return "list", [_scalar(element) for element in value.element]
-    return kind.removesuffix("_val"), value.value if kind == "any_val" else value
+    return kind.removesuffix("_val"), _bounded(value.value if kind == "any_val" else value)
+
+
+def _bounded(text: Any) -> Any:
+    if len(text) > VALUE_BYTES:
+        raise TooMuch(f"a value of more than {VALUE_BYTES >> 10} kB")
+    return text
 
 
 def _scalar(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind is None:
         return None
-    if kind == "decimal_val":
-        return Decimal(value.decimal_val.digits).scaleb(-value.decimal_val.precision)
-    return getattr(value, kind)
+    return _decimal(value.decimal_val) if kind == "decimal_val" else getattr(value, kind)
+
+
+def _decimal(value: Any) -> Decimal:
+    if value.precision > _FRACTION_DIGITS:
+        raise NotUnderstood(f"a decimal of more than {_FRACTION_DIGITS} fraction digits")
+    return Decimal(value.digits).scaleb(-value.precision)
 
 
 def _old(value: Any) -> tuple[str, Any]:
@@ -54,17 +74,19 @@ def _old(value: Any) -> tuple[str, Any]:
 
     if not value.value:
         return "none", None
-    if ENCODINGS[value.type] in ("JSON", "JSON_IETF"):
+    if value.type in (ENCODINGS.index("JSON"), ENCODINGS.index("JSON_IETF")):
         return from_json(value.value)
-    return "bytes", value.value
+    return "bytes", _bounded(value.value)
 
 
 def from_json(text: bytes) -> tuple[str, Any]:
-    """(kind, value) of a JSON document. Raises NotUnderstood."""
+    """(kind, value) of a JSON document. Raises NotUnderstood, TooMuch."""
+    if len(text) > JSON_PARTS and text.count(b",") + text.count(b"{") + text.count(b"[") > JSON_PARTS:
+        raise TooMuch(f"JSON of more than {JSON_PARTS:,} parts")
     try:
-        value = json.loads(text)
+        value = json.loads(text.decode("utf-8-sig"))  # left to itself, it lets halves of characters pass
     except ValueError as error:
-        raise NotUnderstood(f"no JSON: {error}") from None
+        raise NotUnderstood(f"no JSON: {getattr(error, 'msg', 'not UTF-8')}") from None
     except RecursionError:
         raise NotUnderstood("JSON that is nested too deeply") from None
     if b"\\u" in text:
@@ -89,14 +111,16 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]) -> Iterator[tuple[Steps, Any]]:
-    """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module.
+    """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module. Raises TooMuch.
 
     A list of objects needs to know its keys: KEYS_OF has for the name of a list the sets of names that can be its keys.
     A list whose keys are not known, and a list of scalars, is a leaf.
     """
+    if len(base) > STEPS:
+        raise TooMuch(f"JSON that is nested deeper than {STEPS} levels")
     if isinstance(tree, dict):
         for name, below in tree.items():
-            plain = without_module(name) if not name[:1].isdigit() and not _is_key_like(name) else name
+            plain = _plain(name) if not name[:1].isdigit() and not _is_key_like(name) else name
             if isinstance(below, list) and below and all(isinstance(entry, dict) for entry in below):
                 yield from _entries(plain, below, base, keys_of)
             else:
@@ -105,6 +129,12 @@ def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...
         yield from _entries(base[-1][0], tree, base[:-1], keys_of)
     else:
         yield base, tree
+
+
+def _plain(name: str) -> str:
+    if len(name) > PATH_BYTES:
+        raise TooMuch(f"a name of more than {PATH_BYTES:,} letters")
+    return without_module(name)
 
 
 def _is_key_like(name: str) -> bool:
@@ -116,7 +146,7 @@ def _entries(
     name: str, entries: list[dict[str, Any]], base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]
 ) -> Iterator[tuple[Steps, Any]]:
     for entry in entries:
-        plain = {without_module(key): value for key, value in entry.items()}
+        plain = {_plain(key): value for key, value in entry.items()}
         keys = next((keys for keys in keys_of.get(name, ()) if all(key in plain for key in keys)), None)
         if keys is None:
             yield (*base, (name, ())), entry
@@ -141,20 +171,17 @@ def as_text(value: Any) -> str:
 
 
 def as_integer(value: Any) -> int | None:
-    """A whole number, also of the text that JSON_IETF has for 64 bits; None where it is none."""
+    """A whole number of 64 bits, with a sign or without, also of the text that JSON_IETF has for it; None where it is
+    none."""
+    number: int | None = None
     if type(value) is int:
-        return value
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    if isinstance(value, float | Decimal):
-        number = float(value)
-        return int(value) if number == number and abs(number) < 2**63 else None
-    return None
+        number = value
+    elif isinstance(value, str) and len(value) <= _NUMBER_LETTERS:
+        with suppress(ValueError):
+            number = int(value)
+    elif isinstance(value, float | Decimal) and abs(float(value)) < 2**64:  # which NaN is not
+        number = int(value)
+    return number if number is not None and INTEGERS[0] <= number <= INTEGERS[1] else None
 
 
 def as_time(value: Any) -> int | None:
@@ -163,7 +190,7 @@ def as_time(value: Any) -> int | None:
     number = as_integer(value)
     if number is not None:
         return number * 10**9 if 0 < number < MOST_SECONDS else number
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > 2 * _NUMBER_LETTERS:
         return None
     try:
         return parse_time(value)

@@ -99,9 +99,34 @@ def test_all_done_is_done(tmp_path):
     assert asyncio.run(Supervisor(parts).run()) == 0
 
 
-def test_wrong_usage_ends_everything(tmp_path, capfd):
-    parts = [Part("good", ["metrics", "--listen=127.0.0.1:0", str(tmp_path / "store")]),
-             Part("bad", ["metrics", "--listen=nowhere", str(tmp_path / "store")])]
+def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
+    """What no check of the file can see; the others run on until somebody ends them."""
+    store = tmp_path / "store"
+    (tmp_path / "mburst.toml").write_text(
+        f'store = "{store}"\n[[metrics]]\nname = "good"\nlisten = "127.0.0.1:0"\n'
+        '[[metrics]]\nname = "bad"\nlisten = "nowhere"\n')
+    Store.create(store)
+    with (tmp_path / "log").open("w") as file:
+        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT)
+
+    def log() -> str:
+        return (tmp_path / "log").read_text()
+
+    try:
+        wait_for(lambda: "metrics good: metrics of" in log() and "ended for good" in log(), "both")
+        assert "metrics bad: mburst: 'nowhere' is no address and port" in log()
+        assert "mburst: metrics bad ended for good (2); the other parts go on" in log()
+        assert [verb_of(pid) for pid in children(process.pid)] == ["metrics"] and process.poll() is None
+        process.terminate()
+        assert process.wait(60) == 2
+    finally:
+        process.kill()
+        process.wait()
+    assert log().count("metrics bad:") == 1 and "started again" not in log()
+
+
+def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):
+    parts = [Part("bad", ["metrics", "--listen=nowhere", str(tmp_path / "store")])]
     assert asyncio.run(Supervisor(parts).run()) == 2
     assert "bad: mburst: 'nowhere' is no address and port" in capfd.readouterr().err
 

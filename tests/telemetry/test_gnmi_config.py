@@ -55,6 +55,8 @@ mburst:
   racks: {tor1: r7}
   vendors: {tor3: sonic}
   buffer: 64M
+  message: 32M
+  paths: 1234
   links:
     - {device: tor1, port: Ethernet1, host: cache-1, interface: eth0, link: 25G}
 """
@@ -88,6 +90,7 @@ def test_a_whole_file(tmp_path):
     [link] = found.links
     assert (link.device, link.host, link.rack, link.link_bps) == ("tor1", "cache-1", "r7", 25 * 10**9)
     assert found.buffer_bytes == 64 << 20
+    assert {(target.message_bytes, target.most_paths) for target in found.targets} == {(32 << 20, 1234)}
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
         "not used by mburst: log, outputs",
         "targets: not used by mburst: outputs",
@@ -139,6 +142,9 @@ BAD = {
     "mburst.links[0]: host is missing": S + T + "mburst: {links: [{device: a, port: p}]}",
     "mburst.links[0]: 'fast' is no link speed": S + T + "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
     "mburst.buffer: 'much' is no size": S + T + "mburst: {buffer: much}",
+    "mburst.message: 1G is not between 64k and 512M": S + T + "mburst: {message: 1G}",
+    "mburst.paths: '0' is not a whole number": S + T + "mburst: {paths: 0}",
+    "mburst.paths: 'many' is not a whole number": S + T + "mburst: {paths: many}",
     "targets must be a mapping": S + "targets: [a]",
 }
 

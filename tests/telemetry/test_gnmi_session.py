@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Target, agent, collect, config, heard, messages, notification, query, updated
+from gnmilib import SYNC, Target, agent, collect, config, heard, messages, notification, query, said_so_far, updated
 from ports import free_port
+
+from mburst.telemetry.gnmi import limits
 
 DEPTH = "/qos/interfaces/interface[interface-id=e1]/output/queues/queue[name=0]/state/max-queue-len"
 
@@ -216,7 +218,7 @@ def test_keepalive_is_off_unless_it_is_asked_for(tmp_path, monkeypatch, text, ex
         wanted = plain(target.port)[:-1] + text + "}"
         collect(tmp_path, config(a=wanted), lambda collector: heard(collector, "a") >= 1)
     assert opened[0].get("grpc.keepalive_time_ms") == expected
-    assert opened[0]["grpc.max_receive_message_length"] == 512 << 20
+    assert opened[0]["grpc.max_receive_message_length"] == limits.MESSAGE_BYTES
 
 
 def refuse(code: str, words: str) -> Any:
@@ -276,6 +278,8 @@ def test_the_vendor_is_known_by_its_models(tmp_path):
 
 def test_large_messages_and_many_subscriptions(tmp_path):
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        blob = messages.TypedValue(bytes_val=bytes(128 << 10))
+        yield updated(notification(time.time_ns(), {f"/blob{number}": blob for number in range(100)}))  # 13 MB
         yield updated(notification(time.time_ns(), {"/blob": messages.TypedValue(bytes_val=bytes(8 << 20))}))
         async for made in forever(request, context):
             yield made
@@ -285,14 +289,29 @@ def test_large_messages_and_many_subscriptions(tmp_path):
         "  c: {paths: ['openconfig:/c[k=v]'], prefix: /top, set-target: true, qos: 10}\n"
     )
     with Target(script) as target:
-        collect(tmp_path, f"targets: {{a: {plain(target.port)}}}\n{text}", lambda collector: heard(collector, "a") >= 6)
+        collect(
+            tmp_path, f"targets: {{a: {plain(target.port)}}}\n{text}", lambda collector: heard(collector, "a") >= 206
+        )
     b, c = sorted(
         (request.subscribe for request in target.requests), key=lambda one: len(one.subscription), reverse=True
     )
     assert [part.mode for part in b.subscription] == [1, 1] and b.updates_only and not b.HasField("prefix")
     assert (c.prefix.target, c.prefix.elem[0].name, c.qos.marking) == ("a", "top", 10)
     assert (c.subscription[0].path.origin, dict(c.subscription[0].path.elem[0].key)) == ("openconfig", {"k": "v"})
-    assert query(tmp_path, "SELECT max(length(value)) FROM gnmi_values") == [(16 << 20,)]
+    assert query(tmp_path, "SELECT length(value), count(*) % 100 FROM gnmi_values GROUP BY ALL") == [(256 << 10, 0)]
+    told = query(tmp_path, "SELECT DISTINCT detail FROM gnmi_events WHERE event = 'dropped'")
+    assert told == [("a value of more than 256 kB",)]
+
+
+def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
+    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
+        yield updated(notification(time.time_ns(), {"/blob": messages.TypedValue(bytes_val=bytes(200_000))}))
+        await asyncio.sleep(60)
+
+    with Target(script) as bad, Target(forever) as good:
+        text = config(bad=plain(bad.port), good=plain(good.port)) + "mburst: {message: 128k}\n"
+        said = collect(tmp_path, text, lambda collector: heard(collector, "good") >= 50 and said_so_far(collector))
+    assert len(said) == 1 and "a message beyond `mburst: message:`" in said[0], said
 
 
 def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):

@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,10 +214,67 @@ def test_the_batch_is_the_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", [3, 15, -4])
 def test_damaged_gzip_is_one_line(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "cut.gz"
-    path.write_bytes(gzip.compress(LEAST * 10)[:cut])
-    with pytest.raises(MburstError, match=r"cut\.gz: damaged gzip data"), open_text(str(path)):
-        pass
+    path.write_bytes(gzip.compress(LEAST + b"a,b,%d\n" % NOW)[:cut])
+    with pytest.raises(MburstError, match=r"cut\.gz: damaged gzip data"), open_text(str(path)) as file:
+        CsvFile(file, "probes", "cut.gz").scan()
 
+
+def test_damage_that_is_found_late_is_one_line(tmp_path: Path) -> None:
+    """In rows that another library asks for; and what is behind the compressed data is damage, too."""
+    rows = LEAST + b"".join(b"a%d,b,%d\n" % (n, NOW + n * n) for n in range(200_000))
+    packed = bytearray(gzip.compress(rows))
+    packed[len(packed) // 2] ^= 0xFF
+    for data in (bytes(packed), gzip.compress(rows)[:-9], gzip.compress(rows) + b"more"):
+        path = tmp_path / "late.gz"
+        path.write_bytes(data)
+        with pytest.raises(MburstError, match=r"damaged gzip|line|CSV"), open_text(str(path)) as file:
+            CsvFile(file, "probes", "late.gz").scan()
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_file_that_unpacks_to_much_takes_no_room(tmp_path: Path, piped: bool) -> None:
+    """3.7 MB may hold 1.5 GB: neither memory nor the folder of temporary files has them."""
+    temporary, path = tmp_path / "tmp", tmp_path / "large.csv.gz"
+    temporary.mkdir()
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(LEAST)
+        for _ in range(16):
+            file.write(b"a,b,%d\n" % NOW * 250_000)
+    unpacked = 16 * 250_000 * len(b"a,b,%d\n" % NOW)
+    script = (
+        "import resource, sys\n"
+        "from mburst.telemetry.csv_import import CsvFile, open_text\n"
+        f"with open_text({('-' if piped else str(path))!r}) as file:\n"
+        "    summary = CsvFile(file, 'probes', 'large').scan()\n"
+        "print(summary.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    limit = unpacked // 4
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    with path.open("rb") as stdin:
+        done = subprocess.run([sys.executable, "-c", script], stdin=stdin, capture_output=True, text=True, check=False,
+                              preexec_fn=limited, env={**os.environ, "TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stderr
+    rows, most_kb = map(int, done.stdout.split())
+    assert rows == 16 * 250_000 and most_kb < 400 << 10
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.one_of(st.binary(max_size=200), st.binary(max_size=60).map(lambda more: LEAST + b"a,b,%d\n" % NOW + more)),
+       st.sampled_from(["probes", "queues"]), st.booleans())
+def test_no_bytes_are_more_than_a_line(tmp_path_factory: pytest.TempPathFactory, data: bytes, kind: str,
+                                       packed: bool) -> None:
+    path = tmp_path_factory.mktemp("any") / "any.csv"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    try:
+        with open_text(str(path)) as file:
+            source = CsvFile(file, kind, "any.csv")
+            rows = sum(batch.num_rows for batch in source.read(source.scan()))
+        assert rows >= 0
+    except MburstError as error:
+        assert "\n" not in str(error)
 
 def test_a_file_that_grows_while_it_is_read_is_noticed() -> None:
     file = io.BytesIO(LEAST + b"a,b,%d\n" % NOW)

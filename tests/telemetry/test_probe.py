@@ -216,9 +216,58 @@ def test_doubled_reordered_late_and_strange_answers():
             sock.sendto(reply_to(held[1]), peer)
 
     with answering(answer) as port:
-        rows, counts, _ = probed(port, timeout_ns=60 * MS)
+        rows, counts, lines = probed(port, timeout_ns=60 * MS)
     assert (counts.duplicates, counts.reordered, counts.late, counts.stray) == (1, 1, 1, 3)
+    assert [line.partition("strange answers: ")[2] for line in lines] == [
+        "shorter than the 38 bytes of a reply of STAMP or TWAMP Light (this one has 12 bytes)",
+        "the sender's timestamp in it is not that of the probe that it answers (this one has 64 bytes)",
+        "to a probe that was not sent (this one has 64 bytes)"]
     assert [seq for seq, lost in enumerate(rows["lost"].to_pylist()) if lost] == [30]
+
+
+class Twampy:
+    """A TWAMP Light responder that answers with the bytes of Nokia's twampy (1.x): 38 of them, without the sender's
+    TTL, and `padding` more; its numbers begin anew with the sender's, and after 30 s."""
+
+    def __init__(self, padding: int = 0) -> None:
+        self.padding, self.number = padding, 0
+
+    def __call__(self, sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+        if data[:4] == bytes(4):
+            self.number = 0
+        stamps = [stamp.to_ntp(time.time_ns()) for _ in range(2)]
+        head = struct.pack("!IQHHQ", self.number, stamps[1], 1, 0, stamps[0])
+        sock.sendto(head + data[:14] + bytes(self.padding), peer)
+        self.number += 1
+
+
+@pytest.mark.parametrize("padding", [0, 3, 8, 40])
+def test_twamp_light_as_nokias_twampy_speaks_it(padding):
+    with answering(Twampy(padding)) as port:
+        rows, counts, lines = probed(port)
+    assert (counts.answered, counts.stray, counts.lost, counts.restarts, lines) == (100, 0, 0, 0, [])
+    for before, after in pairwise(["tx", "remote_rx", "remote_tx", "rx"]):
+        assert (ns(rows, after) - ns(rows, before) >= -1).all(), (before, after)
+
+
+def scapys(sock: socket.socket, data: bytes, peer: tuple[str, int]) -> None:
+    """A STAMP reflector of scapy's layer, which keeps timestamps as floats."""
+    from scapy.contrib import stamp as layer
+
+    came = time.time() + stamp.NTP_UNIX_S
+    asked = layer.STAMPSessionSenderTestUnauthenticated(data)
+    answer = layer.STAMPSessionReflectorTestUnauthenticated(
+        seq=asked.seq, ts=time.time() + stamp.NTP_UNIX_S, err_estimate=asked.err_estimate, ssid=asked.ssid, ts_rx=came,
+        seq_sender=asked.seq, ts_sender=asked.ts, err_estimate_sender=asked.err_estimate, ttl_sender=64)
+    sock.sendto(bytes(answer), peer)
+
+
+def test_stamp_as_scapy_speaks_it():
+    with answering(scapys) as port:
+        rows, counts, lines = probed(port, rate=100.0, timeout_ns=2000 * MS)
+    assert (counts.answered, counts.stray, counts.lost) == (100, 0, 0)
+    assert lines == [f"127.0.0.1:{port}: the reflector rounds timestamps: its own are good to 1 µs at best"]
+    assert (ns(rows, "rx") >= ns(rows, "tx")).all() and rows["remote_rx_ns"].null_count == 0
 
 
 def test_a_closed_port_is_one_line_and_rows():

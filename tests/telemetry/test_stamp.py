@@ -6,6 +6,7 @@ import logging
 import shutil
 import struct
 import subprocess
+from array import array
 from fractions import Fraction
 from pathlib import Path
 
@@ -57,6 +58,13 @@ def test_an_error_estimate_is_the_least_that_is_not_too_small(error, synchronize
     assert told >= error
     assert (multiplier == 1 and scale == 0) or Fraction((multiplier - 1) * 2**scale, 2**32) * 10**9 < error
     assert stamp.error_ns(estimate) == (-(-told.numerator // told.denominator) if synchronized else None)
+
+
+@pytest.mark.parametrize("multiplier", [1, 2, 255])
+def test_an_error_of_any_scale_fits_a_row(multiplier):
+    """A clock that says of itself that it may be wrong by millennia."""
+    told = [stamp.error_ns(0x8000 | scale << 8 | multiplier) for scale in range(64)]
+    assert told == sorted(told) and told[-1] <= 2**63 - 1 and array("q", told)
 
 
 def test_an_invalid_estimate_tells_no_error():
@@ -165,9 +173,10 @@ def test_a_twamp_light_sender_is_answered(size):
     request = asked(44)[:14].ljust(size, b"\x55")
     answer = stamp.reply(request, 8, NOW, 64, 1)
     assert len(answer) == 44
-    told = stamp.parse_reply(bytes(answer[:41]), NOW)  # as long as that protocol's own reflectors make it
-    assert told is not None and (told.sequence, told.sender_sequence, told.rx_ns) == (8, 7, NOW)
-    assert told.sender_stamp == stamp.to_ntp(NOW)
+    for length in (41, 38):  # as long as that protocol's own reflectors make it: with the sender's TTL, or without
+        told = stamp.parse_reply(bytes(answer[:length]), NOW)
+        assert told is not None and (told.sequence, told.sender_sequence, told.rx_ns) == (8, 7, NOW)
+        assert told.sender_stamp == stamp.to_ntp(NOW)
 
 
 def test_the_padding_of_twamp_light_is_left_alone():
@@ -175,11 +184,21 @@ def test_the_padding_of_twamp_light_is_left_alone():
     assert bytes(stamp.reply(padded, 8, NOW, 64, 1)[44:]) == bytes(56)
 
 
+@settings(deadline=None, max_examples=300)
+@given(st.integers(10**18, 4_102_444_800 * 10**9))
+def test_scapys_rounding_is_the_same_stamp(ns):
+    sent = scapy_stamp.STAMPSessionSenderTestUnauthenticated(asked(44, at=ns))
+    back = bytes(scapy_stamp.STAMPSessionReflectorTestUnauthenticated(ts_sender=sent.ts))
+    assert stamp.same_stamp(stamp.to_ntp(ns), int.from_bytes(back[28:36], "big"))
+    assert not stamp.same_stamp(stamp.to_ntp(ns), stamp.to_ntp(ns + 1000))
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.binary(min_size=0, max_size=120))
 def test_no_bytes_can_break_either_end(data):
     told = stamp.parse_reply(data, NOW)
-    assert (told is None) == (len(data) < 41)
+    assert (told is None) == (len(data) < 38)
+    assert isinstance(stamp.looks_like_reply(data, NOW), bool)
     if len(data) >= stamp.LEAST_SENDER_BYTES:
         answer = stamp.reply(data, 1, NOW, 64, 1)
         assert len(answer) == max(44, len(data))

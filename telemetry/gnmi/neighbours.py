@@ -1,0 +1,81 @@
+"""Neighbours on ports: who hangs where, as rows of `links`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import limits
+from .entities import Entity, Slot, short
+from .vendors import Rule
+
+if TYPE_CHECKING:
+    from .decode import Stream
+
+
+class Neighbour(Entity):
+    """A neighbour on a port: a row of `links` whenever what is known of it changes."""
+
+    def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
+        self.stream, self.rule, self.names = stream, rule, names
+        self.ts_ns = self.receive_ns = self.quality = 0
+        self.filled: list[Slot] = []
+        self.waiting = False
+        self.known: dict[int, str] = {}
+        self.told: tuple[str, str] | None = None
+
+    def emit(self) -> None:
+        filled, self.filled = self.filled, []
+        for slot in filled:
+            slot.filled = False
+        for slot in filled:
+            self.known[slot.column], slot.value = short(slot.value), None
+        self.tell()
+
+    def tell(self) -> None:
+        """Rows of what has changed since the last ones."""
+        device = self.stream.device
+        host, interface = self.known.get(0, ""), self.known.get(1, "")
+        if not host or (host, interface) == self.told:
+            return
+        if not device.may_link:
+            detail = f"more than {limits.LINKS:,} changes of neighbours: the last of each is told later"
+            device.count(self.stream.name, "dropped", detail)
+            self.stream.untold.add(self)
+            return
+        if self.told:
+            self._tell(*self.told, present=False)
+        self.told = (host, interface)
+        self._tell(host, interface, present=True)
+
+    def _tell(self, host: str, interface: str, present: bool) -> None:
+        device = self.stream.device
+        port = device.port(self.names["port"])
+        device.link(
+            ts_ns=self.receive_ns,
+            host=host,
+            interface=interface,
+            link_bps=device.speeds.get(port),
+            port=port,
+            queue="",
+            origin="lldp",
+            present=present,
+        )
+
+    def remembers(self, slot: Slot) -> bool:
+        return slot.column in self.known
+
+    def forget(self) -> None:
+        return
+
+    def gone(self, slot: Slot) -> None:
+        self.emit()
+        self.known.pop(slot.column, None)
+        if slot.column == 0:
+            self.leave(self.receive_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """The neighbour has gone."""
+        self.receive_ns = now_ns
+        if self.told:
+            self._tell(*self.told, present=False)
+            self.told = None
