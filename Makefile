@@ -7,10 +7,10 @@ ENGINE := $(wildcard capture/*.[ch] telemetry/*.[ch])
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
-TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils
+TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test lint docs fuzz bench clean
+.PHONY: help setup demo gallery test lint docs fuzz faults bench clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run
+
+faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the long set, as root (an hour; MBURST_FAULTS)
+	MBURST_FAULTS=$${MBURST_FAULTS:-32} $(BIN)/python -m pytest -q tests/faults
 
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
