@@ -64,7 +64,8 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     connection = in_memory()
     found = contents(store, narrow)
     _create(connection, "defined.all_recordings", "recordings", found["recordings"])
-    connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
+    with damage.readable(connection):
+        connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
         _create(connection, table, table, found[table].without(replaced))
