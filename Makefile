@@ -7,7 +7,7 @@ ENGINE := $(wildcard capture/*.[ch] telemetry/*.[ch])
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
-TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils
+TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo gallery test lint docs fuzz faults bench clean
@@ -44,8 +44,10 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ
 	@sh .ci/packages libclang-rt-$$(clang -dumpversion | cut -d. -f1)-dev
 	tests/fuzz/run
 
-faults: $(VENV)/test-ready ## kill recorders at every step of a file and 100 times live (half an hour, as root)
-	MBURST_FAULTS=100 $(BIN)/python -m pytest $(PYTEST_OPTIONS) tests/test_record_again.py tests/test_record_gaps.py
+faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the long set, as root (hours; MBURST_FAULTS)
+	MBURST_FAULTS=100 $(BIN)/python -m pytest -q tests/test_record_again.py tests/test_record_gaps.py
+	MBURST_FAULTS=$${MBURST_FAULTS:-32} $(BIN)/python -m pytest -q tests/faults --deselect tests/faults/test_flips.py
+	MBURST_FAULTS=10000 $(BIN)/python -m pytest -q tests/faults/test_flips.py
 
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done

@@ -136,7 +136,7 @@ class LiveStore:
             key = tuple(run[name] for name in KEY)
             lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
             known = lane.runs.get(run["recording_id"])
-            if known is None or (known["written_ns"], known["complete"]) <= (run["written_ns"], run["complete"]):
+            if known is None or (known["complete"], known["written_ns"]) <= (run["complete"], run["written_ns"]):
                 covered = lane.coverage()
                 lane.runs[run["recording_id"]] = run
                 self.lane_of[run["recording_id"]] = lane

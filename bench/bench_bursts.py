@@ -24,6 +24,9 @@ import numpy as np
 import pyarrow as pa
 from side_by_side import Cost, machine, ratio, rounds, run, spread
 
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from storelib import rows
+
 from mburst.analysis.bursts import BurstDefinition, each_burst_json
 from mburst.sql import Store
 
@@ -83,17 +86,12 @@ def fresh_store(bins: int, hot: float) -> Iterator[Store]:
     with tempfile.TemporaryDirectory(prefix="mburst-bench-") as folder:
         store = Store.create(Path(folder, "store"))
         chance = np.random.default_rng(1)
-        run_row = {**LANE, "capture_id": "capture-1", "link_bps": 10**10, "bin_ns": BIN_NS, "source_bin_ns": 1_000_000,
-                   "backend": "bench", "input": "", "filter": "", "snaplen": 0, "clock": "made up", "offloads": "",
-                   "notes": "", "start_ns": T0, "end_ns": T0 + bins * BIN_NS, "clock_epochs": 1,
-                   "packets": 0, "bytes": 0,
-                   "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0, "dropped": 0, "late": 0,
-                   "late_bytes": 0, "unparsed": 0, "quality": 2, "version": "", "complete": True, "written_ns": T0,
-                   "writer_id": "000000000000", "begun_ns": T0, "ended": "finished"}
+        recording = {**LANE, "link_bps": 10**10, "bin_ns": BIN_NS, "start_ns": T0, "end_ns": T0 + bins * BIN_NS,
+                     "quality": 2}
         host, rack = LANE["host"], LANE["rack"]
         with (store.writer("recordings", host, rack) as runs, store.writer("bins", host, rack) as writer,
               store.writer("sources", host, rack) as senders):
-            runs.append(pa.Table.from_pylist([run_row]))
+            runs.append(rows("recordings", recording))
             for first in range(0, bins, 10_000_000):
                 count = min(10_000_000, bins - first)
                 made = bins_table(first, utilizations(count, hot, chance))

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EACCES, EDQUOT, EINVAL, ENAMETOOLONG, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
 from ..errors import MburstError
 
 SYNC_S = 1.0  # what the machine's death may cost of a hot log
+
+SHORTAGES = (EMFILE, ENFILE, ENOMEM)  # of this process or machine
 
 _HINTS = {
     ENOSPC: "free some space and try again",
@@ -21,6 +23,8 @@ _HINTS = {
     EACCES: "check who may write there",
     EPERM: "check who may write there",
     EROFS: "the file system is mounted read-only",
+    ENOENT: "was the store moved or removed?",
+    EMFILE: "allow more open files (ulimit -n)",
     ENAMETOOLONG: "choose a shorter name for host or rack",
 }
 
@@ -44,11 +48,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
-    """Make FOLDER and what is missing above it, durably. Raises OSError."""
+def make_folder(folder: Path, inside: Path | None = None) -> None:
+    """Make FOLDER and what is missing above it, durably; INSIDE, which is above it, is not made. Raises OSError."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
+    if folder == inside:
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(folder))
+    make_folder(folder.parent, inside)
     try:
         folder.mkdir(mode=0o750)
     except FileExistsError:
@@ -83,8 +89,14 @@ def write_all(file: int, data: bytes) -> None:
 
 def open_regular(path: Path) -> int:
     """A descriptor to read the file at PATH; never waits for a fifo, follows no link at its end. Raises OSError, with
-    EINVAL where it is no regular file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    EINVAL where it is no regular file, and MburstError where this process may open no more: that says nothing of the
+    file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in SHORTAGES:
+            raise
+        raise MburstError(f"{path}: cannot read: {error.strerror}", _HINTS.get(error.errno or 0, "")) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(EINVAL, "not a regular file", str(path))

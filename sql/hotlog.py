@@ -60,7 +60,7 @@ class HotLog:
         self._seed = frames.seed_of(segment.name)
         self._number = 0
         with failing_as_one_line(self.path, "write"):
-            disk.make_folder(self.path.parent)
+            disk.make_folder(self.path.parent, store)  # a store that was moved is not made anew
             hidden = self.path.with_suffix(".new")
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.open(hidden, flags, 0o640)

@@ -37,7 +37,7 @@ class Part:
         self.columns = len(schema.names)
         self.first_ns, self.last_ns = 2**63 - 1, -(2**63)
         self.draft = folder / f"{segment.name}.{number}.tmp"
-        disk.make_folder(folder)
+        disk.make_folder(folder, folder.parents[2])  # the store: one that was moved is not made anew
         try:
             self._writer: pq.ParquetWriter | None = _parquet_writer(self.draft, schema, table)
         except BaseException:

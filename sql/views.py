@@ -38,7 +38,7 @@ SELECT r.* REPLACE (
     r.wire_bytes + coalesce(t.wire_bytes, 0) AS wire_bytes,
     r.quality | coalesce(t.quality, 0) AS quality)
 FROM (SELECT * FROM defined.all_recordings WHERE writer_id NOT IN (SELECT writer_id FROM defined.replaced_writers)
-      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY written_ns DESC, complete DESC) = 1) r
+      QUALIFY row_number() OVER (PARTITION BY recording_id ORDER BY complete DESC, written_ns DESC) = 1) r
 LEFT JOIN defined.recording_totals t USING (recording_id)
 """
 
@@ -73,7 +73,8 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     connection = in_memory()
     found = contents(store, narrow)
     create(connection, "defined.all_recordings", "recordings", found["recordings"])
-    connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
+    with damage.readable(connection):
+        connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
         view = "defined.all_gaps" if table == "gaps" else table

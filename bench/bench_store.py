@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What does it cost that a store knows each byte to be what was written?
+
+Two questions. How much longer does a query take whose files have to be verified first (as after a copy, a restore or a
+remount), beside the same query later, when that is remembered? And what do the frames of a hot log cost in appending
+and reading, beside an Arrow IPC stream of the same batches in one plain file, with no checksum and nothing synced?
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from bench_bursts import bins_table, fresh_store, utilizations
+from side_by_side import machine, ratio, run, spread
+
+from mburst.sql import Store, hotlog, verified
+from mburst.sql.filenames import new_segment, new_writer
+from mburst.sql.writer import conform
+
+MBURST = Path(sys.executable).parent / "mburst"
+BATCH = 1 << 12  # rows, as a recorder appends some ten times a second
+HOT_ROWS = 1 << 21
+
+
+def forgotten(store: Path) -> None:
+    """Nothing is remembered of what was verified."""
+    for ledger in store.rglob(verified.LEDGER):
+        ledger.unlink()
+
+
+def queries(store: Path, repeat: int) -> None:
+    """The table of the first question."""
+    command: list[str | Path] = [MBURST, "bursts", store, "--json"]
+    wall: dict[str, list[float]] = {"first": [], "later": []}
+    cpu: dict[str, list[float]] = {"first": [], "later": []}
+    for _ in range(repeat):
+        forgotten(store)
+        for name in ("first", "later"):
+            cost = run(command)
+            wall[name].append(cost.wall_s)
+            cpu[name].append(cost.cpu_s)
+    for name in wall:
+        print(f"  {name:6} {spread(wall[name])} s, {spread(cpu[name])} CPU s")
+    for what, costs in (("clock", wall), ("CPU", cpu)):
+        print(f"  first / later by the {what}: {ratio(costs['first'], costs['later']):.2f}")
+    files = list(store.rglob("*.parquet"))
+    alone = [timed(verified.verify, files)[0] for _ in range(repeat)]
+    print(f"  verifying alone {spread(alone, 1e3)} CPU ms, {ratio(alone, cpu['later']):.1%} of a later query's")
+
+
+def batches() -> list[pa.Table]:
+    """What a recorder appends."""
+    chance = np.random.default_rng(2)
+    return [conform(bins_table(start, utilizations(BATCH, 0.001, chance)), "bins", None)
+            for start in range(0, HOT_ROWS, BATCH)]
+
+
+def append_frames(folder: Path, rows: list[pa.Table]) -> Path:
+    """As mburst appends."""
+    Store.create(folder)
+    log = hotlog.HotLog(folder, "bins", new_segment("cache-1", new_writer(), 0), "r1")
+    for batch in rows:
+        log.append(batch)
+    log.leave()
+    return log.path
+
+
+def append_plain(folder: Path, rows: list[pa.Table]) -> Path:
+    """One Arrow IPC stream, handed to the kernel batch by batch."""
+    folder.mkdir()
+    with (folder / "plain").open("wb", buffering=0) as file, pa.ipc.new_stream(file, rows[0].schema) as stream:
+        for batch in rows:
+            stream.write_table(batch)
+    return folder / "plain"
+
+
+def read_frames(path: Path) -> pa.Table:
+    """As mburst reads a hot log."""
+    return hotlog.read_log(path).rows
+
+
+def read_plain(path: Path) -> pa.Table:
+    """All of a plain stream."""
+    with path.open("rb") as file:
+        return pa.ipc.open_stream(file.read()).read_all()
+
+
+def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+    """CPU seconds of this process that a call took, and what it returned."""
+    start = time.process_time()
+    result = work(*arguments)
+    return time.process_time() - start, result
+
+
+def logs(folder: Path, repeat: int) -> None:
+    """The table of the second question."""
+    rows = batches()
+    cost: dict[str, list[float]] = {name: [] for name in ("framed append", "plain append", "framed read", "plain read")}
+    sizes: dict[str, int] = {}
+    for _ in range(repeat):
+        for name, append, read in (("framed", append_frames, read_frames), ("plain", append_plain, read_plain)):
+            seconds, path = timed(append, folder / name, rows)
+            cost[f"{name} append"].append(seconds)
+            cost[f"{name} read"].append(timed(read, path)[0])
+            sizes[name] = path.stat().st_size
+            shutil.rmtree(folder / name)
+    for name, seconds in cost.items():
+        print(f"  {name:13} {spread([each / HOT_ROWS * 1e9 for each in seconds])} CPU ns a row")
+    print(f"  bytes: framed / plain {sizes['framed'] / sizes['plain']:.3f}, {sizes['framed'] / HOT_ROWS:.1f} a row")
+    for what in ("append", "read"):
+        print(f"  {what}: framed / plain {ratio(cost[f'framed {what}'], cost[f'plain {what}']):.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bins", type=int, default=25_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    print(machine())
+    with fresh_store(arguments.bins, 0.001) as store:
+        size = sum(path.stat().st_size for path in store.path.rglob("*.parquet"))
+        print(f"`mburst bursts --json` over {arguments.bins:,} bins, {size / 1e6:,.0f} MB sealed")
+        queries(store.path, arguments.rounds)
+    with tempfile.TemporaryDirectory(prefix="mburst-bench-") as name:
+        print(f"A hot log of {HOT_ROWS:,} bins in batches of {BATCH:,}")
+        logs(Path(name), arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

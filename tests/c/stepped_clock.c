@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For LD_PRELOAD: a process sees CLOCK_REALTIME off by the seconds in the file CLOCK_OFFSET, which may change
+ * meanwhile. Other clocks, and what the kernel stamps and waits for, stay as they are.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long offset_s(void)
+{
+	const char *name = getenv("CLOCK_OFFSET");
+	int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+	char text[32] = "";
+
+	if (file >= 0) {
+		if (read(file, text, sizeof(text) - 1) < 0)
+			text[0] = 0;
+		close(file);
+	}
+	return atol(text);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int result = (int)syscall(SYS_clock_gettime, clock, time);
+
+	if (!result && clock == CLOCK_REALTIME)
+		time->tv_sec += offset_s();
+	return result;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone)
+{
+	struct timespec now;
+
+	(void)zone;
+	clock_gettime(CLOCK_REALTIME, &now);
+	*time = (struct timeval){ .tv_sec = now.tv_sec, .tv_usec = now.tv_nsec / 1000 };
+	return 0;
+}
+
+time_t time(time_t *out)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (out)
+		*out = now.tv_sec;
+	return now.tv_sec;
+}

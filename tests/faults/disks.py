@@ -1,0 +1,170 @@
+"""File systems of a test's own, that fill up, break, and lose power. Unmounted whatever happens."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from faultlib import HERE, wait_for
+from livelab import sh
+from logged_disk import ENTRY, WRITE
+
+BLOCK = 4096  # of the file systems: what the disk writes whole or not at all
+SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}  # bytes; mkfs.xfs makes none of less than 300 MiB
+
+
+def need_root() -> None:
+    """Skips where nothing can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("faults of disks are tested on file systems of the test's own, which only root can mount")
+
+
+def need(*tools: str) -> None:
+    """Skips where a tool is missing."""
+    for tool in tools:
+        if not shutil.which(tool):
+            pytest.skip(f"tested with {tool}, which is not installed")
+
+
+def unmount(folder: Path) -> None:
+    """Unmount; a busy one is let go as soon as it is not."""
+    if subprocess.run(["umount", str(folder)], capture_output=True, check=False).returncode:
+        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+
+
+@contextmanager
+def in_memory() -> Iterator[Path]:
+    """A folder in memory where there is such a thing."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="mburst-faults-", dir=memory) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def mounted(source: Path | str, folder: Path, *options: str) -> Iterator[Path]:
+    """A file system at FOLDER."""
+    folder.mkdir(exist_ok=True)
+    sh(f"mount {' '.join(options)} {source} {folder}")
+    try:
+        yield folder
+    finally:
+        unmount(folder)
+
+
+@contextmanager
+def tmpfs(folder: Path, options: str) -> Iterator[Path]:
+    """A file system in memory, of so many bytes or files."""
+    need_root()
+    with mounted("tmpfs", folder, "-t", "tmpfs", "-o", options):
+        yield folder
+
+
+def make_image(path: Path, kind: str, size: int | None = None) -> Path:
+    """An empty file system of KIND in a sparse file."""
+    need(f"mkfs.{kind}")
+    with path.open("wb") as file:
+        file.truncate(size or SIZES[kind])
+    sh(f"mkfs.{kind} -q {path}")
+    return path
+
+
+def copy(source: Path, target: Path) -> Path:
+    """A copy of an image, as sparse."""
+    sh(f"cp --sparse=always {source} {target}")
+    return target
+
+
+@contextmanager
+def loop(file: Path) -> Iterator[str]:
+    """A loop device on FILE."""
+    device = sh(f"losetup --find --show {file}").strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "-d", device], capture_output=True, check=False)
+
+
+@dataclass
+class LoggedDisk:
+    """A file system on a disk whose writes are kept (logged_disk.py): mounted at `folder` while it lasts."""
+
+    kind: str
+    folder: Path
+    empty: Path
+    log: Path
+
+    def cuts(self, moments: list[float], seed: object) -> Iterator[tuple[float, Path]]:
+        """(moment, image): what the disk may have had when the power was cut at each of MOMENTS, which rise. All that
+        was written before the last flush is there. Of what was written after it: every block, or only some (the disk's
+        cache was lost), by turns."""
+        base = copy(self.empty, self.empty.with_name("base"))
+        image = self.empty.with_name("cut")
+        chances = random.Random(repr(seed))
+        entries, cached = _entries(self.log), []
+        entry = next(entries, None)
+        for number, moment in enumerate(moments):
+            while entry is not None and entry[0] <= moment:
+                _, what, offset, data = entry
+                if what == WRITE:
+                    cached.append((offset, data))
+                else:
+                    _write(base, cached)
+                    cached = []
+                entry = next(entries, None)
+            copy(base, image)
+            share = 1.0 if number % 2 else chances.random()
+            _write(image, [block for write in cached for block in _blocks(*write) if chances.random() < share])
+            yield moment, image
+
+
+def _entries(log: Path) -> Iterator[tuple[float, int, int, bytes]]:
+    with log.open("rb") as file:
+        while len(head := file.read(ENTRY.size)) == ENTRY.size:
+            at, what, offset, length = ENTRY.unpack(head)
+            yield at, what, offset, file.read(length if what == WRITE else 0)
+
+
+def _blocks(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    for at in range(0, len(data), BLOCK):
+        yield offset + at, data[at : at + BLOCK]
+
+
+def _write(image: Path, writes: list[tuple[int, bytes]]) -> None:
+    with image.open("r+b", buffering=0) as file:
+        for offset, data in writes:
+            os.pwrite(file.fileno(), data, offset)
+
+
+def flushes(log: Path) -> list[float]:
+    """When the disk was told to flush its cache."""
+    return [at for at, what, _, _ in _entries(log) if what != WRITE]
+
+
+@contextmanager
+def logged_disk(folder: Path, kind: str) -> Iterator[LoggedDisk]:
+    """A new file system of KIND on a logged disk."""
+    need_root()
+    pytest.importorskip("mfusepy", reason="power cuts are tested with mfusepy")
+    if not os.access("/dev/fuse", os.W_OK):
+        pytest.skip("power cuts are tested by FUSE, which this machine has not")
+    empty = copy(make_image(folder / "made", kind), folder / "empty")
+    (folder / "fuse").mkdir()
+    arguments = [folder / "fuse", folder / "made", folder / "log"]
+    with ExitStack() as stack:
+        daemon = subprocess.Popen([sys.executable, str(HERE / "logged_disk.py"), *map(str, arguments)])
+        stack.callback(daemon.wait, 30)
+        stack.callback(unmount, folder / "fuse")
+        wait_for(lambda: (folder / "fuse" / "disk").exists() or daemon.poll() is not None, "the logged disk")
+        assert daemon.poll() is None, "the logged disk ended"
+        device = stack.enter_context(loop(folder / "fuse" / "disk"))
+        disk = LoggedDisk(kind, stack.enter_context(mounted(device, folder / "disk")), empty, folder / "log")
+        yield disk

@@ -1,0 +1,246 @@
+"""What tests of faults share: commands that are killed, what was acknowledged until then, and what is left of it.
+
+MBURST_FAULTS=N makes N times as many tries of each fault: `make faults` runs the long set.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mburst.sql import Store
+from mburst.sql.tables import arrow_schema
+from mburst.sql.tail import Tail
+
+HERE = Path(__file__).parent
+MBURST = (sys.executable, "-m", "mburst")
+SCALE = int(os.environ.get("MBURST_FAULTS", "1"))
+OUTCOMES: list[tuple[str, str, str]] = []  # (fault, tries, what was left), for the table at the end
+LIMIT_S = 90.0  # that anything may take before it counts as hanging
+
+
+def times(few: int) -> range:
+    """FEW tries of a fault, or as many as MBURST_FAULTS asks for."""
+    return range(few * SCALE)
+
+
+def outcome(fault: str, tries: object, left: str) -> None:
+    """A line of the table."""
+    OUTCOMES.append((fault, str(tries), left))
+
+
+def chance(*seed: object) -> random.Random:
+    """Random numbers that are the same in each run of the tests."""
+    return random.Random(repr(seed))
+
+
+def wait_for(condition: Callable[[], Any], what: str, seconds: float = LIMIT_S) -> None:
+    """Return when CONDITION holds; fails when it does not within a bound that no test comes near."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.01)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def mburst(*words: object, prefix: tuple[str, ...] = (), **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command of mburst to its end. Never a traceback, never a crash."""
+    done = subprocess.run([*prefix, *MBURST, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S,
+                          check=False, **options)
+    assert "Traceback" not in done.stderr and done.returncode >= 0, done
+    return done
+
+
+def succeed(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command of mburst that has to work."""
+    done = mburst(*words, **options)
+    assert done.returncode == 0, done
+    return done
+
+
+@contextmanager
+def started(*words: object, prefix: tuple[str, ...] = (), program: tuple[str, ...] = MBURST,
+            **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A command of mburst that runs meanwhile; killed at the end unless it has ended."""
+    process = subprocess.Popen([*prefix, *program, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen[str], number: int | None = None) -> tuple[int, str]:
+    """Wait for the end of a command, asked for by a signal where one is given: exit code and standard error."""
+    if number is not None:
+        process.send_signal(number)
+    _, error = process.communicate(timeout=LIMIT_S)
+    assert "Traceback" not in error, error
+    return process.returncode, error
+
+
+def kill(process: subprocess.Popen[str]) -> bool:
+    """kill -9; whether it was alive until then."""
+    process.kill()
+    _, error = process.communicate()
+    assert "Traceback" not in error and process.returncode in (0, 1, -signal.SIGKILL), (process.returncode, error)
+    return process.returncode == -signal.SIGKILL
+
+
+def failure(error: str) -> str:
+    """The line with which a command failed. What it said before that is a line each, too."""
+    lines = error.splitlines()
+    assert lines and all(line.startswith("mburst: ") for line in lines), error
+    return lines[-1]
+
+
+# --- what was acknowledged ------------------------------------------------------------------------------------------
+
+
+def held(store: Path, table: str) -> list[pa.Table]:
+    """The rows of all whole batches in the hot logs of TABLE. Reads sql/frames.py's format by itself and trusts each
+    length, so that what mburst takes for damaged cannot hide."""
+    found = []
+    for path in sorted((store / "hot" / table).glob("*.log")):
+        data, at = path.read_bytes(), 0
+        while len(data) - at >= 32:
+            magic, number, length = struct.unpack_from("<4sIQ", data, at)
+            payload = data[at + 32 : at + 32 + length]
+            if magic != b"mbF2" or len(payload) < length:
+                break
+            if number:
+                found.append(pa.ipc.open_stream(payload).read_all().cast(arrow_schema(table)))
+            at += 32 + length + -length % 8
+    return found
+
+
+class Follower:
+    """Follows tables of a store by Tail, every 10 ms. `rows` has what came by table."""
+
+    def __init__(self, store: Path, *tables: str) -> None:
+        self.rows: dict[str, list[pa.Table]] = {table: [] for table in tables}
+        self.came: list[tuple[float, str, int]] = []  # monotonic time, table, rows
+        self._tails = {table: Tail(store, table) for table in tables}
+        self._failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(0.01):
+                self.look()
+        except BaseException as error:
+            self._failure = error
+
+    def look(self) -> None:
+        """Take what has come."""
+        for table, tail in self._tails.items():
+            for rows in tail.poll():
+                self.rows[table].append(rows.cast(arrow_schema(table)))
+                self.came.append((time.monotonic(), table, rows.num_rows))
+
+    def wait(self) -> None:
+        """Return when rows of each table have come."""
+        wait_for(lambda: all(self.rows.values()) or self._failure, "rows")
+
+    def stop(self) -> dict[str, list[pa.Table]]:
+        """No more. What came until now, by table."""
+        self._ended.set()
+        self._thread.join(LIMIT_S)
+        if self._failure:
+            raise self._failure
+        for tail in self._tails.values():
+            tail.close()
+        return self.rows
+
+
+def hot_bytes(store: Path, table: str) -> int:
+    """The size of the hot logs of TABLE now."""
+    size = 0
+    for path in store.glob(f"hot/{table}/*.log"):
+        with suppress(FileNotFoundError):  # sealed meanwhile
+            size += path.stat().st_size
+    return size
+
+
+def wait_for_rows(store: Path, table: str, process: subprocess.Popen[Any] | None = None) -> None:
+    """Return when the hot logs of TABLE have grown, or PROCESS has ended."""
+    before = hot_bytes(store, table)
+    wait_for(lambda: hot_bytes(store, table) > before or (process is not None and process.poll() is not None),
+             f"rows of {table}")
+
+
+# --- what is left ---------------------------------------------------------------------------------------------------
+
+
+def query(store: Path, text: str) -> list[tuple[Any, ...]]:
+    """The rows of an answer."""
+    with Store.open(store).connect() as connection:
+        return connection.execute(text).fetchall()
+
+
+def assert_kept(store: Path, table: str, acknowledged: list[pa.Table]) -> int:
+    """Each of the rows is in the store exactly once, with all its columns; how many they are. (Rows of these tables
+    differ from each other.)"""
+    if not acknowledged:
+        return 0
+    names = ", ".join(arrow_schema(table).names)
+    with Store.open(store).connect() as connection:
+        connection.register("acknowledged", pa.concat_tables(acknowledged))
+        [(count,)] = connection.execute(f"SELECT count(*) FROM (SELECT DISTINCT {names} FROM acknowledged)").fetchall()
+        lost = connection.execute(f"SELECT {names} FROM acknowledged EXCEPT SELECT {names} FROM {table}").fetchall()
+        doubled = connection.execute(
+            f"SELECT {names}, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1").fetchall()
+    assert (lost[:3], doubled[:3]) == ([], []), f"{table}: {len(lost)} of {count} rows lost, {len(doubled)} doubled"
+    return int(count)
+
+
+def assert_sealed(store: Path) -> None:
+    """All is sealed, no leftover is there, and nothing is damaged."""
+    left = [str(path.relative_to(store)) for kind in ("*.log", "*.new", "*.tmp") for path in store.rglob(kind)]
+    assert (left, query(store, "SELECT path, reason FROM damaged_files")) == ([], [])
+
+
+SUMS = "coalesce(sum(packets), 0)::BIGINT, coalesce(sum(bytes), 0)::BIGINT"
+
+
+def sums(store: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Packets and bytes by what the store says in three places."""
+    return {table: query(store, f"SELECT {SUMS} FROM {table}") for table in ("recordings", "bins", "sources")}
+
+
+def assert_totals(store: Path) -> None:
+    """The totals of each recording are those of its bins."""
+    differing = query(store, """
+        SELECT recording_id, r.packets, r.bytes, b.packets, b.bytes
+        FROM recordings r FULL JOIN (SELECT recording_id, sum(packets) AS packets, sum(bytes) AS bytes FROM bins
+                                     GROUP BY ALL) b USING (recording_id)
+        WHERE r.packets <> coalesce(b.packets, 0) OR r.bytes <> coalesce(b.bytes, 0) OR r.packets IS NULL""")
+    assert differing == []
+
+
+def assert_counted(store: Path, came: int) -> None:
+    """All CAME packets of the interface's counter are in bins, dropped, late, or missed in a gap."""
+    [(counted, missed, unknown)] = query(store, """
+        SELECT (SELECT sum(packets + dropped + late)::BIGINT FROM recordings), coalesce(sum(packets), 0)::BIGINT,
+               count(*) FILTER (packets IS NULL)
+        FROM gaps WHERE reason NOT IN ('dropped', 'reader too slow')""")
+    gaps = query(store, "SELECT reason, packets, detail FROM gaps")
+    assert unknown == 0 and counted + missed == came, (came, counted, missed, gaps)

@@ -1,0 +1,71 @@
+"""`mburst record` of the far end of a lab, and what is sent to it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import livelab
+from faultlib import HERE, MBURST, started, wait_for
+from livelab import Lab
+
+
+def inside(lab: Lab) -> tuple[str, ...]:
+    """What a command begins with that runs in the far namespace, where it keeps its process id."""
+    return ("ip", "netns", "exec", lab.far)
+
+
+def promiscuity(lab: Lab) -> int:
+    """How many captures the interface has."""
+    return int(livelab.sh(f"ip -n {lab.far} -d link show {lab.b}").split("promiscuity ")[1].split()[0])
+
+
+@contextmanager
+def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None,
+              **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A live recording of what comes in, from when it captures."""
+    program = MBURST if roll_s is None else (sys.executable, str(HERE / "rolling.py"), str(roll_s))
+    before = promiscuity(lab)
+    with started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1", *words,
+                 prefix=inside(lab), program=program, **options) as process:
+        wait_for(lambda: promiscuity(lab) > before or process.poll() is not None, "the recording begins")
+        if process.poll() is None:
+            time.sleep(0.2)  # libpcap has more to do after that
+        yield process
+
+
+@contextmanager
+def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
+    """Frames of 500 bytes from so many senders at some RATE a second, until the end."""
+    frames = [b"\xff" * 6 + bytes([2, 0, 0, 0, 1, number]) + b"\x88\xb5" + bytes(486) for number in range(senders)]
+    ended = threading.Event()
+
+    def send() -> None:
+        with lab.inside(lab.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
+            out.bind((lab.a, 0))
+            while not ended.wait(senders / rate):
+                for frame in frames:
+                    with suppress(OSError):  # an interface that is away for a while
+                        out.send(frame)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def received(lab: Lab) -> int:
+    """The packets that the interface's counter has."""
+    [link] = json.loads(livelab.sh(f"ip -n {lab.far} -s -j link show {lab.b}"))
+    return int(link["stats64"]["rx"]["packets"])

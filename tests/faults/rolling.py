@@ -1,0 +1,10 @@
+"""mburst whose writers begin a new segment every so many seconds: rolling.py SECONDS WORD…"""
+
+import sys
+
+from mburst.__main__ import main
+from mburst.sql.writer import Writer
+
+*defaults, _ = Writer.__init__.__defaults__ or ()
+Writer.__init__.__defaults__ = (*defaults, float(sys.argv[1]))  # roll_s
+sys.exit(main(sys.argv[2:]))

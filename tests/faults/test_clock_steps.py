@@ -1,0 +1,71 @@
+"""A clock that is stepped while mburst runs (tests/c/stepped_clock.c): the process sees another time, the packets keep
+the kernel's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, outcome, query, succeed, wait_for
+from labrecorder import recording, sending
+from livelab import C, Lab, compile_c
+
+from mburst.sql import Store
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(tmp_path_factory.mktemp("clock") / "clock.so", [C / "stepped_clock.c"], "-shared", "-fPIC", "-O1",
+                     libraries=[])
+
+
+@pytest.fixture
+def clock(library: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A file that says by how many seconds the clock is off, and the environment of a process that follows it."""
+    file = tmp_path / "clock"
+    file.write_text("0\n")
+    return file, {**os.environ, "LD_PRELOAD": str(library), "CLOCK_OFFSET": str(file)}
+
+
+@pytest.mark.parametrize("step", [-3600, 3600, -3 * 86400])
+def test_the_clock_steps_while_recording(lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]],
+                                         step: int) -> None:
+    file, environment = clock
+    store = Store.create(tmp_path / "store").path
+    follower = Follower(store, "bins")
+    with sending(lab), recording(lab, store, roll_s=0.4, env=environment) as process:
+        wait_for(lambda: follower.rows["bins"], "bins")
+        file.write_text(f"{step}\n")
+        time.sleep(1)
+        code, error = end(process, signal.SIGTERM)
+        assert code == 0, error
+    count = assert_kept(store, "bins", follower.stop()["bins"])
+    assert query(store, "SELECT count(*), bool_and(complete) FROM recordings") == [(1, True)]
+    assert_totals(store)
+    assert_sealed(store)
+    assert succeed("bursts", store).stderr == ""
+    outcome(f"record live, clock steps by {step:+,} s", 1, f"one whole recording, {count:,} bins: 0 lost, 0 doubled")
+
+
+def test_recording_again_under_an_earlier_clock(lab: Lab, tmp_path: Path, clock: tuple[Path, dict[str, str]]) -> None:
+    """The clock goes back between a kill and the next start: what was recorded is sealed all the same."""
+    file, environment = clock
+    store = Store.create(tmp_path / "store").path
+    follower = Follower(store, "bins")
+    with sending(lab):
+        with recording(lab, store, env=environment) as process:
+            wait_for(lambda: follower.rows["bins"], "bins")
+            process.kill()
+            process.wait()
+        file.write_text(f"{-2 * 86400}\n")
+        with recording(lab, store, env=environment) as process:
+            time.sleep(0.5)
+            assert end(process, signal.SIGTERM)[0] == 0
+    count = assert_kept(store, "bins", follower.stop()["bins"])
+    assert_sealed(store)
+    assert_totals(store)
+    assert query(store, "SELECT count(*) FROM recordings") == [(2,)]
+    outcome("record live, killed, begun again two days earlier", 1, f"{count:,} bins acknowledged: 0 lost, 0 doubled")

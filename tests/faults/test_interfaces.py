@@ -1,0 +1,109 @@
+"""Interfaces that go and come back, and that two recorders share."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from faultlib import (
+    Follower,
+    assert_kept,
+    assert_sealed,
+    assert_totals,
+    end,
+    failure,
+    outcome,
+    query,
+    succeed,
+    times,
+    wait_for,
+    wait_for_rows,
+)
+from labrecorder import recording, sending
+from livelab import Lab, sh
+from test_killed_run import finish, recorder, running
+
+from mburst.sql import Store
+
+TABLES = ("bins", "sources")
+
+
+def test_an_interface_goes_down_and_up(lab: Lab, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    with sending(lab), running(lab, tmp_path, store) as process:
+        wait_for(lambda: recorder(process.pid), "the recorder's start")
+        wait_for_rows(store, "bins")
+        follower = Follower(store, *TABLES)
+        for _ in times(1):
+            sh(f"ip -n {lab.far} link set {lab.b} down")
+            time.sleep(0.5)
+            sh(f"ip -n {lab.far} link set {lab.b} up")
+            wait_for_rows(store, "bins")
+    left = finish(lab, store, follower.stop())
+    outcome("run, its interface down and up", len(times(1)), f"records on; {left}")
+
+
+def test_an_interface_vanishes_and_comes_back(lab: Lab, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    with sending(lab), running(lab, tmp_path, store) as process:
+        wait_for(lambda: recorder(process.pid), "the recorder's start")
+        wait_for_rows(store, "bins")
+        follower = Follower(store, *TABLES)
+        time.sleep(0.3)
+        sh(f"ip -n {lab.far} link del {lab.b}")
+        wait_for(lambda: "has vanished" in (tmp_path / "log").read_text(), "word of it")
+    sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
+    for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
+        sh(f"ip -n {namespace} link set {name} up")
+    with sending(lab), running(lab, tmp_path, store) as process:
+        wait_for(lambda: recorder(process.pid), "the recorder's start")
+        wait_for_rows(store, "bins")
+    left = finish(lab, store, follower.stop())
+    outcome("run, its interface removed and made anew", 1, f"one line; records again; {left}")
+
+
+def test_two_recorders_of_one_interface(lab: Lab, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    with recording(lab, store) as one, recording(lab, store) as two:
+        with sending(lab):
+            time.sleep(0.7)
+        time.sleep(0.3)
+        for process in (one, two):
+            assert end(process, signal.SIGTERM)[0] == 0
+    rows = query(store, "SELECT packets, bytes FROM recordings")
+    assert len(rows) == 2 and rows[0] == rows[1] and rows[0][0] > 0
+    assert_totals(store)
+    assert_sealed(store)
+    said = succeed("bursts", store)
+    assert "recorded the same interface and time" in said.stdout + said.stderr
+    outcome("two recorders of one interface", 1, "each whole; verbs say that the same was recorded twice")
+
+
+def test_the_store_is_moved_while_recording(lab: Lab, tmp_path: Path) -> None:
+    store, moved = Store.create(tmp_path / "store").path, tmp_path / "moved"
+    follower = Follower(store, "bins")
+    with sending(lab), recording(lab, store, roll_s=1.0) as process:
+        follower.wait()
+        rows = follower.stop()["bins"]
+        store.rename(moved)
+        code, error = end(process)
+    assert code == 1 and "No such file or directory" in failure(error), error
+    assert not store.exists() or not list(store.rglob("*.parquet")), "rows beside the store that was moved"
+    with recording(lab, moved) as process:
+        time.sleep(0.2)
+        assert end(process, signal.SIGTERM)[0] == 0
+    count = assert_kept(moved, "bins", rows)
+    assert_sealed(moved)
+    outcome("record live, store moved", 1, f"one line, exit 1; {count:,} bins acknowledged: 0 lost, 0 doubled")
+
+
+def test_the_store_is_removed_while_recording(lab: Lab, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    with sending(lab), recording(lab, store, roll_s=1.0) as process:
+        wait_for_rows(store, "bins")
+        sh(f"rm -rf {store}")
+        code, error = end(process)
+    assert code == 1, error
+    failure(error)
+    outcome("record live, store removed", 1, "one line, exit 1")

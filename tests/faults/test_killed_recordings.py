@@ -1,0 +1,76 @@
+"""kill -9 of a live recording: what was acknowledged is in the store exactly once after the next clean end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from faultlib import (
+    Follower,
+    assert_counted,
+    assert_kept,
+    assert_sealed,
+    assert_totals,
+    chance,
+    end,
+    held,
+    kill,
+    outcome,
+    query,
+    times,
+    wait_for,
+)
+from labrecorder import received, recording, sending
+from livelab import Lab
+
+from mburst.sql import Store
+
+TABLES = ("bins", "sources", "clock")
+
+
+def killed_once(lab: Lab, store: Path, when: str, wait_s: float, traffic: ExitStack) -> tuple[bool, dict[str, list]]:
+    """Record, and kill; whether it was alive, and what was acknowledged until then. TRAFFIC begins with the first."""
+    follower = Follower(store, *TABLES)
+    with recording(lab, store, roll_s=0.15 if when == "rolling" else None) as process:
+        if not received(lab):
+            traffic.enter_context(sending(lab))
+        wait_for(lambda: sum(rows.num_rows for rows in follower.rows["bins"]) > 100, "bins")
+        time.sleep(wait_s)
+        if when == "ending":
+            process.send_signal(signal.SIGTERM)
+            time.sleep(wait_s / 10)
+        alive = kill(process)
+    kept = {table: held(store, table) for table in TABLES}
+    followed = follower.stop()
+    return alive, {table: kept[table] + followed[table] for table in TABLES}
+
+
+@pytest.mark.parametrize("when", ["running", "rolling", "ending"])
+def test_a_live_recording_killed(lab: Lab, tmp_path: Path, when: str) -> None:
+    store, random = Store.create(tmp_path / "store").path, chance("killed", when)
+    acknowledged: dict[str, list] = {table: [] for table in TABLES}
+    alive = 0
+    with ExitStack() as traffic:
+        for _ in times(2):
+            lived, rows = killed_once(lab, store, when, random.random(), traffic)
+            alive += lived
+            for table in TABLES:
+                acknowledged[table] += rows[table]
+        with recording(lab, store) as process:
+            traffic.close()
+            time.sleep(0.3)
+            assert end(process, signal.SIGTERM)[0] == 0
+    assert_sealed(store)
+    counts = {table: assert_kept(store, table, acknowledged[table]) for table in TABLES}
+    assert counts["bins"] > 100 and counts["sources"] > 100 and counts["clock"] > 0
+    assert_totals(store)
+    [(ended,)] = query(store, "SELECT count(DISTINCT capture_id) FROM recordings WHERE NOT complete")
+    assert ended == alive or (when == "ending" and ended <= alive)
+    left = f"{counts['bins']:,} bins, {counts['sources']:,} sources acknowledged: 0 lost, 0 doubled"
+    if when != "ending":
+        assert_counted(store, received(lab))
+        left += f"; bins, drops and gaps are all {received(lab):,} packets"
+    outcome(f"record live, killed while {when}", f"{len(times(2))} kills, {alive} alive", left)

@@ -1,0 +1,85 @@
+"""What the system allows a process: files, memory, sizes of files. One line says so, and what was acknowledged is
+kept."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from faultlib import Follower, assert_kept, end, failure, held, mburst, outcome, query, started, wait_for
+from labrecorder import inside, recording, sending
+from livelab import Lab
+from storelib import write
+from test_bad_disks import TABLES, record_on
+
+from mburst.sql import Store
+
+
+def limited(what: str, number: int) -> tuple[str, ...]:
+    """What a command begins with that may have so much: an option of sh's ulimit."""
+    return ("sh", "-c", f'ulimit {what} {number}; exec "$@"', "sh")
+
+
+def test_a_file_may_not_grow(lab: Lab, tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    follower = Follower(store, *TABLES)
+    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1",
+                               prefix=(*limited("-f", 200), *inside(lab))) as process:
+        code, error = end(process)
+    assert code == 1 and "File too large" in failure(error), error
+    kept = {table: held(store, table) for table in TABLES}
+    followed = follower.stop()
+    left = record_on(lab, store, {table: kept[table] + followed[table] for table in TABLES})
+    outcome("record live, files may not grow (ulimit -f)", 1, f"exit 1; {left}")
+
+
+@pytest.mark.parametrize("files", [16, 32])
+def test_few_files_while_recording(lab: Lab, tmp_path: Path, files: int) -> None:
+    store = Store.create(tmp_path / "store").path
+    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--duration", "1s",
+                               prefix=(*limited("-n", files), *inside(lab))) as process:
+        code, error = end(process)
+    if code:
+        assert "Too many open files" in failure(error)
+    else:
+        assert error == "" and query(store, "SELECT sum(packets) > 0 FROM bins") == [(True,)]
+    outcome(f"record live, ulimit -n {files}", 1, "one line, exit 1" if code else "records")
+
+
+def test_few_files_while_asking(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store").path
+    for number in range(12):
+        for table in ("recordings", "bins"):
+            write(Store(store), table, {"recording_id": f"r{number}", "capture_id": f"c{number}", "host": f"h{number}",
+                                        "writer_id": f"{number:012x}", "start_ns": 10**18, "end_ns": 10**18 + 10**9})
+    done = mburst("bursts", store, prefix=limited("-n", 24))
+    if done.returncode:
+        assert "Too many open files" in failure(done.stderr)
+    else:
+        assert done.stderr == "" and done.stdout.count("no burst in") == 12
+    assert query(store, "SELECT count(*) FROM damaged_files") == [(0,)]
+    outcome("bursts of 12 recordings, ulimit -n 24", 1, "one line, exit 1" if done.returncode else "answers")
+
+
+@pytest.mark.parametrize("kibibytes", [400_000, 800_000, 1_600_000])
+def test_little_memory(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
+    """A refusal is a line, and rows that were acknowledged are kept, also where the process dies of it."""
+    store = Store.create(tmp_path / "store").path
+    follower = Follower(store, *TABLES)
+    with sending(lab), started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1",
+                               prefix=(*limited("-v", kibibytes), *inside(lab))) as process:
+        time.sleep(1.5)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    acknowledged = {table: held(store, table) for table in TABLES}
+    for table, rows in follower.stop().items():
+        acknowledged[table] += rows
+    with recording(lab, store) as process:
+        wait_for(lambda: (store / "hot").exists(), "a start")
+        assert end(process, signal.SIGTERM)[0] == 0
+    counts = [assert_kept(store, table, acknowledged[table]) for table in TABLES]
+    said = f"exit {process.returncode}"
+    outcome(f"record live, ulimit -v {kibibytes:,}", 1, f"{said}; {counts[0]:,} bins acknowledged: 0 lost, 0 doubled")
