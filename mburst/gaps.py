@@ -75,7 +75,7 @@ def _identity(gap: Row) -> tuple[Any, ...]:
 def newest(rows: Iterable[Row]) -> list[Row]:
     """The last row of each recording."""
     last: dict[tuple[str, str], Row] = {}
-    for row in sorted(rows, key=lambda row: (row["written_ns"], row["ended"] != "")):
+    for row in sorted(rows, key=lambda row: (row["ended"] != "", row["written_ns"])):
         last[row["writer_id"], row["recording_id"]] = row
     return list(last.values())
 
