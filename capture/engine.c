@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "cleanup.h"
-#include "hash.h"
 #include "live.h"
 
 #define HEAD_FRAMES 8192         /* that the inference sees */
@@ -33,11 +31,11 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
-	if (getrandom(&engine->limits.seed, sizeof(engine->limits.seed), GRND_NONBLOCK) < 0)
-		engine->limits.seed = (uintptr_t)engine;
+	mb_seed_init(&engine->limits.seed);
+	engine->options.decode.seed = engine->limits.seed;
 	engine->sequences = calloc(1, sizeof(*engine->sequences));
-	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
-	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 	if (!engine->sequences || !engine->bin_rows || !engine->sender_rows) {
 		mb_engine_destroy(engine);
 		return NULL;
@@ -118,7 +116,7 @@ static int make_inference(struct mb_engine *engine)
 	bool told = told_sides(engine);
 
 	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
-	if (mb_infer(engine->head, engine->n_head, interfaces, &engine->inference))
+	if (mb_infer(engine->head, engine->n_head, interfaces, &engine->limits.seed, &engine->inference))
 		return -ENOMEM;
 	if (engine->options.infer_mtu)
 		engine->options.decode.mtu = engine->inference.mtu;
@@ -466,8 +464,8 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
 		   struct mb_table **sender_rows)
 {
-	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
-	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 
 	if (!next_bins || !next_senders) {
 		mb_table_release(next_bins);
