@@ -10,13 +10,14 @@
 
 #define HEAD_FRAMES 8192         /* that the inference sees */
 #define HEAD_BYTES (8u << 20)
-#define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
+#define HEAD_SILENCE_NS 1000000000 /* ends the head of a pipe that is fed slowly */
 #define READ_TIMEOUT_MS 100
-#define TURN_NS 100000000        /* that run() takes on a live source */
+#define TURN_NS 100000000        /* that run() takes */
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define LINKTYPE_ETHERNET 1
+#define DIRECTIONS 3 /* enum mb_direction */
 
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
 {
@@ -61,6 +62,7 @@ void mb_engine_destroy(struct mb_engine *engine)
 		free(engine->lanes[i]);
 	}
 	free(engine->lanes);
+	free(engine->numbers);
 	free(engine->sequences);
 	mb_table_release(engine->bin_rows);
 	mb_table_release(engine->sender_rows);
@@ -68,15 +70,15 @@ void mb_engine_destroy(struct mb_engine *engine)
 	free(engine);
 }
 
-/* Copy BATCH to the head. */
-static void keep_batch(struct mb_engine *engine, const struct mb_batch *batch, size_t *used)
+/* Copy BATCH to the head, which has room for it. */
+static void keep_batch(struct mb_engine *engine, const struct mb_batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct mb_frame *kept = &engine->head[engine->n_head++];
 
 		*kept = batch->frames[i];
-		kept->data = memcpy(engine->head_bytes + *used, kept->data, kept->caplen);
-		*used += kept->caplen;
+		kept->data = memcpy(engine->head_bytes + engine->head_used, kept->data, kept->caplen);
+		engine->head_used += kept->caplen;
 	}
 }
 
@@ -129,36 +131,65 @@ static int make_inference(struct mb_engine *engine)
 	return 0;
 }
 
-/* Read the first frames and infer from them. What ends the reading is kept for behind them. */
-static int read_head(struct mb_engine *engine)
+static int begin_head(struct mb_engine *engine)
 {
-	size_t used = 0, room = HEAD_BYTES;
-
-	if (engine->source->live)
-		return make_inference(engine);
+	engine->head_room = HEAD_BYTES;
 	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
-	engine->head_bytes = malloc(room);
-	if (!engine->head || !engine->head_bytes)
-		return -ENOMEM;
-	do {
-		engine->head_end = mb_source_read(engine->source, &engine->batch, HEAD_TIMEOUT_MS,
-						 &engine->failure);
-		if (engine->head_end <= 0)
-			break;
-		if (used + captured_bytes(&engine->batch) > room) {
-			uint8_t *old = engine->head_bytes;
-			uint8_t *grown = malloc(room += captured_bytes(&engine->batch));
+	engine->head_bytes = malloc(engine->head_room);
+	return engine->head && engine->head_bytes ? 0 : -ENOMEM;
+}
 
-			if (!grown)
-				return -ENOMEM;
-			memcpy(grown, old, used);
-			for (uint32_t i = 0; i < engine->n_head; i++)
-				engine->head[i].data = grown + (engine->head[i].data - old);
-			engine->head_bytes = grown;
-			free(old);
-		}
-		keep_batch(engine, &engine->batch, &used);
-	} while (engine->n_head < HEAD_FRAMES && used < HEAD_BYTES);
+static int grow_head(struct mb_engine *engine, size_t more)
+{
+	uint8_t *old = engine->head_bytes, *grown;
+
+	if (engine->head_used + more <= engine->head_room)
+		return 0;
+	grown = malloc(engine->head_room += more);
+	if (!grown)
+		return -ENOMEM;
+	memcpy(grown, old, engine->head_used);
+	for (uint32_t i = 0; i < engine->n_head; i++)
+		engine->head[i].data = grown + (engine->head[i].data - old);
+	engine->head_bytes = grown;
+	free(old);
+	return 0;
+}
+
+/* Read the next of the first frames. 1: there are more to come; 0: the head is whole, and what ended it is kept
+ * for behind it; or -ENOMEM. */
+static int extend_head(struct mb_engine *engine)
+{
+	int64_t begun = mb_live_now(), waited;
+
+	engine->head_end = mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+	if (engine->head_end < 0)
+		return 0;
+	waited = mb_live_now() - begun;
+	engine->silent_ns = engine->source->starved ? engine->silent_ns + waited : 0;
+	if (!engine->head_end)
+		return engine->silent_ns < HEAD_SILENCE_NS;
+	if (grow_head(engine, captured_bytes(&engine->batch)))
+		return -ENOMEM;
+	keep_batch(engine, &engine->batch);
+	return engine->n_head < HEAD_FRAMES && engine->head_used < HEAD_BYTES;
+}
+
+/* Read the first frames and infer from them, until DEADLINE_NS at most. 1: there is more to read; 0 or -ENOMEM. */
+static int read_head(struct mb_engine *engine, int64_t deadline_ns)
+{
+	int more = !engine->source->live;
+
+	if (more && !engine->head && begin_head(engine))
+		return -ENOMEM;
+	while (more > 0) {
+		if (mb_live_now() >= deadline_ns)
+			return 1;
+		more = extend_head(engine);
+	}
+	if (more < 0)
+		return more;
+	engine->head_done = true;
 	return make_inference(engine);
 }
 
@@ -205,14 +236,36 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 	return 0;
 }
 
+/* Where the lane of INTERFACE and DIRECTION is noted. NULL when memory is out. */
+static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	uint32_t count = engine->n_numbered;
+
+	if (interface >= count) {
+		uint32_t more = 2 * (interface + 1u);
+		uint16_t *numbers = realloc(engine->numbers, more * DIRECTIONS * sizeof(*numbers));
+
+		if (!numbers)
+			return NULL;
+		memset(numbers + count * DIRECTIONS, 0, (more - count) * DIRECTIONS * sizeof(*numbers));
+		engine->numbers = numbers;
+		engine->n_numbered = more;
+	}
+	return &engine->numbers[interface * DIRECTIONS + direction];
+}
+
 /* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
 static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface,
 					uint8_t direction, struct mb_error *error)
 {
-	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (engine->lanes[i]->interface == interface &&
-		    engine->lanes[i]->direction == direction)
-			return engine->lanes[i];
+	uint16_t *number = number_of_lane(engine, interface, direction);
+
+	if (!number) {
+		mb_fail(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (*number)
+		return engine->lanes[*number - 1];
 	if (engine->n_lanes == MB_LANES) {
 		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture",
 			MB_LANES);
@@ -222,6 +275,7 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 		mb_fail(error, ENOMEM, "out of memory");
 		return NULL;
 	}
+	*number = (uint16_t)engine->n_lanes;
 	return engine->lanes[engine->n_lanes - 1];
 }
 
@@ -249,7 +303,7 @@ static void exclude(struct mb_engine *engine, const struct mb_packet *head, cons
 /* Complete the heads, and find the lanes of their interface by direction, as far as any is of it; NULL for
  * directions that were not asked for. Has the look-ups of the heads' flows under way. */
 static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
-		      struct mb_lane *lanes[3], struct mb_error *error)
+		      struct mb_lane *lanes[DIRECTIONS], struct mb_error *error)
 {
 	struct mb_trains *trains = &engine->trains;
 
@@ -327,7 +381,7 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 {
 	const uint16_t number = mb_stretch_frame(stretch->layout, stretch->at).interface;
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[3] = { NULL }; /* by enum mb_direction */
+	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
 
@@ -436,19 +490,20 @@ static bool is_full(const struct mb_engine *engine)
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
 	const bool live = engine->source->live;
-	const int64_t begun = live ? mb_live_now() : 0;
+	const int64_t deadline_ns = mb_live_now() + TURN_NS;
 
 	if (!engine->head_done) {
-		engine->head_done = true;
-		if (read_head(engine))
-			return mb_fail(error, ENOMEM, "out of memory");
+		int more = read_head(engine, deadline_ns);
+
+		if (more)
+			return more > 0 ? 1 : mb_fail(error, ENOMEM, "out of memory");
 	}
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
 		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n == 0 || (live && n > 0 && mb_live_now() - begun > TURN_NS))
+		if (n >= 0 && ((live && n == 0) || mb_live_now() >= deadline_ns))
 			return 1;
-		if (n > 0)
+		if (n >= 0)
 			continue;
 		engine->failed = n == MB_SOURCE_END ? 0 : n;
 		if (finish(engine, error))

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import capture_builder as build
 import numpy as np
 import pytest
-from capture_builder import pcap_header, pcap_record
+from capture_builder import Interface, pcap_header, pcap_record
 from dump_tool import SANITIZE, program, run
 
 SECOND_NS = 10**9
@@ -158,3 +159,19 @@ def test_sixty_thousand_flows_that_collided_are_as_cheap(tmp_path, ordinary):
     crafted = cost(tmp_path / "many", [ipv4(a >> 32, a & 0xFFFFFFFF, PORTS) for a in found])
     assert crafted.packets == crafted.flows == SENDERS
     assert crafted.steps < 1.5 * ordinary["ipv6"].steps
+
+
+def described(names: list[str]) -> bytes:
+    return build.section() + b"".join(Interface(name=name, resolution=9).block() for name in names)
+
+
+@pytest.mark.parametrize("name", ["eth{}", "eth0"])
+def test_interfaces_told_of_again_and_again_cost_a_look_each(tmp_path, name):
+    """As many as a capture may have, in each of three sections: by names of their own, or all by the same."""
+    count = 65_536
+    path = tmp_path / "interfaces.pcapng"
+    path.write_bytes(3 * described([name.format(i) for i in range(count)]) + build.enhanced(0, SECOND_NS, bytes(60)))
+    code, output = run(driver(), path, str(SECOND_NS))
+    assert code == 0, output
+    assert Cost(*map(int, output.split())).steps < 30 * count
+
