@@ -294,6 +294,15 @@ static inline bool complete_head(const struct mb_engine *engine, const struct mb
 	return is_foreign;
 }
 
+/* The stamps of TRAIN are of a clock that was not set, unless they are no dates at all. */
+static void note_unset(struct mb_engine *engine, struct mb_packet *head, const struct mb_train *train)
+{
+	if (!mb_date_is_sane(head->ts_ns))
+		return;
+	head->quality |= MB_QUALITY_UNSYNCED;
+	engine->dates.unset += train->count;
+}
+
 static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
 {
 	engine->excluded_packets += train->count;
@@ -324,24 +333,23 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
 		}
+		if (__builtin_expect(mb_date_is_unset(head->ts_ns), 0))
+			note_unset(engine, head, &trains->trains[i]);
 		mb_lane_prefetch(lanes[side], head);
 	}
 	return 0;
 }
 
-static int fail_to_count(const struct mb_trains *trains, enum mb_layout layout, int code, struct mb_error *error)
+/* Count the packet that is INDEX-th of those that the engine has not counted yet. */
+static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *packet, uint32_t index)
 {
-	const uint8_t *at = trains->trains[0].at;
-	struct mb_frame frame;
+	int code = mb_lane_add(lane, packet);
 
-	if (code == -ENOMEM)
-		return mb_fail(error, ENOMEM, "out of memory");
-	do {
-		frame = mb_stretch_frame(layout, at);
-		at += mb_stretch_stride(layout, frame.caplen);
-	} while (mb_stamp_is_sane(frame.ts_ns));
-	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-		       (long long)frame.ts_ns);
+	if (code != -ERANGE)
+		return code;
+	mb_lane_misdate(lane, packet);
+	mb_dates_miss(&engine->dates, engine->packets + index + 1, packet->ts_ns);
+	return 0;
 }
 
 /* The packets of a train that its lane could not take at once. */
@@ -351,14 +359,14 @@ static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struc
 	const uint8_t *at = train->at;
 	int code = 0;
 
-	while (at < (const uint8_t *)train->end && !code) {
+	for (uint32_t i = 0; at < (const uint8_t *)train->end && !code; i++) {
 		struct mb_frame frame = mb_stretch_frame(layout, at);
 		struct mb_packet packet;
 
 		mb_decode(&frame, 1, interface, &engine->options.decode, &packet);
 		packet.direction = head->direction;
 		packet.quality = head->quality;
-		code = mb_lane_add(lane, &packet);
+		code = add_packet(engine, lane, &packet, i);
 		at += mb_stretch_stride(layout, frame.caplen);
 	}
 	return code;
@@ -370,7 +378,7 @@ static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struc
 	int code;
 
 	if (train->count == 1)
-		return mb_lane_add(lane, head);
+		return add_packet(engine, lane, head, 0);
 	code = mb_lane_add_train(lane, head, train);
 	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, layout, interface);
 }
@@ -393,15 +401,12 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 	for (uint32_t i = 0; i < trains->count; i++) {
 		const struct mb_packet *head = &trains->heads[i];
 		struct mb_lane *lane = lanes[head->direction];
-		int code;
 
-		if (!lane) {
+		if (!lane)
 			exclude(engine, head, &trains->trains[i]);
-			continue;
-		}
-		code = add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface);
-		if (code)
-			return fail_to_count(trains, stretch->layout, code, error);
+		else if (add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface))
+			return mb_fail(error, ENOMEM, "out of memory");
+		engine->packets += trains->trains[i].count;
 	}
 	return 0;
 }

@@ -64,6 +64,8 @@ struct mb_engine {
 	uint64_t excluded_packets, excluded_bytes; /* of directions that were not asked for */
 	uint64_t foreign_packets; /* unicast, but neither from nor to the inferred address */
 	uint64_t ethernet_packets;
+	uint64_t packets; /* that were counted or excluded */
+	struct mb_dates dates;
 	/* The first frames, held back until the inference is made. */
 	struct mb_frame *head;
 	uint8_t *head_bytes;

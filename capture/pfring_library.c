@@ -34,7 +34,7 @@ static void share_libpcap(void)
 /* Lazily: what its modules for cards want is not there without the card. */
 static void *open_library(char *tried, size_t length)
 {
-	const char *named = getenv("MBURST_PFRING_LIB");
+	const char *named = secure_getenv("MBURST_PFRING_LIB");
 	const char *const names[] = { named && *named ? named : "libpfring.so.1",
 				      named && *named ? NULL : "libpfring.so" };
 	void *library = NULL;
