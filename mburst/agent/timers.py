@@ -9,9 +9,9 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
+from .. import python
 from ..errors import MburstError
 from .config import Config, Report
 
@@ -23,7 +23,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 def command(config: Config, report: Report) -> list[str]:
     """What is called when a report is due."""
-    return [sys.executable, "-m", "mburst", "schedule", "--once", report.name, "--", str(config.path.resolve())]
+    return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
 
 
 def _delay(report: Report) -> dict[str, int | str]:
