@@ -67,6 +67,8 @@ class Facts(TypedDict):
     """Source bins in which `other` may count a sender more than once."""
     flows_unseen: int
     """Packets whose flow could not be remembered: `flows` is then a lower bound."""
+    restores: bool
+    """Whether closing puts an interface back as it was found, which needs CAP_NET_ADMIN."""
     misdated: int
     """Packets whose stamps are outside the years 1970 to 2100; they are among `late` of their lanes."""
     mtu: int

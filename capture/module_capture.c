@@ -321,7 +321,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		return NULL;
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
-		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:O}",
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O}",
 		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
@@ -331,6 +331,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"folded_bins", engine->limits.folded_early,
 		"flows_unseen", engine->limits.flows_unseen,
 		"misdated", engine->dates.misdated,
+		"restores", self->source.restores ? Py_True : Py_False,
 		"mtu", engine->options.decode.mtu,
 		"inferred", engine->inference.note,
 		"notice", notice);

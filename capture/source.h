@@ -115,6 +115,7 @@ struct mb_source {
 	void *state;
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
+	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
 	bool starved;       /* the latest read() yielded nothing because nobody had written more */
 	volatile bool stop; /* MB_SOURCE_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import __version__
+from . import __version__, privileges
 from .errors import MburstError
 from .stopping import stopping
 from .units import NS_PER_S
@@ -129,7 +129,8 @@ def record(
     KeyboardInterrupt on SIGINT and SIGTERM. From an interface these are how a recording ends:
     it then returns as usual.
     """
-    capture_id = fingerprint(recording)
+    with privileges.raised():
+        capture_id = fingerprint(recording)
     known = [] if store.is_empty("recordings") else already_recorded(store, capture_id)
     return known or _Recorder(store, recording, capture_id).run(progress)
 
@@ -164,16 +165,22 @@ def own_addresses(recording: Recording) -> list[str]:
     return [found["mac"]] if found and found["mac"] else []
 
 
+def _open(*arguments: Any, **options: Any) -> Capture:
+    from .capture import Capture
+
+    with privileges.raised():
+        return Capture(*arguments, **options)
+
+
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
     def __init__(self, store: Store, recording: Recording, capture_id: str) -> None:
-        from .capture import Capture
         from .sql import new_writer
 
         self.recording = recording
         self.capture_id = capture_id
-        self.capture: Capture = Capture(
+        self.capture: Capture = _open(
             recording.targets,
             bin_ns=recording.bin_ns,
             source_bin_ns=recording.source_bin_ns,
@@ -203,6 +210,7 @@ class _Recorder:
         self.ended_by: list[signal.Signals] = []
         self.live = self.capture.facts["live"]
         self.watch = Watch(store, recording) if self.live else None
+        privileges.drop(keep=[privileges.NET_ADMIN] if self.capture.facts["restores"] else [])
 
     def run(self, progress: Callable[[Progress], None] | None) -> list[Row]:
         with stopping(self.capture.stop) as self.ended_by:

@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from . import privileges
 from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
 from .units import NS_PER_S, format_duration
 
@@ -32,7 +33,8 @@ class Watch:
         self.recording = recording
         self.interface = recording.interface or recording.targets[0]
         found = device(recording.targets[0])
-        self.clocks = Clocks(found["phc_index"] if found else -1)
+        with privileges.raised():
+            self.clocks = Clocks(found["phc_index"] if found else -1)
         self.writer = store.writer("clock", host=recording.host, rack=recording.rack)
         self.last: Reading | None = None
         self.jumps: list[str] = []

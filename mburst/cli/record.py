@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import UsageError
 from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
@@ -35,6 +36,7 @@ def add_parser(verbs: Any) -> None:
     add_recording_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
     add_live_options(parser)
+    add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -61,6 +63,12 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
                         help="larger IP packets are merged frames (default: inferred; 0: none are)")
     parser.add_argument("--spread", action="store_true",
                         help="lay merged frames back over the time that they took at line rate; needs --link")
+
+
+def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
+    """Who to be once everything is open."""
+    parser.add_argument("--user", metavar="NAME",
+                        help=f"started as root, work as this user once sockets are open (default: {default})")
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
@@ -163,9 +171,14 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
 
     recording = recording_of(arguments)
+    reporter = _reporter(recording, is_live(recording))
+    privileges.lower(arguments.store, arguments.user)
+    store = Store.create(arguments.store)
+    if recording.backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(recording.targets, [store.path])
 
     try:
-        rows = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
+        rows = record(store, recording, reporter)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():
