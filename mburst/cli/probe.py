@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     with privileges.raised():
         plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
-        privileges.confine([], [store.path])
+        privileges.confine([], [arguments.store or tempfile.gettempdir()])  # which is removed in the end
         watch = LiveLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
             store, targets, plan, host=arguments.host or socket.gethostname(), tell=say,
