@@ -94,7 +94,7 @@ def test_a_file_that_only_root_may_read_is_recorded_for_another(strangers, tmp_p
     done = subprocess.run(for_all([*MBURST, "record", str(path), "-o", str(strangers / "store")]), capture_output=True,
                           text=True, timeout=60, check=False)
     assert done.returncode == 0 and "20 packets" in done.stdout, done.stderr
-    assert (strangers / "store" / "runs").stat().st_uid == STRANGER
+    assert (strangers / "store" / "recordings").stat().st_uid == STRANGER
 
 
 @needs_root
