@@ -66,6 +66,29 @@ def own_process() -> None:
     os.umask(os.umask(0) | UMASK)
 
 
+@contextmanager
+def shared_process() -> Iterator[None]:
+    """Meanwhile, commands run in this process one after the other, so that none may change it for good."""
+    before, _State.own = _State.own, False
+    try:
+        yield
+    finally:
+        _State.own = before
+
+
+def give(paths: Iterable[Path], owner: Owner) -> None:
+    """Have what root made at PATHS, and below them, belong to OWNER. Follows no links."""
+    if not _State.own or os.geteuid() != 0 or not owner.uid:
+        return
+    for path in paths:
+        for _, folders, files, at in os.fwalk(path):
+            os.fchown(at, owner.uid, owner.gid)
+            for name in (*folders, *files):
+                os.chown(name, owner.uid, owner.gid, dir_fd=at, follow_symlinks=False)
+        with suppress(FileNotFoundError):
+            os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
+
+
 def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:
     """Who is to own what is written into STORE: USER, who owns it already, who called sudo where he may make it, or
     the owner of the folder in which it will be made. Raises UsageError for a user that there is not."""
@@ -136,7 +159,7 @@ def _work_as_root() -> None:
 
 def _check_reach(owner: Owner) -> None:
     """Much is imported later on, as that user."""
-    for path in (os.__file__, __file__, sys.executable):
+    for path in (os.__file__, __file__):
         if not os.access(path, os.R_OK, effective_ids=True):
             raise MburstError(f"the owner of the store (user {owner.uid}) cannot read {path}, which mburst runs from",
                               "install mburst where all can read it, or keep to root with --user root")

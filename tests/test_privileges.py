@@ -247,6 +247,38 @@ except PermissionError:
     assert done.stdout == f"15 {(STRANGER, STRANGER, STRANGER)} {kept}\nfor good\n", done.stderr
 
 
+@needs_root
+def test_commands_that_share_a_process_leave_it_as_it_is(strangers):
+    """Those of a demo run one after the other, and the last ones need what the first would have given up."""
+    done = run_python("""
+import os, sys
+from mburst import privileges
+privileges.own_process()
+with privileges.shared_process():
+    privileges.lower(sys.argv[1]); privileges.confine([], []); privileges.drop()
+os.seteuid(0)
+open(sys.argv[1] + "/new", "w").close()
+""", strangers)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_root
+def test_what_root_made_for_another_is_given_to_him_and_links_are_not_followed(strangers, tmp_path):
+    (tmp_path / "roots").write_text("precious")
+    (strangers / "made" / "deep").mkdir(parents=True)
+    (strangers / "made" / "deep" / "file").write_text("x")
+    (strangers / "made" / "link").symlink_to(tmp_path / "roots")
+    run_python("""
+import sys
+from pathlib import Path
+from mburst import privileges
+privileges.own_process()
+privileges.give([Path(sys.argv[1], "made"), Path(sys.argv[1], "none")], privileges.owner_of(sys.argv[1]))
+""", strangers)
+    assert {path.lstat().st_uid for path in (strangers / "made", *(strangers / "made").rglob("*"))} == {STRANGER}
+    assert (tmp_path / "roots").stat().st_uid == 0
+
+
 # --- whose files ------------------------------------------------------------------------------------------------------
 
 
