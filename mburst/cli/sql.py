@@ -17,8 +17,8 @@ FETCH = 10_000  # rows at a time
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    about = ("Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read the "
-             "store and nothing else. Without a query, list those that have a name.")
+    about = ("Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read "
+             "the store and nothing else. Without a query, list those that have a name.")
     parser = verbs.add_parser("sql", help="ask a store in SQL or by a query's name", description=about)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
