@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test lint docs fuzz faults bench clean
+.PHONY: help setup demo gallery test lint docs fuzz faults bench lock audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,14 @@ faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the lon
 bench: $(VENV)/test-ready ## measure speed beside libpcap, capinfos and tshark (minutes; 1.1 GB in TMPDIR)
 	for question in bench/bench_*.py; do $(BIN)/python $$question || exit 1; done
 
+lock: $(VENV)/uv ## resolve what the tests need anew, into .ci/requirements.lock
+	$(PYTHON) .ci/build-requirements | $(VENV)/uv/bin/uv pip compile pyproject.toml - --extra test --universal \
+		--python-version 3.11 --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet \
+		--output-file .ci/requirements.lock
+
+audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock names
+	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
+
 clean: ## remove what was built
 	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/*.so
 
@@ -69,7 +77,14 @@ $(VENV)/demo-ready: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[demo]'
 	@touch $@
 
-$(VENV)/test-ready: $(VENV)/ready
+# Exactly what was locked, by hashes, and nothing fetched besides to build with.
+$(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock $(ENGINE)
 	@sh .ci/packages $(TEST_PACKAGES)
-	$(BIN)/pip install --quiet --editable '.[test]'
-	@touch $@
+	$(BIN)/pip install --quiet --require-hashes --requirement .ci/requirements.lock
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@ $(VENV)/ready
+
+# Tools with environments of their own.
+$(VENV)/uv $(VENV)/pip-audit: | $(VENV)/python
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet $(notdir $@)

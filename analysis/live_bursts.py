@@ -113,8 +113,7 @@ class BurstWatch:
         import pyarrow as pa
 
         if self._con is None:
-            self._con = in_memory()
-            self._con.execute("SET threads = 1")  # for a few rows, more cost more
+            self._con = in_memory(threads=1)  # for a few rows, more cost more
         con = self._con
         con.register("bins", _bins(lane, run, since_ns))
         con.register("recordings", pa.Table.from_pylist([lane.runs[run]]))

@@ -68,8 +68,7 @@ class LiveStore:
         self.senders: dict[str, list[pa.Table]] = {}
         self.complete_from_ns = 0
         self._damaged: list[str] = []
-        self._con = in_memory()
-        self._con.execute("SET threads = 1")  # for a few rows, more cost more
+        self._con = in_memory(threads=1)  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
         self._begin()
 

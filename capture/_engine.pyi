@@ -67,12 +67,16 @@ class Facts(TypedDict):
     """Source bins in which `other` may count a sender more than once."""
     flows_unseen: int
     """Packets whose flow could not be remembered: `flows` is then a lower bound."""
+    restores: bool
+    """Whether closing puts an interface back as it was found, which needs CAP_NET_ADMIN."""
+    misdated: int
+    """Packets whose stamps are outside the years 1970 to 2100; they are among `late` of their lanes."""
     mtu: int
     """Largest IP packet of one wire frame that was assumed; 0 when merged frames were not looked for."""
     inferred: str
     """What was inferred from the first frames, or an empty text."""
     notice: str | None
-    """What the sources have to say that is no failure (a cut tail), one sentence a line."""
+    """What the sources have to say that is no failure (a cut tail, odd stamps), one sentence a line."""
     begun: tuple[int, int, int, int] | None
     """What the interface had counted just before frames came in: rx_packets, rx_bytes, tx_packets, tx_bytes."""
 

@@ -345,7 +345,7 @@ static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns
 	const struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
 	int64_t bin_end, senders_end;
 
-	if (!mb_stamp_is_sane(ts_ns))
+	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
 	if (!lane->newest)
 		begin_epoch_at(lane, ts_ns);
@@ -366,7 +366,7 @@ static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struc
 {
 	int64_t ts_ns = packet->ts_ns;
 
-	if (!mb_stamp_is_sane(ts_ns))
+	if (!mb_date_is_sane(ts_ns))
 		return -ERANGE;
 	if (elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
 		return add_late(lane, packet);
@@ -396,6 +396,12 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
 		return error;
 	lane->newest_ns = packet->ts_ns;
 	return add_packet(lane, lane->newest, lane->newest_senders, packet);
+}
+
+void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	lane->totals.late++;
+	lane->totals.late_bytes += packet->bytes;
 }
 
 /* Count what the newest bin holds of a train. */
@@ -430,7 +436,8 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const 
 	int64_t sender_bin = 0;
 	bool is_back;
 
-	if (unlikely((lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train, &is_back)))
+	if (unlikely(amount->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
+		     (lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train, &is_back)))
 		return 0;
 	if (unlikely(lane->n_pending))
 		count_late(lane);
@@ -454,7 +461,7 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const 
 
 int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
 {
-	if (!lane->newest || now_ns <= lane->newest_ns)
+	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
 		return 0;
 	note_last(lane);
 	lane->advanced_ns = now_ns;

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "dates.h"
 #include "decode.h"
 #include "lost.h"
 #include "senders.h"
@@ -42,7 +43,7 @@ extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
 struct mb_lane_totals {
 	uint64_t packets, bytes, wire_bytes; /* in bins */
 	uint64_t unattributed_packets, unattributed_bytes; /* in bins, with no sender */
-	uint64_t late, late_bytes;           /* in no bin */
+	uint64_t late, late_bytes;           /* in no bin, misdated ones among them */
 	uint64_t unparsed, merged;
 	uint64_t ce_packets, retransmits;
 	int64_t first_ns, last_ns;           /* least and largest stamp in bins, once packets > 0 */
@@ -77,26 +78,21 @@ struct mb_lane {
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
 
-/* Stamps that arithmetic can bear: within this of 1970, the years 1823 to 2116. */
-#define MB_STAMP_LIMIT (INT64_C(1) << 62)
-
-static inline bool mb_stamp_is_sane(int64_t ts_ns)
-{
-	return ((uint64_t)ts_ns + MB_STAMP_LIMIT) >> 63 == 0;
-}
-
 /* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
 		 struct mb_table **bin_rows, struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is out of range. */
+/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is no date: mb_lane_misdate() counts it then. */
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
 
+/* Count a packet as one that belongs in no bin. */
+void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
+
 /* Count at once the packets of a train of several, the first of which is HEAD. 1, or 0 when they do
- * not continue what was counted before, in time or sequence, and must be added one by one; or as
- * mb_lane_add(), with the packets before the fault counted. */
+ * not continue what was counted before, in time or sequence, or have stamps that are no dates, and must
+ * be added one by one; or -ENOMEM. */
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train);
 
 /* Have the look-ups of HEAD's flow under way before it is added. */

@@ -40,7 +40,7 @@ static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header,
 	return mb_flow_tail(packet->ports, MB_IPPROTO_UDP, family);
 }
 
-static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, bool inner,
+static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, const struct mb_decode_options *options,
 				 struct mb_packet *restrict packet)
 {
 	uint64_t head = mb_be64(ip), addresses, tail;
@@ -50,18 +50,18 @@ static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, bool inn
 	/* version 4 and 20 bytes of header; neither more to come nor an offset */
 	if (unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
 		return false;
-	tail = usual_transport(ip, 20, MB_FAMILY_IPV4, ip[9], length, ce, inner, packet);
+	tail = usual_transport(ip, 20, MB_FAMILY_IPV4, ip[9], length, ce, options->inner, packet);
 	if (unlikely(!tail))
 		return false;
 	addresses = mb_be64(ip + 12);
 	packet->source.hi = 0;
 	packet->source.lo = 0xffffull << 32 | addresses >> 32;
 	packet->source.family = MB_FAMILY_IPV4;
-	packet->flow = mb_flow_ipv4(addresses, tail);
+	packet->flow = mb_flow_ipv4(addresses, tail, &options->seed);
 	return true;
 }
 
-static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, bool inner,
+static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, const struct mb_decode_options *options,
 				 struct mb_packet *restrict packet)
 {
 	struct mb_address destination;
@@ -71,7 +71,7 @@ static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, bool inn
 
 	if (unlikely(head >> 60 != 6 || length > available))
 		return false;
-	tail = usual_transport(ip, 40, MB_FAMILY_IPV6, ip[6], length, ce, inner, packet);
+	tail = usual_transport(ip, 40, MB_FAMILY_IPV6, ip[6], length, ce, options->inner, packet);
 	if (unlikely(!tail))
 		return false;
 	packet->source.hi = mb_be64(ip + 8);
@@ -79,7 +79,7 @@ static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, bool inn
 	packet->source.family = MB_FAMILY_IPV6;
 	destination.hi = mb_be64(ip + 24);
 	destination.lo = mb_be64(ip + 32);
-	packet->flow = mb_flow_ipv6(&packet->source, &destination, tail);
+	packet->flow = mb_flow_ipv6(&packet->source, &destination, tail, &options->seed);
 	return true;
 }
 
@@ -92,7 +92,6 @@ struct common {
 	const struct mb_decode_options *options;
 	uint32_t fcs_len;
 	uint32_t largest; /* IP packet that is surely not merged */
-	bool inner;
 };
 
 /* The IP packet that NEXT announces at offset L3, USUAL_IPV4 bytes of it in memory. False when it
@@ -106,9 +105,9 @@ static mb_inline bool usual_ip(const struct mb_frame *restrict frame, uint32_t l
 	if (unlikely(available > common->largest || frame->gso_size))
 		return false;
 	if (next == MB_NEXT_IPV4)
-		return usual_ipv4(ip, available, common->inner, packet);
+		return usual_ipv4(ip, available, common->options, packet);
 	if (next == MB_NEXT_IPV6 && frame->caplen >= l3 + USUAL_IPV6)
-		return usual_ipv6(ip, available, common->inner, packet);
+		return usual_ipv6(ip, available, common->options, packet);
 	return false;
 }
 
@@ -139,14 +138,16 @@ static void walk_init(struct mb_walk *walk, const struct mb_frame *frame, const 
 	walk->end = mb_frame_bytes(frame, interface->fcs_len);
 	walk->visible = frame->caplen < walk->end ? frame->caplen : walk->end;
 	walk->marks = 0;
+	walk->seed = NULL;
 }
 
 static void read_to_ip(const struct mb_frame *frame, const struct mb_interface *interface,
-		       struct mb_headers *headers)
+		       const struct mb_seed *seed, struct mb_headers *headers)
 {
 	struct mb_walk *walk = &headers->walk;
 
 	walk_init(walk, frame, interface);
+	walk->seed = seed;
 	headers->bytes = walk->end;
 	headers->next = mb_walk_to_ip(walk, mb_link_read(walk, interface, &headers->link));
 	headers->l3 = walk->offset;
@@ -164,7 +165,7 @@ static void read_ip(const struct mb_frame *frame, const struct common *common, s
 		marks |= MB_MARK_MERGED;
 		packet->wire_bytes = merged;
 	}
-	if (common->inner && headers->has_ip)
+	if (common->options->inner && headers->has_ip)
 		mb_tunnel_descend(&headers->walk, &headers->ip);
 	packet->source = headers->has_ip ? ip->source : headers->link.sender;
 	packet->flow = ip->flow;
@@ -179,7 +180,7 @@ static __attribute__((noinline)) void decode_any(const struct mb_frame *frame, c
 {
 	struct mb_headers headers;
 
-	read_to_ip(frame, common->interface, &headers);
+	read_to_ip(frame, common->interface, &common->options->seed, &headers);
 	packet->ts_ns = frame->ts_ns;
 	packet->bytes = headers.bytes;
 	packet->wire_bytes = mb_link_wire_bytes(headers.bytes, headers.link.header);
@@ -198,7 +199,6 @@ void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_in
 		.options = options,
 		.fcs_len = interface->fcs_len,
 		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,
-		.inner = options->inner,
 	};
 
 	if (interface->linktype != MB_LINKTYPE_ETHERNET) {
@@ -229,7 +229,7 @@ bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interfa
 {
 	struct mb_headers headers;
 
-	read_to_ip(frame, interface, &headers);
+	read_to_ip(frame, interface, &options->seed, &headers);
 	if (!mb_ip_read(&headers.walk, headers.next, &headers.ip))
 		return false;
 	if (options->inner)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "frame.h"
+#include "seed.h"
 
 /* What an Ethernet frame costs the wire (IEEE 802.3): it is padded to 60 bytes, and to those of any
  * frame come FCS 4, preamble 8 and gap 12. */
@@ -58,6 +59,7 @@ struct mb_packet {
 };
 
 struct mb_decode_options {
+	struct mb_seed seed; /* of the fingerprints of flows */
 	/* Take the innermost IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) that
 	 * can be read instead of the outermost. A tunnel's fragments are not looked into. What an
 	 * MPLS label stack carries besides IP is not told by the frame, and not guessed. */

@@ -87,6 +87,7 @@ struct mb_walk {
 	uint32_t end;     /* where the packet that is being walked ends, captured or not */
 	uint32_t visible; /* captured bytes; may be less or more than `offset` */
 	uint32_t marks;   /* enum mb_mark: why the walk ended early */
+	const struct mb_seed *seed; /* of fingerprints; not needed down to an IP header */
 };
 
 struct mb_link {
@@ -177,23 +178,24 @@ static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
 }
 
 /* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. What was multiplied is
- * folded in again, so that no factor of zero hides the other. TAIL: ports, protocol, family.
- * Never 0. */
-static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail)
+ * folded in again, so that no factor of zero hides the other, and SEED is in each, so that nobody can
+ * choose addresses and ports of the same fingerprint. TAIL: ports, protocol, family. Never 0. */
+static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
 {
-	uint64_t factor = tail ^ 0xe7037ed1a0b428db, low, high;
+	uint64_t factor = tail ^ seed->words[0] ^ 0xe7037ed1a0b428db, low, high;
 	unsigned __int128 product = (unsigned __int128)addresses * factor;
 
 	low = (uint64_t)product ^ addresses;
 	high = (uint64_t)(product >> 64) ^ factor;
-	product = (unsigned __int128)(low ^ 0x8ebc6af09c88c6e3) * high;
+	product = (unsigned __int128)(low ^ seed->words[1] ^ 0x8ebc6af09c88c6e3) * high;
 	low ^= (uint64_t)product ^ (uint64_t)(product >> 64);
 	return low + !low;
 }
 
-static inline uint64_t mb_flow_fold(uint64_t hi, uint64_t lo)
+static inline uint64_t mb_flow_fold(uint64_t hi, uint64_t lo, const struct mb_seed *seed)
 {
-	unsigned __int128 product = (unsigned __int128)(hi ^ 0x1d8e4e27c47d124f) * (lo ^ 0xeb44accab455d165);
+	unsigned __int128 product = (unsigned __int128)(hi ^ seed->words[2] ^ 0x1d8e4e27c47d124f) *
+				    (lo ^ seed->words[3] ^ 0xeb44accab455d165);
 
 	return ((uint64_t)product ^ (uint64_t)(product >> 64)) + lo;
 }
@@ -205,16 +207,16 @@ static inline uint64_t mb_flow_tail(uint32_t ports, uint8_t protocol, enum mb_fa
 }
 
 /* ADDRESSES: source << 32 | destination. */
-static inline uint64_t mb_flow_ipv4(uint64_t addresses, uint64_t tail)
+static inline uint64_t mb_flow_ipv4(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
 {
-	return mb_flow_mix(addresses, tail);
+	return mb_flow_mix(addresses, tail, seed);
 }
 
 static inline uint64_t mb_flow_ipv6(const struct mb_address *source, const struct mb_address *destination,
-				    uint64_t tail)
+				    uint64_t tail, const struct mb_seed *seed)
 {
-	return mb_flow_mix(mb_flow_fold(source->hi, source->lo),
-			   mb_flow_fold(destination->hi, destination->lo) ^ tail);
+	return mb_flow_mix(mb_flow_fold(source->hi, source->lo, seed),
+			   mb_flow_fold(destination->hi, destination->lo, seed) ^ tail, seed);
 }
 
 /* A frame, read down to the transport header behind its outermost IP header. */

@@ -211,8 +211,8 @@ bool mb_ip_read(struct mb_walk *walk, uint32_t next, struct mb_ip *ip)
 		ip->ports = read_transport(walk, ip);
 	tail = mb_flow_tail(ip->ports, ip->protocol, ip->source.family);
 	if (next == MB_NEXT_IPV4)
-		ip->flow = mb_flow_ipv4(ip->source.lo << 32 | (uint32_t)ip->destination.lo, tail);
+		ip->flow = mb_flow_ipv4(ip->source.lo << 32 | (uint32_t)ip->destination.lo, tail, walk->seed);
 	else
-		ip->flow = mb_flow_ipv6(&ip->source, &ip->destination, tail);
+		ip->flow = mb_flow_ipv6(&ip->source, &ip->destination, tail, walk->seed);
 	return true;
 }

@@ -4,21 +4,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "cleanup.h"
-#include "hash.h"
+#include "head.h"
 #include "live.h"
 
-#define HEAD_FRAMES 8192         /* that the inference sees */
-#define HEAD_BYTES (8u << 20)
-#define HEAD_TIMEOUT_MS 1000     /* for a pipe that is fed slowly */
-#define READ_TIMEOUT_MS 100
-#define TURN_NS 100000000        /* that run() takes on a live source */
+#define TURN_NS 100000000        /* that run() takes */
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define LINKTYPE_ETHERNET 1
+#define DIRECTIONS 3 /* enum mb_direction */
 
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
 {
@@ -33,24 +29,16 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
-	if (getrandom(&engine->limits.seed, sizeof(engine->limits.seed), GRND_NONBLOCK) < 0)
-		engine->limits.seed = (uintptr_t)engine;
+	mb_seed_init(&engine->limits.seed);
+	engine->options.decode.seed = engine->limits.seed;
 	engine->sequences = calloc(1, sizeof(*engine->sequences));
-	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
-	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 	if (!engine->sequences || !engine->bin_rows || !engine->sender_rows) {
 		mb_engine_destroy(engine);
 		return NULL;
 	}
 	return engine;
-}
-
-static void drop_head(struct mb_engine *engine)
-{
-	free(engine->head);
-	free(engine->head_bytes);
-	engine->head = NULL;
-	engine->head_bytes = NULL;
 }
 
 void mb_engine_destroy(struct mb_engine *engine)
@@ -63,105 +51,12 @@ void mb_engine_destroy(struct mb_engine *engine)
 		free(engine->lanes[i]);
 	}
 	free(engine->lanes);
+	free(engine->numbers);
 	free(engine->sequences);
 	mb_table_release(engine->bin_rows);
 	mb_table_release(engine->sender_rows);
-	drop_head(engine);
+	mb_head_drop(engine);
 	free(engine);
-}
-
-/* Copy BATCH to the head. */
-static void keep_batch(struct mb_engine *engine, const struct mb_batch *batch, size_t *used)
-{
-	for (uint32_t i = 0; i < batch->count; i++) {
-		struct mb_frame *kept = &engine->head[engine->n_head++];
-
-		*kept = batch->frames[i];
-		kept->data = memcpy(engine->head_bytes + *used, kept->data, kept->caplen);
-		*used += kept->caplen;
-	}
-}
-
-static size_t captured_bytes(const struct mb_batch *batch)
-{
-	size_t bytes = 0;
-
-	for (uint32_t i = 0; i < batch->count; i++)
-		bytes += batch->frames[i].caplen;
-	return bytes;
-}
-
-static bool told_sides(const struct mb_engine *engine)
-{
-	const struct mb_interface *interfaces;
-	size_t n_interfaces;
-
-	if (engine->options.n_locals)
-		return true;
-	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
-	for (uint32_t i = 0; i < engine->n_head; i++) {
-		static const struct mb_decode_options outermost = { 0 };
-		struct mb_packet packet;
-
-		mb_decode(&engine->head[i], 1, &interfaces[engine->head[i].interface], &outermost,
-			  &packet);
-		if (packet.direction != MB_DIRECTION_UNKNOWN)
-			return true;
-	}
-	return false;
-}
-
-static int make_inference(struct mb_engine *engine)
-{
-	const struct mb_interface *interfaces;
-	size_t n_interfaces;
-	bool told = told_sides(engine);
-
-	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
-	if (mb_infer(engine->head, engine->n_head, interfaces, &engine->inference))
-		return -ENOMEM;
-	if (engine->options.infer_mtu)
-		engine->options.decode.mtu = engine->inference.mtu;
-	if (told) {
-		engine->inference.note[0] = '\0';
-		engine->inference.local.family = MB_FAMILY_NONE;
-	} else if (engine->inference.local.family != MB_FAMILY_NONE) {
-		mb_sides_init(&engine->sides, &engine->inference.local, 1);
-	}
-	return 0;
-}
-
-/* Read the first frames and infer from them. What ends the reading is kept for behind them. */
-static int read_head(struct mb_engine *engine)
-{
-	size_t used = 0, room = HEAD_BYTES;
-
-	if (engine->source->live)
-		return make_inference(engine);
-	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
-	engine->head_bytes = malloc(room);
-	if (!engine->head || !engine->head_bytes)
-		return -ENOMEM;
-	do {
-		engine->head_end = mb_source_read(engine->source, &engine->batch, HEAD_TIMEOUT_MS,
-						 &engine->failure);
-		if (engine->head_end <= 0)
-			break;
-		if (used + captured_bytes(&engine->batch) > room) {
-			uint8_t *old = engine->head_bytes;
-			uint8_t *grown = malloc(room += captured_bytes(&engine->batch));
-
-			if (!grown)
-				return -ENOMEM;
-			memcpy(grown, old, used);
-			for (uint32_t i = 0; i < engine->n_head; i++)
-				engine->head[i].data = grown + (engine->head[i].data - old);
-			engine->head_bytes = grown;
-			free(old);
-		}
-		keep_batch(engine, &engine->batch, &used);
-	} while (engine->n_head < HEAD_FRAMES && used < HEAD_BYTES);
-	return make_inference(engine);
 }
 
 /* The next batch: the head's frames first. As mb_source_read(). */
@@ -179,8 +74,8 @@ static int next_batch(struct mb_engine *engine)
 	if (engine->head_end < 0)
 		return engine->head_end;
 	if (engine->head)
-		drop_head(engine);
-	return mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+		mb_head_drop(engine);
+	return mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 }
 
 static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
@@ -207,14 +102,36 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 	return 0;
 }
 
+/* Where the lane of INTERFACE and DIRECTION is noted. NULL when memory is out. */
+static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	uint32_t count = engine->n_numbered;
+
+	if (interface >= count) {
+		uint32_t more = 2 * (interface + 1u);
+		uint16_t *numbers = realloc(engine->numbers, more * DIRECTIONS * sizeof(*numbers));
+
+		if (!numbers)
+			return NULL;
+		memset(numbers + count * DIRECTIONS, 0, (more - count) * DIRECTIONS * sizeof(*numbers));
+		engine->numbers = numbers;
+		engine->n_numbered = more;
+	}
+	return &engine->numbers[interface * DIRECTIONS + direction];
+}
+
 /* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
 static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface,
 					uint8_t direction, struct mb_error *error)
 {
-	for (uint32_t i = 0; i < engine->n_lanes; i++)
-		if (engine->lanes[i]->interface == interface &&
-		    engine->lanes[i]->direction == direction)
-			return engine->lanes[i];
+	uint16_t *number = number_of_lane(engine, interface, direction);
+
+	if (!number) {
+		mb_fail(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (*number)
+		return engine->lanes[*number - 1];
 	if (engine->n_lanes == MB_LANES) {
 		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture",
 			MB_LANES);
@@ -224,6 +141,7 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 		mb_fail(error, ENOMEM, "out of memory");
 		return NULL;
 	}
+	*number = (uint16_t)engine->n_lanes;
 	return engine->lanes[engine->n_lanes - 1];
 }
 
@@ -242,6 +160,15 @@ static inline bool complete_head(const struct mb_engine *engine, const struct mb
 	return is_foreign;
 }
 
+/* The stamps of TRAIN are of a clock that was not set, unless they are no dates at all. */
+static void note_unset(struct mb_engine *engine, struct mb_packet *head, const struct mb_train *train)
+{
+	if (!mb_date_is_sane(head->ts_ns))
+		return;
+	head->quality |= MB_QUALITY_UNSYNCED;
+	engine->dates.unset += train->count;
+}
+
 static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
 {
 	engine->excluded_packets += train->count;
@@ -251,7 +178,7 @@ static void exclude(struct mb_engine *engine, const struct mb_packet *head, cons
 /* Complete the heads, and find the lanes of their interface by direction, as far as any is of it; NULL for
  * directions that were not asked for. Has the look-ups of the heads' flows under way. */
 static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
-		      struct mb_lane *lanes[3], struct mb_error *error)
+		      struct mb_lane *lanes[DIRECTIONS], struct mb_error *error)
 {
 	struct mb_trains *trains = &engine->trains;
 
@@ -272,24 +199,23 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
 		}
+		if (__builtin_expect(mb_date_is_unset(head->ts_ns), 0))
+			note_unset(engine, head, &trains->trains[i]);
 		mb_lane_prefetch(lanes[side], head);
 	}
 	return 0;
 }
 
-static int fail_to_count(const struct mb_trains *trains, enum mb_layout layout, int code, struct mb_error *error)
+/* Count the packet that is INDEX-th of those that the engine has not counted yet. */
+static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *packet, uint32_t index)
 {
-	const uint8_t *at = trains->trains[0].at;
-	struct mb_frame frame;
+	int code = mb_lane_add(lane, packet);
 
-	if (code == -ENOMEM)
-		return mb_fail(error, ENOMEM, "out of memory");
-	do {
-		frame = mb_stretch_frame(layout, at);
-		at += mb_stretch_stride(layout, frame.caplen);
-	} while (mb_stamp_is_sane(frame.ts_ns));
-	return mb_fail(error, EINVAL, "the stamp of a frame, %lld ns, is out of range",
-		       (long long)frame.ts_ns);
+	if (code != -ERANGE)
+		return code;
+	mb_lane_misdate(lane, packet);
+	mb_dates_miss(&engine->dates, engine->packets + index + 1, packet->ts_ns);
+	return 0;
 }
 
 /* The packets of a train that its lane could not take at once. */
@@ -299,14 +225,14 @@ static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struc
 	const uint8_t *at = train->at;
 	int code = 0;
 
-	while (at < (const uint8_t *)train->end && !code) {
+	for (uint32_t i = 0; at < (const uint8_t *)train->end && !code; i++) {
 		struct mb_frame frame = mb_stretch_frame(layout, at);
 		struct mb_packet packet;
 
 		mb_decode(&frame, 1, interface, &engine->options.decode, &packet);
 		packet.direction = head->direction;
 		packet.quality = head->quality;
-		code = mb_lane_add(lane, &packet);
+		code = add_packet(engine, lane, &packet, i);
 		at += mb_stretch_stride(layout, frame.caplen);
 	}
 	return code;
@@ -318,7 +244,7 @@ static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struc
 	int code;
 
 	if (train->count == 1)
-		return mb_lane_add(lane, head);
+		return add_packet(engine, lane, head, 0);
 	code = mb_lane_add_train(lane, head, train);
 	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, layout, interface);
 }
@@ -329,7 +255,7 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 {
 	const uint16_t number = mb_stretch_frame(stretch->layout, stretch->at).interface;
 	const struct mb_interface *interface;
-	struct mb_lane *lanes[3] = { NULL }; /* by enum mb_direction */
+	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
 
@@ -341,15 +267,12 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 	for (uint32_t i = 0; i < trains->count; i++) {
 		const struct mb_packet *head = &trains->heads[i];
 		struct mb_lane *lane = lanes[head->direction];
-		int code;
 
-		if (!lane) {
+		if (!lane)
 			exclude(engine, head, &trains->trains[i]);
-			continue;
-		}
-		code = add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface);
-		if (code)
-			return fail_to_count(trains, stretch->layout, code, error);
+		else if (add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface))
+			return mb_fail(error, ENOMEM, "out of memory");
+		engine->packets += trains->trains[i].count;
 	}
 	return 0;
 }
@@ -367,7 +290,7 @@ static int count_batch(struct mb_engine *engine, struct mb_error *error)
 /* The next batch of a live source, counted. As next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
-	int n = mb_source_read(engine->source, &engine->batch, READ_TIMEOUT_MS, &engine->failure);
+	int n = mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 
 	mb_live_mark_losses(engine);
 	if (n < 0)
@@ -438,19 +361,20 @@ static bool is_full(const struct mb_engine *engine)
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
 	const bool live = engine->source->live;
-	const int64_t begun = live ? mb_live_now() : 0;
+	const int64_t deadline_ns = mb_live_now() + TURN_NS;
 
 	if (!engine->head_done) {
-		engine->head_done = true;
-		if (read_head(engine))
-			return mb_fail(error, ENOMEM, "out of memory");
+		int more = mb_head_read(engine, deadline_ns);
+
+		if (more)
+			return more > 0 ? 1 : mb_fail(error, ENOMEM, "out of memory");
 	}
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
 		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n == 0 || (live && n > 0 && mb_live_now() - begun > TURN_NS))
+		if (n >= 0 && ((live && n == 0) || mb_live_now() >= deadline_ns))
 			return 1;
-		if (n > 0)
+		if (n >= 0)
 			continue;
 		engine->failed = n == MB_SOURCE_END ? 0 : n;
 		if (finish(engine, error))
@@ -466,8 +390,8 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
 		   struct mb_table **sender_rows)
 {
-	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS);
-	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS);
+	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
 
 	if (!next_bins || !next_senders) {
 		mb_table_release(next_bins);

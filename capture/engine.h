@@ -61,14 +61,21 @@ struct mb_engine {
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
+	uint16_t *numbers; /* of lanes, plus 1, by interface and direction; 0: it has none */
+	uint32_t n_numbered; /* interfaces in it */
 	uint64_t excluded_packets, excluded_bytes; /* of directions that were not asked for */
 	uint64_t foreign_packets; /* unicast, but neither from nor to the inferred address */
 	uint64_t ethernet_packets;
+	uint64_t packets; /* that were counted or excluded */
+	struct mb_dates dates;
 	/* The first frames, held back until the inference is made. */
 	struct mb_frame *head;
 	uint8_t *head_bytes;
 	uint32_t n_head, next_head;
 	int head_end;           /* what the source said behind the head */
+	size_t head_used;       /* bytes in head_bytes … */
+	size_t head_room;       /* … and how many there may be */
+	int64_t silent_ns;      /* how long nothing came before it was whole */
 	bool head_done;
 	bool finished;
 	struct mb_error failure; /* why the source ended early */
@@ -82,8 +89,8 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
 				   struct mb_source *source);
 void mb_engine_destroy(struct mb_engine *engine);
 
-/* Work for at most BATCHES batches, or a tenth of a second on a live source, or until a table holds
- * some 64 Ki rows. 1: there is more; 0: the
+/* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
+ * holds some 64 Ki rows. 1: there is more; 0: the
  * capture is over and every bin is closed. A negative errno with ERROR filled: the input is bad;
  * it comes after every row of the frames before the fault was handed out. */
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);

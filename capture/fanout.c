@@ -2,6 +2,7 @@
 #include "fanout.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/if_packet.h>
 #include <poll.h>
 #include <pthread.h>
@@ -9,6 +10,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "slots.h"
 
@@ -167,11 +170,27 @@ static bool wait_for_frames(struct drain *drain)
 	return more;
 }
 
+/* Keep no capabilities in this thread, which only reads rings that are open: whoever started it gives up its own later,
+ * and cannot for others. But a change of user is carried out in each thread, or glibc aborts. */
+static void shed_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &header, sets))
+		return;
+	sets[0].permitted &= 1u << CAP_SETUID | 1u << CAP_SETGID;
+	sets[0].effective &= sets[0].permitted;
+	sets[1].permitted = sets[1].effective = sets[0].inheritable = sets[1].inheritable = 0;
+	syscall(SYS_capset, &header, sets);
+}
+
 static void *drain_main(void *argument)
 {
 	struct drain *drain = argument;
 	struct chunk *chunk;
 
+	shed_capabilities();
 	while ((chunk = free_chunk(drain))) {
 		struct mb_loss loss;
 		uint32_t count = fill(drain, chunk, &loss);

@@ -18,12 +18,25 @@ static inline uint64_t mb_hash_fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* SEED makes collisions unguessable for whoever chooses the addresses. */
-static inline uint64_t mb_hash_address(const struct mb_address *address, uint64_t seed)
+/* The seed is in both factors: an address cannot make one of them 0, which would hide the other. */
+static inline uint64_t mb_hash_address(const struct mb_address *address, const struct mb_seed *seed)
 {
-	return mb_hash_fold(address->lo ^ seed ^ 0x9e3779b97f4a7c15u,
-			    address->hi ^ address->family ^ 0xd1b54a32d192ed03u);
+	return mb_hash_fold(address->lo ^ seed->words[0] ^ 0x9e3779b97f4a7c15u,
+			    address->hi ^ address->family ^ seed->words[1] ^ 0xd1b54a32d192ed03u);
 }
+
+/* Called for each slot of a table that is looked at. Tests count the calls; elsewhere it is nothing. */
+#ifdef MB_COUNT_STEPS
+extern uint64_t mb_hash_steps;
+static inline void mb_hash_step(void)
+{
+	mb_hash_steps++;
+}
+#else
+static inline void mb_hash_step(void)
+{
+}
+#endif
 
 static inline bool mb_address_equal(const struct mb_address *a, const struct mb_address *b)
 {

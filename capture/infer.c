@@ -27,6 +27,7 @@ struct sample {
 	struct endpoint endpoints[SLOTS];
 	uint32_t n_endpoints;
 	uint32_t unicast;
+	struct mb_seed seed;
 };
 
 static bool is_group(const struct mb_address *address)
@@ -45,11 +46,12 @@ static bool is_group(const struct mb_address *address)
 
 static struct endpoint *find_endpoint(struct sample *sample, const struct mb_address *address)
 {
-	uint32_t i = (uint32_t)mb_hash_address(address, 0) & (SLOTS - 1);
+	uint32_t i = (uint32_t)mb_hash_address(address, &sample->seed) & (SLOTS - 1);
 
 	for (;; i = (i + 1) & (SLOTS - 1)) {
 		struct endpoint *endpoint = &sample->endpoints[i];
 
+		mb_hash_step();
 		if (!endpoint->frames) {
 			if (sample->n_endpoints >= SLOTS / 2)
 				return NULL;
@@ -179,13 +181,14 @@ static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count,
 }
 
 int mb_infer(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interfaces,
-	     struct mb_inference *inference)
+	     const struct mb_seed *seed, struct mb_inference *inference)
 {
 	mb_auto_free struct sample *sample = calloc(1, sizeof(*sample));
 
 	memset(inference, 0, sizeof(*inference));
 	if (!sample)
 		return -ENOMEM;
+	sample->seed = *seed;
 	for (uint32_t i = 0; i < count; i++)
 		sample_frame(sample, &frames[i], &interfaces[frames[i].interface]);
 	infer_local(sample, inference);

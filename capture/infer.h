@@ -21,6 +21,6 @@ struct mb_inference {
 /* Infer from COUNT frames, with INTERFACES as the source numbers them. Only Ethernet, cooked and
  * raw IP interfaces say anything. 0 or -ENOMEM. */
 int mb_infer(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interfaces,
-	     struct mb_inference *inference);
+	     const struct mb_seed *seed, struct mb_inference *inference);
 
 #endif

@@ -28,8 +28,13 @@ static int64_t now_ms(void)
 
 void mb_input_set_timeout(struct mb_input *input, int timeout_ms)
 {
-	if (!input->regular)
-		input->deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	input->deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+	input->starved = false;
+}
+
+bool mb_input_is_late(const struct mb_input *input)
+{
+	return now_ms() >= input->deadline_ms;
 }
 
 const char *mb_input_place(const struct mb_input *input)
@@ -40,7 +45,7 @@ const char *mb_input_place(const struct mb_input *input)
 /* --- bytes of the file --- */
 
 /* Wait until the descriptor has something to say. */
-static int wait_readable(const struct mb_input *input, struct mb_error *error)
+static int wait_readable(struct mb_input *input, struct mb_error *error)
 {
 	struct pollfd poller = {.fd = input->fd, .events = POLLIN};
 
@@ -57,8 +62,10 @@ static int wait_readable(const struct mb_input *input, struct mb_error *error)
 			return MB_SUPPLY_READY;
 		if (ready < 0 && errno != EINTR)
 			return mb_fail_errno(error, errno, "%s: cannot wait for data", input->name);
-		if (!ready && !left)
+		if (!ready && !left) {
+			input->starved = true;
 			return MB_SUPPLY_LATE;
+		}
 	}
 }
 
@@ -150,6 +157,8 @@ static int produce(struct mb_input *input, uint8_t *out, size_t room, size_t *go
 		supply = decompress(input, out, room, got, error);
 		if (*got || supply != MB_SUPPLY_READY)
 			return supply;
+		if (mb_input_is_late(input))
+			return MB_SUPPLY_LATE;
 	}
 }
 
@@ -218,6 +227,8 @@ static int pass_over(struct mb_input *input, struct mb_error *error)
 			have = (size_t)input->skip;
 		input->at += have;
 		input->skip -= have;
+		if (input->skip && mb_input_is_late(input))
+			return MB_SUPPLY_LATE;
 	}
 	return MB_SUPPLY_READY;
 }

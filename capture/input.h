@@ -32,9 +32,10 @@ struct mb_input {
 
 	int fd;		  /* -1 when the file is mapped */
 	bool is_standard; /* standard input, which is not ours to close */
-	bool regular;	  /* never waits */
+	bool regular;	  /* never waits for a writer */
 	const volatile bool *stop;
 	int64_t deadline_ms; /* monotonic; INT64_MAX: wait for ever */
+	bool starved;	     /* it came while waiting for a writer */
 
 	struct mb_mapping mapping;
 	dev_t device; /* of the mapped file */
@@ -62,8 +63,11 @@ int mb_input_open(struct mb_input *input, const char *target, const volatile boo
 		  struct mb_error *error);
 void mb_input_close(struct mb_input *input);
 
-/* How long the following calls may wait in all; negative: for ever. Files never wait. */
+/* How long the following calls may take in all before they say LATE; negative: for ever. Each gets somewhere first. */
 void mb_input_set_timeout(struct mb_input *input, int timeout_ms);
+
+/* Whether that time is over: who passes over much without yielding anything asks now and then. */
+bool mb_input_is_late(const struct mb_input *input);
 
 /* Have NEED bytes at `at`: enum mb_supply, or a negative errno. What pointers into an earlier
  * window point to is lost, unless the file is mapped. */

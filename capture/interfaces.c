@@ -26,23 +26,29 @@ int mb_interfaces_add(struct mb_interfaces *interfaces, const struct mb_interfac
 void mb_interfaces_deinit(struct mb_interfaces *interfaces)
 {
 	free(interfaces->list);
+	mb_interface_index_deinit(&interfaces->numbers);
 	*interfaces = (struct mb_interfaces){0};
 }
 
-bool mb_interface_agrees(const struct mb_interface *a, const struct mb_interface *b)
+int mb_interfaces_number(struct mb_interfaces *interfaces, struct mb_interface_index *tally, const char *name,
+			 const struct mb_interface *interface)
 {
-	return a->linktype == b->linktype && a->fcs_len == b->fcs_len && a->quality == b->quality;
-}
+	uint32_t *seen, *number;
+	int index;
 
-int mb_interfaces_find(const struct mb_interfaces *interfaces, const struct mb_interface *interface)
-{
-	if (!interface->name[0])
-		return -1;
-	for (size_t i = 0; i < interfaces->count; i++)
-		if (!strcmp(interfaces->list[i].name, interface->name) &&
-		    mb_interface_agrees(&interfaces->list[i], interface))
-			return (int)i;
-	return -1;
+	if (!name)
+		return mb_interfaces_add(interfaces, interface);
+	seen = mb_interface_index_at(tally, name, interface, 0);
+	number = seen ? mb_interface_index_at(&interfaces->numbers, name, interface, *seen) : NULL;
+	if (!number)
+		return -ENOMEM;
+	(*seen)++;
+	if (*number)
+		return (int)*number - 1;
+	index = mb_interfaces_add(interfaces, interface);
+	if (index >= 0)
+		*number = (uint32_t)index + 1;
+	return index;
 }
 
 /* Length of the well-formed UTF-8 character at TEXT (RFC 3629), or 0. */

@@ -11,22 +11,23 @@
 
 #include "error.h"
 #include "frame.h"
+#include "interface_index.h"
 
 struct mb_interfaces {
 	struct mb_interface *list;
 	size_t count, room;
+	struct mb_interface_index numbers; /* of those with a name: index + 1 */
 };
 
 /* Append INTERFACE; its index, or a negative errno (ENOMEM; E2BIG beyond 65,536). */
 int mb_interfaces_add(struct mb_interfaces *interfaces, const struct mb_interface *interface);
 void mb_interfaces_deinit(struct mb_interfaces *interfaces);
 
-/* Whether frames of A and B mean the same thing: link type, FCS and quality. */
-bool mb_interface_agrees(const struct mb_interface *a, const struct mb_interface *b);
-
-/* Index of the interface that has the (non-empty) name of INTERFACE and agrees with it, or -1. */
-int mb_interfaces_find(const struct mb_interfaces *interfaces,
-		       const struct mb_interface *interface);
+/* Index of what is told of once more: the interface called NAME that agrees with INTERFACE (link type, FCS, quality)
+ * and is the next such in TALLY, which counts those of one section or capture; appended when it is not listed yet.
+ * NULL for NAME: it has none, and is always another. A negative errno as of mb_interfaces_add(). */
+int mb_interfaces_number(struct mb_interfaces *interfaces, struct mb_interface_index *tally, const char *name,
+			 const struct mb_interface *interface);
 
 /* Store TEXT as the interface's name: cut to fit, and what is not printable UTF-8 as '?'. */
 void mb_interface_set_name(struct mb_interface *interface, const char *text, size_t length);

@@ -72,7 +72,7 @@ int mb_live_pass_time(struct mb_engine *engine)
 	struct mb_live_clock *clock = &engine->clock;
 	int64_t now = mb_live_now(), passed;
 
-	if (engine->batch.count) {
+	if (engine->batch.count && mb_date_is_sane(engine->batch.frames[engine->batch.count - 1].ts_ns)) {
 		clock->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;
 		clock->newest_read_ns = now;
 	}

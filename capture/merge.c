@@ -21,6 +21,7 @@ struct branch {
 	bool ended;
 	uint16_t *numbers; /* of its interfaces in the merged list */
 	size_t numbered;
+	struct mb_interface_index tally; /* of their names */
 };
 
 struct merge {
@@ -31,7 +32,6 @@ struct merge {
 	size_t starved; /* branch whose batch is used up, or `count` */
 	size_t primed;	/* branches that have been read from */
 	struct mb_interfaces interfaces;
-	bool *is_anonymous; /* of each of these: it is a pcap file's */
 	uint64_t frames, bytes;
 	int failure;
 	struct mb_error failure_error;
@@ -46,46 +46,12 @@ static bool is_anonymous(const struct branch *branch)
 	       !mb_source_file_has_interfaces(&branch->source);
 }
 
-static bool is_numbered(const struct branch *branch, size_t number)
+/* Captures of pcap have no interfaces but themselves: rotated files are one, whatever their names. */
+static int number_interface(struct merge *merge, struct branch *branch, const struct mb_interface *interface)
 {
-	for (size_t i = 0; i < branch->numbered; i++)
-		if (branch->numbers[i] == number)
-			return true;
-	return false;
-}
+	const char *name = is_anonymous(branch) ? "" : interface->name[0] ? interface->name : NULL;
 
-static int find_interface(const struct merge *merge, const struct branch *branch,
-			  const struct mb_interface *interface)
-{
-	bool anonymous = is_anonymous(branch);
-
-	for (size_t i = 0; i < merge->interfaces.count; i++) {
-		const struct mb_interface *known = &merge->interfaces.list[i];
-
-		if (merge->is_anonymous[i] != anonymous || !mb_interface_agrees(known, interface))
-			continue;
-		if (!anonymous && (!interface->name[0] || strcmp(known->name, interface->name)))
-			continue;
-		if (!is_numbered(branch, i))
-			return (int)i;
-	}
-	return -1;
-}
-
-static int add_interface(struct merge *merge, const struct branch *branch,
-			 const struct mb_interface *interface)
-{
-	int number = mb_interfaces_add(&merge->interfaces, interface);
-	void *flags;
-
-	if (number < 0)
-		return number;
-	flags = realloc(merge->is_anonymous, (size_t)number + 1);
-	if (!flags)
-		return -ENOMEM;
-	merge->is_anonymous = flags;
-	merge->is_anonymous[number] = is_anonymous(branch);
-	return number;
+	return mb_interfaces_number(&merge->interfaces, &branch->tally, name, interface);
 }
 
 /* Number the interfaces that the branch has met since the last time. */
@@ -103,11 +69,8 @@ static int number_interfaces(struct merge *merge, struct branch *branch, struct 
 		branch->numbers = numbers;
 	}
 	while (branch->numbered < count) {
-		const struct mb_interface *interface = &list[branch->numbered];
-		int number = find_interface(merge, branch, interface);
+		int number = number_interface(merge, branch, &list[branch->numbered]);
 
-		if (number < 0)
-			number = add_interface(merge, branch, interface);
 		if (number == -E2BIG)
 			return mb_fail(error, E2BIG, "merge: more than 65,536 interfaces");
 		if (number < 0)
@@ -193,6 +156,7 @@ static int feed(struct mb_source *source, size_t index, int timeout_ms, struct m
 
 		left = left < 0 ? 0 : left > SLICE_MS ? SLICE_MS : left;
 		count = mb_source_read(&branch->source, &branch->batch, (int)left, error);
+		source->starved = branch->source.starved;
 		if (source->stop)
 			return MB_SOURCE_END;
 		if (!count && deadline_ms != INT64_MAX && now_ms() >= deadline_ms)
@@ -378,10 +342,10 @@ static void merge_close(struct mb_source *source)
 	for (size_t i = 0; merge->branches && i < merge->count; i++) {
 		mb_source_close(&merge->branches[i].source);
 		free(merge->branches[i].numbers);
+		mb_interface_index_deinit(&merge->branches[i].tally);
 	}
 	free(merge->branches);
 	free(merge->heap);
-	free(merge->is_anonymous);
 	mb_interfaces_deinit(&merge->interfaces);
 	free(merge);
 }

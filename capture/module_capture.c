@@ -304,18 +304,36 @@ static PyObject *describe_begun(const struct mb_source *source)
 			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
 }
 
+/* What the source and the stamps of its packets should have users know, a sentence a line; None for nothing. */
+static PyObject *describe_notice(const struct capture_object *self)
+{
+	const char *of_source = self->source.ops->notice(&self->source);
+	char of_dates[2 * MB_ERROR_LENGTH];
+	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
+
+	if (!of_source && !has_dates)
+		return Py_NewRef(Py_None);
+	return PyUnicode_FromFormat("%s%s%s", of_source ? of_source : "", of_source && has_dates ? "\n" : "",
+				    has_dates ? of_dates : "");
+}
+
 static PyObject *capture_facts(PyObject *object, void *closure)
 {
 	struct capture_object *self = (struct capture_object *)object;
 	const struct mb_engine *engine = self->engine;
 	struct mb_source_stats stats = { 0 };
 
+	py_auto *notice = NULL;
+
 	(void)closure;
 	if (check_usable(self))
 		return NULL;
+	notice = describe_notice(self);
+	if (!notice)
+		return NULL;
 	self->source.ops->stats(&self->source, &stats);
 	return Py_BuildValue(
-		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:s,s:z,s:N}",
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}",
 		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
@@ -324,9 +342,11 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"ethernet_packets", engine->ethernet_packets,
 		"folded_bins", engine->limits.folded_early,
 		"flows_unseen", engine->limits.flows_unseen,
+		"misdated", engine->dates.misdated,
+		"restores", self->source.restores ? Py_True : Py_False,
 		"mtu", engine->options.decode.mtu,
 		"inferred", engine->inference.note,
-		"notice", self->source.ops->notice(&self->source),
+		"notice", notice,
 		"begun", describe_begun(&self->source));
 }
 

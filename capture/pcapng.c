@@ -14,6 +14,7 @@
 #define MAX_BLOCK ((uint32_t)256 << 20)
 #define MAX_OPTIONS ((uint32_t)1 << 20) /* of a block that has to be in memory as a whole */
 #define MIN_SECTION_HEADER 28
+#define BLOCKS_A_LOOK 256 /* that yield no frame, between looks at the clock */
 
 int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format,
 		      ...)
@@ -231,14 +232,17 @@ static bool is_packet(uint32_t type)
 }
 
 /* Read the blocks before the first packet, so that a file tells its interfaces, or that it is
- * none, when it is opened. */
+ * none, when it is opened. As far as the time goes that opening may take; read() takes the rest. */
 static int read_preamble(struct mb_reader *reader, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;
 	struct mb_batch none = {.count = 0};
+	uint32_t blocks = 0;
 	int result;
 
 	do {
+		if (++blocks % BLOCKS_A_LOOK == 0 && mb_input_is_late(&reader->input))
+			break;
 		result = begin_block(reader, &none, error);
 		if (result == MB_PCAPNG_GO_ON && !pcapng->trailer &&
 		    is_packet(mb_load32(reader->input.at, reader->swapped)))
@@ -262,6 +266,7 @@ static int pcapng_read(struct mb_reader *reader, struct mb_batch *batch, struct 
 	const struct mb_pcapng *pcapng = reader->state;
 	uint64_t span_end = mb_input_offset(&reader->input, reader->input.at) + MB_BATCH_SPAN;
 	int result = MB_PCAPNG_GO_ON;
+	uint32_t blocks = 0;
 
 	mb_input_release(&reader->input);
 	while (result == MB_PCAPNG_GO_ON && batch->count < MB_BATCH_FRAMES &&
@@ -270,6 +275,8 @@ static int pcapng_read(struct mb_reader *reader, struct mb_batch *batch, struct 
 			mb_pcapng_scan(reader, batch);
 		if (batch->count < MB_BATCH_FRAMES)
 			result = next_block(reader, batch, error);
+		if (++blocks % BLOCKS_A_LOOK == 0 && result == MB_PCAPNG_GO_ON && mb_input_is_late(&reader->input))
+			result = 0;
 	}
 	return batch->count ? (int)batch->count : result;
 }
@@ -288,6 +295,7 @@ static void pcapng_close(struct mb_reader *reader)
 	struct mb_pcapng *pcapng = reader->state;
 
 	free(pcapng->interfaces);
+	mb_interface_index_deinit(&pcapng->tally);
 	free(pcapng);
 }
 

@@ -31,6 +31,7 @@ struct mb_pcapng {
 	bool swapped;				/* the section's byte order is not this machine's */
 	struct mb_pcapng_interface *interfaces; /* of the section */
 	size_t count, room;
+	struct mb_interface_index tally; /* of their names */
 	uint32_t max_caplen;	    /* the longest frame that any of them may have */
 	struct mb_pcapng_loss lost; /* in the sections before */
 	uint64_t block_offset;	    /* of the block at hand, for messages */

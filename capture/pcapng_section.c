@@ -10,23 +10,14 @@
 #define MIN_INTERFACE_DESCRIPTION 20
 #define MIN_STATISTICS 24
 
-static bool is_taken(const struct mb_pcapng *pcapng, int index)
-{
-	for (size_t i = 0; i < pcapng->count; i++)
-		if (pcapng->interfaces[i].index == index)
-			return true;
-	return false;
-}
-
 /* An interface that a later section describes again is still the same one. */
 static int list_interface(struct mb_reader *reader, const struct mb_interface *described,
 			  struct mb_error *error)
 {
-	int index = mb_interfaces_find(&reader->interfaces, described);
+	struct mb_pcapng *pcapng = reader->state;
+	int index = mb_interfaces_number(&reader->interfaces, &pcapng->tally,
+					 described->name[0] ? described->name : NULL, described);
 
-	if (index >= 0 && !is_taken(reader->state, index))
-		return index;
-	index = mb_interfaces_add(&reader->interfaces, described);
 	if (index == -E2BIG)
 		return mb_pcapng_damaged(reader, error, "more than 65,536 interfaces");
 	if (index < 0)
@@ -128,5 +119,6 @@ void mb_pcapng_end_section(struct mb_pcapng *pcapng)
 {
 	pcapng->lost = mb_pcapng_lost(pcapng);
 	pcapng->count = 0;
+	mb_interface_index_clear(&pcapng->tally);
 	pcapng->max_caplen = 0;
 }

@@ -41,7 +41,7 @@ bool mb_pfring_has_module(void)
  * that is there it begins with another name than its own, and counts for more than that others are not there. */
 static void *open_library(char *reason, size_t length)
 {
-	const char *named = getenv("MBURST_PFRING_LIB");
+	const char *named = secure_getenv("MBURST_PFRING_LIB");
 	/* the soname of release 8, that of release 7, and what a developer's package adds */
 	const char *const names[] = { "libpfring.so.8", "libpfring.so.1", "libpfring.so", NULL };
 	const char *const only[] = { named, NULL };

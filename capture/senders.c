@@ -52,11 +52,14 @@ static struct mb_sender_slot *find_slot(const struct mb_senders *senders,
 					const struct mb_address *address)
 {
 	uint32_t mask = 2 * senders->capacity - 1;
-	uint32_t i = (uint32_t)mb_hash_address(address, senders->limits->seed) & mask;
+	uint32_t i = (uint32_t)mb_hash_address(address, &senders->limits->seed) & mask;
 
+	mb_hash_step();
 	while (senders->slots[i].generation == senders->generation &&
-	       !mb_address_equal(&senders->list[senders->slots[i].index].address, address))
+	       !mb_address_equal(&senders->list[senders->slots[i].index].address, address)) {
 		i = (i + 1) & mask;
+		mb_hash_step();
+	}
 	return &senders->slots[i];
 }
 
@@ -154,9 +157,9 @@ static int make_room(struct mb_senders *senders)
 }
 
 /* The flow of a frame that is not IP is its sender's one other flow. */
-static inline uint64_t fingerprint_of(const struct mb_packet *packet)
+static inline uint64_t fingerprint_of(const struct mb_senders *senders, const struct mb_packet *packet)
 {
-	return packet->flow ? packet->flow : mb_hash_address(&packet->source, 0) | 1;
+	return packet->flow ? packet->flow : mb_hash_address(&packet->source, &senders->limits->seed) | 1;
 }
 
 /* The slot of a flow or the free one where it belongs. There must be a free one. */
@@ -165,9 +168,12 @@ static inline struct mb_flow *find_flow(const struct mb_senders *senders, uint64
 	uint32_t mask = senders->flow_capacity - 1;
 	uint32_t i = (uint32_t)fingerprint & mask;
 
+	mb_hash_step();
 	while (senders->flows[i].generation == senders->generation &&
-	       senders->flows[i].fingerprint != fingerprint)
+	       senders->flows[i].fingerprint != fingerprint) {
 		i = (i + 1) & mask;
+		mb_hash_step();
+	}
 	return &senders->flows[i];
 }
 
@@ -250,9 +256,9 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 		senders->limits->flows_unseen++;
 		return sender;
 	}
-	flow = find_flow(senders, fingerprint_of(packet));
+	flow = find_flow(senders, fingerprint_of(senders, packet));
 	*flow = (struct mb_flow){
-		.fingerprint = fingerprint_of(packet),
+		.fingerprint = fingerprint_of(senders, packet),
 		.generation = senders->generation,
 		.sender = (uint32_t)(sender - senders->list),
 	};
@@ -266,7 +272,7 @@ static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *s
 struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet)
 {
 	if (senders->flow_capacity) {
-		const struct mb_flow *flow = find_flow(senders, fingerprint_of(packet));
+		const struct mb_flow *flow = find_flow(senders, fingerprint_of(senders, packet));
 
 		if (flow->generation == senders->generation)
 			return &senders->list[flow->sender];

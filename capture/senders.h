@@ -18,7 +18,7 @@ struct mb_senders_limits {
 	uint32_t max_rows;      /* senders with a row of their own in a closed bin */
 	int64_t senders_left;   /* room for senders that tables may still take, all bins together */
 	int64_t flows_left;     /* likewise for flows */
-	uint64_t seed;          /* of the hashes */
+	struct mb_seed seed;    /* of the hashes */
 	uint64_t folded_early;  /* bins in which senders were folded before the bin was over, so that
 				 * one that came back counts again among `members` */
 	uint64_t flows_unseen;  /* packets whose flow could not be remembered: `flows` is a lower bound */

@@ -79,7 +79,7 @@ struct mb_source_ops {
 	int (*open)(struct mb_source *source, const struct mb_source_options *options,
 		    struct mb_error *error);
 	/* Fill BATCH with up to MB_BATCH_FRAMES frames and return how many; 0 when none came
-	 * within TIMEOUT_MS (files never return 0); MB_SOURCE_END at the end; a negative errno
+	 * within TIMEOUT_MS (of a file, when it has passed over much else); MB_SOURCE_END at the end; a negative errno
 	 * with ERROR filled when the input is bad. Frames before the fault are yielded first:
 	 * the error comes on a call of its own and stays (further calls repeat it).
 	 * Frames stay valid until the next call on this source. */
@@ -119,6 +119,8 @@ struct mb_source {
 	void *state;
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
+	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
+	bool starved;       /* the latest read() yielded nothing because nobody had written more */
 	volatile bool stop; /* MB_SOURCE_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */
 };

@@ -213,6 +213,7 @@ static int afpacket_open(struct mb_source *source, const struct mb_source_option
 	source->state = state;
 	source->live = true;
 	status = open_capture(state, options, error);
+	source->restores = state->stamping.changed;
 	if (status)
 		afpacket_close(source);
 	return status;

@@ -15,6 +15,7 @@
 #include "reader.h"
 
 #define HEAD 16
+#define OPEN_MS 20 /* what is read of a file when it is opened may take, while nobody hears a stop */
 
 struct file {
 	struct mb_reader reader;
@@ -126,6 +127,7 @@ static int open_file(struct mb_source *source, const struct mb_source_options *o
 	/* A pipe may keep us waiting: that is for read(), which can be told how long. */
 	if (!file->reader.input.regular)
 		return 0;
+	mb_input_set_timeout(&file->reader.input, OPEN_MS);
 	result = begin(&file->reader, error);
 	return result < 0 ? result : prepare_filter(file, error);
 }
@@ -172,6 +174,8 @@ static int read_matching(struct file *file, struct mb_batch *batch, struct mb_er
 			return (int)batch->count;
 		if (file->failure < 0)
 			return file->failure;
+		if (mb_input_is_late(&file->reader.input))
+			return 0;
 	}
 	return MB_SOURCE_END;
 }
@@ -197,6 +201,7 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 		return mb_fail(error, -file->failure, "%s", file->failure_error.message);
 	mb_input_set_timeout(&file->reader.input, timeout_ms);
 	count = read_matching(file, batch, &file->failure_error);
+	source->starved = !count && file->reader.input.starved;
 	if (count < 0 && count != MB_SOURCE_END) {
 		file->failure = count;
 		return mb_fail(error, -count, "%s", file->failure_error.message);

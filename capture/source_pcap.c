@@ -253,6 +253,7 @@ static int pcap_source_open(struct mb_source *source, const struct mb_source_opt
 	source->state = state;
 	source->live = true;
 	status = open_capture(state, options, error);
+	source->restores = state->stamping.changed;
 	if (status)
 		pcap_source_close(source);
 	return status;

@@ -18,7 +18,7 @@ struct mb_interned {
 	} slots[];
 };
 
-struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns)
+struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns, const struct mb_seed *seed)
 {
 	struct mb_table *table = calloc(1, sizeof(*table));
 
@@ -26,6 +26,7 @@ struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_col
 		return NULL;
 	table->columns = columns;
 	table->n_columns = n_columns;
+	table->seed = *seed;
 	table->references = 1;
 	return table;
 }
@@ -96,13 +97,17 @@ static struct mb_interned *interned_create(uint32_t slots)
 	return interned;
 }
 
-static struct slot *find_slot(struct mb_interned *interned, const struct mb_address *address)
+static struct slot *find_slot(struct mb_interned *interned, const struct mb_address *address,
+			      const struct mb_seed *seed)
 {
-	uint32_t i = (uint32_t)mb_hash_address(address, 0) & interned->mask;
+	uint32_t i = (uint32_t)mb_hash_address(address, seed) & interned->mask;
 
+	mb_hash_step();
 	while (interned->slots[i].index >= 0 &&
-	       !mb_address_equal(&interned->slots[i].address, address))
+	       !mb_address_equal(&interned->slots[i].address, address)) {
 		i = (i + 1) & interned->mask;
+		mb_hash_step();
+	}
 	return &interned->slots[i];
 }
 
@@ -116,7 +121,7 @@ static int grow_interned(struct mb_table *table)
 	for (uint32_t i = 0; old && i <= old->mask; i++) {
 		if (old->slots[i].index < 0)
 			continue;
-		*find_slot(grown, &old->slots[i].address) = old->slots[i];
+		*find_slot(grown, &old->slots[i].address, &table->seed) = old->slots[i];
 		grown->count++;
 	}
 	free(old);
@@ -161,7 +166,7 @@ int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address
 	if ((!table->interned || 2 * table->interned->count > table->interned->mask) &&
 	    grow_interned(table))
 		return -ENOMEM;
-	slot = find_slot(table->interned, address);
+	slot = find_slot(table->interned, address, &table->seed);
 	if (slot->index >= 0)
 		return slot->index;
 	if (address->family != MB_FAMILY_NONE)

@@ -37,11 +37,12 @@ struct mb_table {
 	void *data[MB_TABLE_COLUMNS];
 	struct mb_texts texts;
 	struct mb_interned *interned;
+	struct mb_seed seed;
 	int references;
 };
 
-/* A table with one reference; NULL when memory is out. COLUMNS stays the caller's. */
-struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns);
+/* A table with one reference; NULL when memory is out. COLUMNS stays the caller's. SEED is of the hashes. */
+struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns, const struct mb_seed *seed);
 struct mb_table *mb_table_acquire(struct mb_table *table);
 /* Frees the table with its last reference. NULL is allowed. */
 void mb_table_release(struct mb_table *table);

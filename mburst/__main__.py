@@ -30,5 +30,13 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
+def command() -> int:
+    """The command line in a process of its own."""
+    from . import privileges
+
+    privileges.own_process()
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import privileges
 from .errors import MburstError
 from .stopping import stopping
 
@@ -112,7 +113,10 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
     from .telemetry.probe import Prober
 
     batch = f"probe-{secrets.token_hex(6)}"
-    prober = Prober(targets, plan, host=host, batch=batch, tell=tell)
+    with privileges.raised():
+        prober = Prober(targets, plan, host=host, batch=batch, tell=tell)
+    low_ports = any(0 < port < 1024 for port in plan.source_ports)  # bound anew with each connection over TCP
+    privileges.drop(keep=[privileges.NET_BIND_SERVICE] if low_ports else [])
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:

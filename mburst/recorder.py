@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
 
-from . import counters, gaps, recovery
+from . import counters, gaps, privileges, recovery
 from .errors import Interrupted, MburstError
 from .recording import Progress, Recording, Row, fingerprint, is_live, is_repeatable, merged_beyond, own_addresses
 from .recording_rows import Attempt, State, describe, silent_lanes
@@ -53,7 +53,8 @@ def record(
     and so is Interrupted on SIGINT and SIGTERM. From an interface these are how a recording ends: it then returns as
     usual. Raises MburstError when another process records the same files with the same settings into STORE.
     """
-    capture_id = fingerprint(recording)
+    with privileges.raised():
+        capture_id = fingerprint(recording)
     with _locked(store, capture_id, recording) as lock:
         earlier = recovery.ended_attempts(store, capture_id, lock) if is_repeatable(recording) else {}
         if kept := recovery.complete_attempt(earlier):
@@ -138,6 +139,7 @@ class _Recorder:
         self.counted = 0
         self.row_due = time.monotonic() + ROWS_EVERY_S
         self.ended_by: list[signal.Signals] = []
+        privileges.drop(keep=[privileges.NET_ADMIN] if self.capture.facts["restores"] else [])
 
     def trouble(self, error: MburstError) -> None:
         """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
@@ -345,23 +347,24 @@ def _open(recording: Recording) -> Capture:
     from .capture import Capture
 
     live = recording.live
-    return Capture(
-        recording.targets,
-        bin_ns=recording.bin_ns,
-        source_bin_ns=recording.source_bin_ns,
-        window_ns=recording.window_ns,
-        directions=recording.direction,
-        local=own_addresses(recording),
-        max_sources=recording.max_sources,
-        inner=recording.inner,
-        mtu=merged_beyond(recording),
-        spread_bps=(recording.link_bps or 0) if recording.spread else 0,
-        backend=None if recording.backend == "auto" else recording.backend,
-        filter=recording.filter or None,
-        snaplen=live.snaplen,
-        threads=live.threads,
-        ring_bytes=live.ring_bytes,
-        stamps=live.stamps,
-        promiscuous=live.promiscuous,
-        cluster=live.cluster,
-    )
+    with privileges.raised():
+        return Capture(
+            recording.targets,
+            bin_ns=recording.bin_ns,
+            source_bin_ns=recording.source_bin_ns,
+            window_ns=recording.window_ns,
+            directions=recording.direction,
+            local=own_addresses(recording),
+            max_sources=recording.max_sources,
+            inner=recording.inner,
+            mtu=merged_beyond(recording),
+            spread_bps=(recording.link_bps or 0) if recording.spread else 0,
+            backend=None if recording.backend == "auto" else recording.backend,
+            filter=recording.filter or None,
+            snaplen=live.snaplen,
+            threads=live.threads,
+            ring_bytes=live.ring_bytes,
+            stamps=live.stamps,
+            promiscuous=live.promiscuous,
+            cluster=live.cluster,
+        )

@@ -159,7 +159,7 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     if facts["dropped"]:
         notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
                      "all counts are lower bounds")
-    late = sum(lane["late"] for lane in lanes)
+    late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
         notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from .errors import MburstError
+from .python import command
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 BURSTS, FRAMES, FRAME_BYTES = 5, 1000, 1514
@@ -33,7 +34,7 @@ def run() -> dict[str, Any]:
     if not shutil.which("ip"):
         raise MburstError("no self-test: it needs the command ip", "apt install iproute2")
     try:
-        done = subprocess.run([sys.executable, "-m", "mburst.selftest"], capture_output=True, text=True, check=False,
+        done = subprocess.run(command("mburst.selftest"), capture_output=True, text=True, check=False,
                               timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         raise MburstError(f"the self-test did not end within {TIMEOUT_S} s") from None
@@ -58,11 +59,11 @@ def _enter_namespace() -> None:
 
 
 def _lay_cable() -> None:
-    for command in ("ip link add mburst-a type veth peer name mburst-b", "ip link set mburst-a addrgenmode none",
+    for line in ("ip link add mburst-a type veth peer name mburst-b", "ip link set mburst-a addrgenmode none",
                     "ip link set mburst-b addrgenmode none", "ip link set mburst-a up", "ip link set mburst-b up"):
-        done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+        done = subprocess.run(line.split(), capture_output=True, text=True, check=False)
         if done.returncode:
-            sys.exit(f"{command}: {done.stderr.strip()}")
+            sys.exit(f"{line}: {done.stderr.strip()}")
 
 
 def _send(stamps: list[int]) -> None:

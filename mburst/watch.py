@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from . import privileges
 from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
 from .gaps import Losses
 from .units import NS_PER_S, format_duration
@@ -37,7 +38,8 @@ class Watch:
         self.recording = recording
         self.interface = recording.interface or recording.targets[0]
         found = device(recording.targets[0])
-        self.clocks = Clocks(found["phc_index"] if found else -1)
+        with privileges.raised():
+            self.clocks = Clocks(found["phc_index"] if found else -1)
         self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
         self.losses = Losses(store, recording.host, recording.rack, writer_id)
         self.last: Reading | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import damage, tables, verified
+from . import damage, lockdown, tables, verified
 from .disk import failing_as_one_line
 from .filenames import Segment
 from .segments import Narrow, Snapshot, list_sealed, segment_of, snapshot
@@ -52,12 +52,18 @@ QUALIFY row_number() OVER (
 """
 
 
-def in_memory() -> duckdb.DuckDBPyConnection:
+def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
-    schema `defined`: for rows that are in no store yet, registered under the names of the tables."""
+    schema `defined`: for rows that are in no store yet, registered under the names of the tables. It opens no files."""
+    connection = _unlocked({} if threads is None else {"threads": str(threads)})
+    lockdown.lock(connection, [])
+    return connection
+
+
+def _unlocked(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false", **settings})
     connection.execute(tables.schema_sql("quality"))
     damage.create_table(connection)
     connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
@@ -70,7 +76,7 @@ def in_memory() -> duckdb.DuckDBPyConnection:
 
 def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     """See Store.connect."""
-    connection = in_memory()
+    connection = _unlocked({})
     found = contents(store, narrow)
     create(connection, "defined.all_recordings", "recordings", found["recordings"])
     with damage.readable(connection):
@@ -85,6 +91,7 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
+    lockdown.lock(connection, [path for (path,) in connection.execute("SELECT path FROM defined.files").fetchall()])
     return connection
 
 

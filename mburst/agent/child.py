@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 
+from .. import privileges
 from ..__main__ import main
+
+OPENING = ("record", "probe", "reflect", "live")  # verbs that open sockets of theirs first, and drop what that needs
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -16,4 +19,7 @@ if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before we asked to be told
         sys.exit(1)
+    privileges.own_process()
+    if sys.argv[2] not in OPENING:
+        privileges.drop(keep=privileges.SERVING)
     sys.exit(main(sys.argv[2:]))

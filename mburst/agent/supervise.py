@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from ..python import command
 from .config import Part
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
@@ -102,10 +103,10 @@ class Supervisor:
             wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def _once(self, part: Part) -> int:
-        command = [sys.executable, "-m", "mburst.agent.child", str(os.getpid()), *part.argv]
         # In a group of its own: a terminal's Ctrl-C is for us, who then tell each part.
         child = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            *command("mburst.agent.child", str(os.getpid()), *part.argv), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.environment, "PYTHONUNBUFFERED": "1"}, process_group=0)
         self.children[part.name] = child
         if self.stopping.is_set():  # told while it was being started

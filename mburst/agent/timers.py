@@ -6,24 +6,55 @@ The command is idempotent, so that a call too many does nothing, and a call that
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
+from .. import privileges, python
 from ..errors import MburstError
 from .config import Config, Report
 
 SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
 _WHEN = {"hour": "*-*-* *:{m:02}:{s:02} UTC", "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
          "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC"}
+# Of a service of the system that reads a store, writes pages, and speaks to servers (systemd.exec(5)).
+_CONFINED = """UMask=0027
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths={paths}
+PrivateTmp=yes
+PrivateDevices=yes
+PrivateMounts=yes
+ProtectProc=invisible
+ProcSubset=pid
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectClock=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallFilter=capset
+SystemCallErrorNumber=EPERM
+"""
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def command(config: Config, report: Report) -> list[str]:
     """What is called when a report is due."""
-    return [sys.executable, "-m", "mburst", "schedule", "--once", report.name, "--", str(config.path.resolve())]
+    return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
 
 
 def _delay(report: Report) -> dict[str, int | str]:
@@ -49,11 +80,37 @@ def units(config: Config, system: bool) -> dict[str, str]:
             f"[Unit]\nDescription={about}\nAfter=network-online.target\nWants=network-online.target\n\n"
             f"[Service]\nType=oneshot\nWorkingDirectory={_escaped(str(Path.cwd()))}\n"
             f"ExecStart={called}\n"
-            "Nice=10\nIOSchedulingClass=idle\n" + ("ProtectSystem=true\nPrivateTmp=true\n" if system else ""))
+            "Environment=PYTHONSAFEPATH=1\nNice=10\nIOSchedulingClass=idle\n"
+            + (_confined(config, report) if system else "UMask=0027\nNoNewPrivileges=yes\n"))
         made[f"mburst-report-{report.name}.timer"] = (
             f"[Unit]\nDescription={about}, every {report.every}\n\n[Timer]\nOnCalendar={calendar(report)}\n"
             f"Persistent=true\nRandomizedDelaySec={SPREAD_S}\n\n[Install]\nWantedBy=timers.target\n")
     return made
+
+
+def _confined(config: Config, report: Report) -> str:
+    """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
+    and nowhere else."""
+    folders = [config.deliveries[name].settings["path"] for name in report.deliver
+               if config.deliveries[name].kind == "folder"]
+    paths = [report.store, report.output, *map(Path, folders)]
+    return f"User={owner_of(report.store)}\n" + _CONFINED.format(
+        paths=" ".join("-" + _escaped(_path(path)) for path in dict.fromkeys(path.resolve() for path in paths)))
+
+
+def _path(path: Path) -> str:
+    """A path in a list of them (systemd.syntax(7): words in quotes, C escapes)."""
+    text = str(path)
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def owner_of(store: Path) -> str:
+    """The name of who owns a store, or will: its number, where it has none."""
+    uid = privileges.owner_of(store).uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _quoted(word: str) -> str:
@@ -69,7 +126,9 @@ def _escaped(text: str) -> str:
 def cron(config: Config) -> str:
     """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
     done."""
-    lines = ["# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment."]
+    owners = ", ".join(sorted({owner_of(report.store) for report in config.reports}))
+    lines = ["# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
+             f"# For the crontab of who owns the store: crontab -u {owners} -e"]
     for report in config.reports:
         minute = report.delay_ns // (60 * 10**9) % 60
         called = shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report))
@@ -106,16 +165,24 @@ spec:
       template:
         spec:
           restartPolicy: Never
+          securityContext:
+            seccompProfile: {{type: RuntimeDefault}}
           containers:
             - name: mburst
               image: mburst  # an image of yours that has mburst
               command: ["mburst", "schedule", "--once", "{report}", "--", "/etc/mburst/{file}"]
+              securityContext:
+                allowPrivilegeEscalation: false
+                readOnlyRootFilesystem: true
+                capabilities: {{drop: [ALL]}}
               envFrom:
                 - secretRef: {{name: mburst, optional: true}}
               volumeMounts:
                 - {{name: configuration, mountPath: /etc/mburst}}
                 - {{name: data, mountPath: /var/lib/mburst}}
+                - {{name: temporary, mountPath: /tmp}}
           volumes:
+            - {{name: temporary, emptyDir: {{}}}}
             - {{name: configuration, configMap: {{name: mburst}}}}
             - {{name: data, persistentVolumeClaim: {{claimName: mburst}}}}
 """

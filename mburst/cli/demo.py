@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from ..units import NS_PER_S, parse_duration
 
@@ -42,14 +43,24 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the case, and do with it what a user would do."""
-    from ..demo.commands import CommandFailed
-    from ..demo.folder import own
+    from ..demo.folder import NAMES
     from ..netlab import check_seconds
 
     folder, seconds = Path(arguments.output), parse_duration(arguments.duration) / NS_PER_S
     check_seconds(seconds)
     if arguments.seed < 0:
         raise UsageError(f"--seed {arguments.seed} is below 0")
+    is_new, owner = not folder.exists(), privileges.owner_of(folder)
+    try:
+        return _go_through(folder, arguments, seconds)
+    finally:
+        privileges.give([folder] if is_new else [folder / name for name in NAMES], owner)
+
+
+def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> int:
+    from ..demo.commands import CommandFailed
+    from ..demo.folder import own
+
     with interruptible(), own(folder):
         try:
             find(make(folder, None if arguments.simulate else seconds, arguments.seed), folder)

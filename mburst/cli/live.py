@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from . import definition, record
 
@@ -104,6 +105,8 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
         dropped = now.facts["dropped"]
 
     with ExitStack() as stack:
+        if arguments.store:
+            privileges.lower(arguments.store)
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
         store = Store.create(folder)
         service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)

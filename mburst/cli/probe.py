@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from ..units import format_count, format_duration, format_share, parse_duration
+from . import record
 
 if TYPE_CHECKING:
     from ..analysis.paths import Distribution, Met
@@ -64,6 +66,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                      help="IPv4 only")
     how.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
     how.add_argument("--host", help="what to call this end in the store (default: the host's name)")
+    record.add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,16 +74,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Probe, store, and print what was met. 1 where a host did not resolve or never answered."""
     plan = planned(arguments)
     targets, unresolved = resolved(arguments)
+    privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
     if plan.rate * len(targets) > MOST_TOGETHER:
         say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
             "counts as time in this host")
     from ..analysis.paths import Selection, read_met, together
     from ..prober import probe
 
+    with privileges.raised():
+        plan = with_hardware(plan, targets)
     with kept(arguments.store) as store:
+        privileges.confine([], [arguments.store or tempfile.gettempdir()])  # which is removed in the end
         watch = LiveLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
-            store, targets, with_hardware(plan, targets), host=arguments.host or socket.gethostname(), tell=say,
+            store, targets, plan, host=arguments.host or socket.gethostname(), tell=say,
             watch=watch.show if watch else None)
         if watch:
             watch.clear()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
@@ -38,6 +39,7 @@ def add_parser(verbs: Any) -> None:
     add_recording_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
     add_live_options(parser)
+    add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -64,6 +66,12 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
                         help="larger IP packets are merged frames (default: inferred; 0: none are)")
     parser.add_argument("--spread", action="store_true",
                         help="lay merged frames back over the time that they took at line rate; needs --link")
+
+
+def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
+    """Who to be once everything is open."""
+    parser.add_argument("--user", metavar="NAME",
+                        help=f"started as root, work as this user once sockets are open (default: {default})")
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
@@ -184,9 +192,14 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
 
     recording = recording_of(arguments)
+    reporter = _reporter(recording, is_live(recording))
+    privileges.lower(arguments.store, arguments.user)
+    store = Store.create(arguments.store)
+    if recording.backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(recording.targets, [store.path])
 
     try:
-        recorded = record(Store.create(arguments.store), recording, _reporter(recording, is_live(recording)))
+        recorded = record(store, recording, reporter)
     except MburstError as error:
         raise _explained(error, recording.filter) from error
     except ValueError as error:

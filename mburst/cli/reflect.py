@@ -7,10 +7,12 @@ import signal
 import socket
 import time
 
+from .. import privileges
 from ..errors import UsageError
 from ..stopping import stopping
 from ..telemetry.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration
+from . import record
 
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered too), and TCP echo, on the same port. Needs no special rights."""
@@ -41,6 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                         "the only ones whose answers are longer than they are")
     parser.add_argument("--seed", type=int, metavar="N", help="of the delays; the same seed gives the same")
     parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    record.add_user_option(parser, "nobody")
     parser.set_defaults(run=run)
 
 
@@ -57,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     reflector = Reflector(addresses, delay, hardware=hardware_serves(named), admission=admission(arguments),
                           least_bytes=stamp.BASE_BYTES if arguments.stamp_only else stamp.LEAST_SENDER_BYTES,
                           connections=arguments.connections)
+    privileges.confine([], [])
+    privileges.settle(arguments.user)
     try:
         with stopping(reflector.stop) as ended_by:
             said = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)

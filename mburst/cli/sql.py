@@ -17,7 +17,8 @@ FETCH = 10_000  # rows at a time
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    about = "Ask a store by a query's name or in SQL (DuckDB's). Without a query, list those that have a name."
+    about = ("Ask a store by a query's name or in SQL (DuckDB's): SELECT, EXPLAIN of it and SET VARIABLE, which read "
+             "the store and nothing else. Without a query, list those that have a name.")
     parser = verbs.add_parser("sql", help="ask a store in SQL or by a query's name", description=about)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
@@ -27,7 +28,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
-    from ..sql import Store, names, text
+    from ..sql import Store, names
     from ..sql.damage import readable
     from ..sql.named import about
 
@@ -35,28 +36,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.query is None:
         output.write(arguments.format, ["query", "answers"], [(name, about(name)) for name in names()])
         return 0
-    query = text(arguments.query) if arguments.query.replace("_", "").isalnum() else arguments.query
     connection = store.connect()
     with readable(connection):
-        result = _execute(connection, query)
+        result = _execute(connection, arguments.query)
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0
 
 
 def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
-    """Run the statements; the last one's result. Raises UsageError for one that would write files."""
-    from duckdb import StatementType
+    """Run a named query, or statements that only read; the last one's result. Raises UsageError for others."""
+    from ..sql import text
+    from ..sql.lockdown import check
 
-    writing = {StatementType.COPY, StatementType.EXPORT, StatementType.ATTACH, StatementType.LOAD}
-    statements = connection.extract_statements(query)
+    if query.replace("_", "").isalnum():
+        return connection.execute(text(query))
+    statements = check(connection, query)
     if not statements:
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
-    for statement in statements:
-        if statement.type in writing:
-            raise UsageError(
-                f"{statement.type.name} is not allowed: `mburst sql` only reads the store",
-                "--csv and --json write to a file by way of the shell",
-            )
     for statement in statements:
         connection.execute(statement)
     return connection

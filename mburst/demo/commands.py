@@ -35,7 +35,10 @@ def heard(words: list[str]) -> str:
 
 
 def _run(words: list[str]) -> None:
+    from .. import privileges
     from ..__main__ import main
 
-    if code := main(words):
+    with privileges.shared_process():
+        code = main(words)
+    if code:
         raise CommandFailed(code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..python import command
 from .errors import RackFailed
 from .rack import Rack
 from .role import python_environment
@@ -75,7 +75,7 @@ def record_live(rack: Rack, store: Path, words: list[str]) -> Iterator[None]:
     """
     from ..sql import Store
 
-    process = rack.exec_in(rack.capture_interface[0], [sys.executable, "-m", "mburst", *words],
+    process = rack.exec_in(rack.capture_interface[0], command("mburst", *words),
                            env=python_environment(), start_new_session=True)
     deadline = time.monotonic() + _BEGINS_WITHIN_S
     while Store(store).is_empty("clock"):  # its first row is written when frames are being captured

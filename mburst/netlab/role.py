@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..python import command
 from .errors import RackFailed
 
 _RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may take without sleeping; asm-generic/resource.h
@@ -26,7 +27,7 @@ _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 def python_command(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of this package."""
-    return [sys.executable, "-m", f"mburst.netlab.{module}", *arguments]
+    return command(f"mburst.netlab.{module}", *arguments)
 
 
 def python_environment() -> dict[str, str]:

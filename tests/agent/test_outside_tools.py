@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -157,3 +159,29 @@ def test_systemd_reads_the_units(tmp_path):
     names = [str(tmp_path / name) for name in [*units, "mburst.service"]]
     done = subprocess.run([verify, "verify", *names], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+    for name in names:
+        if name.endswith(".service"):
+            assert exposure(verify, name) <= 2.0, name
+
+
+def exposure(analyze: str, unit: str) -> float:
+    """What systemd makes of the confinement of a service: 0 (all that it knows) to 10 (none)."""
+    done = subprocess.run([analyze, "security", "--offline=true", "--no-pager", unit], capture_output=True, text=True,
+                          check=True)
+    return float(re.search(r"Overall exposure level for .*?: ([\d.]+)", done.stdout)[1])
+
+
+def test_timers_run_as_the_owner_of_the_store(tmp_path):
+    store = Store.create(tmp_path / "store")
+    path = tmp_path / "mburst.toml"
+    path.write_text(f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}/a b"\n'
+                    f'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "{tmp_path}/100%"\n')
+    config, name = load(path), "mburst-report-daily.service"
+    lines = timers.units(config, system=True)[name].splitlines()
+    assert f"User={pwd.getpwuid(os.geteuid()).pw_name}" in lines
+    assert f'ReadWritePaths=-{store.path} -"{tmp_path}/a b" -{tmp_path}/100%%' in lines
+    assert f"crontab -u {pwd.getpwuid(os.geteuid()).pw_name} " in timers.cron(config)
+    if os.geteuid() == 0:
+        os.chown(store.path, 64_999, 64_999)
+        assert "User=64999" in timers.units(config, system=True)[name].splitlines()
+    assert not any(line.startswith("User=") for line in timers.units(config, system=False)[name].splitlines())

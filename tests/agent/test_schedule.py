@@ -108,7 +108,7 @@ def test_units_are_what_systemd_reads(config):
     assert set(made) == {"mburst-report-daily.service", "mburst-report-daily.timer"}
     assert "OnCalendar=*-*-* 00:10:00 UTC\nPersistent=true\nRandomizedDelaySec=120" in made["mburst-report-daily.timer"]
     command = next(line for line in made["mburst-report-daily.service"].splitlines() if line.startswith("ExecStart="))
-    assert command == f"ExecStart={sys.executable} -m mburst schedule --once daily -- {config.path}"
+    assert command == f"ExecStart={sys.executable} -P -m mburst schedule --once daily -- {config.path}"
     assert timers._quoted("/a b/100%/$x") == '"/a b/100%%/$$x"'
 
 

@@ -34,7 +34,7 @@ def children(pid: int) -> list[int]:
 
 def verb_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[4]
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[5]
     except (OSError, IndexError):
         return ""
 

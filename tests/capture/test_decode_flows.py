@@ -1,4 +1,4 @@
-"""Fingerprints of flows: no collisions, no pattern. Deterministic, as a fingerprint has no seed."""
+"""Fingerprints of flows: no collisions, no pattern. Deterministic, as its seed is 0 here."""
 
 from __future__ import annotations
 

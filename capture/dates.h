@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which stamps are dates. Before 1970 and from 2100 on they are a fault: their packets are counted, but in no bin.
+ * From 1970 to 2000 a clock ran that was never set: their bins are marked as not synchronized.
+ */
+#ifndef MB_DATES_H
+#define MB_DATES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MB_DATE_SET INT64_C(946684800000000000)  /* 2000-01-01, as telemetry/csv_import.py and gNMI have it */
+#define MB_DATE_END INT64_C(4102444800000000000) /* 2100-01-01; arithmetic has room beyond it */
+
+static inline bool mb_date_is_sane(int64_t ts_ns)
+{
+	return (uint64_t)ts_ns < (uint64_t)MB_DATE_END;
+}
+
+static inline bool mb_date_is_unset(int64_t ts_ns)
+{
+	return ts_ns < MB_DATE_SET;
+}
+
+/* What a capture had of either. */
+struct mb_dates {
+	uint64_t misdated, unset; /* packets */
+	uint64_t first;           /* the number of the first misdated one, from 1 … */
+	int64_t first_ns;         /* … and its stamp */
+};
+
+static inline void mb_dates_miss(struct mb_dates *dates, uint64_t number, int64_t ts_ns)
+{
+	if (!dates->misdated++) {
+		dates->first = number;
+		dates->first_ns = ts_ns;
+	}
+}
+
+/* What a user should know of them, a sentence a line; its length, 0 for nothing. As snprintf(3). */
+size_t mb_dates_describe(const struct mb_dates *dates, char *text, size_t size);
+
+#endif

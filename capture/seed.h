@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Secret numbers of a capture: who chooses addresses and ports cannot know which of them share a slot of a table,
+ * or a fingerprint. All 0 is no secret, but gives the same answers.
+ */
+#ifndef MB_SEED_H
+#define MB_SEED_H
+
+#include <stdint.h>
+
+struct mb_seed {
+	uint64_t words[4];
+};
+
+/* Fill SEED from the kernel. Before it has gathered entropy (getrandom(2)), from clocks and addresses. */
+void mb_seed_init(struct mb_seed *seed);
+
+#endif

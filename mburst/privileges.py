@@ -1,0 +1,271 @@
+"""What a process of mburst may still do once its sockets are open: nothing that reading and storing does not need.
+
+Started as root, it works as the owner of its store (or --user), and is root only while a source is opened. Whoever
+started it, it then has no capabilities, can gain none, and where the kernel has Landlock it can write nowhere but below
+its store and read little else. All of this holds for a process that is mburst's own (`own_process`): a program that
+imports mburst is left alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import landlock
+from .errors import MburstError, UsageError
+
+NOBODY = "nobody"
+UMASK = 0o027  # who sent what to whom is not for all to read
+
+# capability(7)
+DAC_OVERRIDE, DAC_READ_SEARCH, SETGID, SETUID = 1, 2, 6, 7
+NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK = 10, 12, 13, 14
+OPENING = frozenset({DAC_OVERRIDE, DAC_READ_SEARCH, SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK})
+
+SERVING = frozenset({DAC_OVERRIDE, DAC_READ_SEARCH, NET_BIND_SERVICE})  # what a part that captures nothing may need
+
+# prctl(2)
+_SET_PDEATHSIG, _GET_PDEATHSIG, _SET_KEEPCAPS, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 1, 2, 8, 38, 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+
+# Read by libraries while they run. Not all of /etc: as root without capabilities one still owns /etc/shadow.
+_READABLE = ["/usr", "/lib", "/lib64", "/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf",
+             "/etc/services", "/etc/protocols", "/etc/networks", "/etc/ethers", "/etc/hosts", "/etc/resolv.conf",
+             "/etc/host.conf", "/etc/gai.conf", "/etc/passwd", "/etc/group"]
+_WRITABLE = ["/dev"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom files are to belong to."""
+
+    uid: int
+    gid: int
+
+
+class _State:
+    """Of this process; there is one."""
+
+    own = False  # whether the process is mburst's
+    owner: Owner | None = None  # while it works as another user than root, who started it
+    groups: Sequence[int] = ()  # root's own, meanwhile
+
+
+def own_process() -> None:
+    """At the start of a command: what follows may change this process for good."""
+    _State.own = True
+    os.umask(os.umask(0) | UMASK)
+
+
+@contextmanager
+def shared_process() -> Iterator[None]:
+    """Meanwhile, commands run in this process one after the other, so that none may change it for good."""
+    before, _State.own = _State.own, False
+    try:
+        yield
+    finally:
+        _State.own = before
+
+
+def give(paths: Iterable[Path], owner: Owner) -> None:
+    """Have what root made at PATHS, and below them, belong to OWNER. Follows no links."""
+    if not _State.own or os.geteuid() != 0 or not owner.uid:
+        return
+    for path in paths:
+        for _, folders, files, at in os.fwalk(path):
+            os.fchown(at, owner.uid, owner.gid)
+            for name in (*folders, *files):
+                os.chown(name, owner.uid, owner.gid, dir_fd=at, follow_symlinks=False)
+        with suppress(FileNotFoundError):
+            os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
+
+
+def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:
+    """Who is to own what is written into STORE: USER, who owns it already, who called sudo where he may make it, or
+    the owner of the folder in which it will be made. Raises UsageError for a user that there is not."""
+    if user:
+        try:
+            found = pwd.getpwnam(user)
+        except KeyError:
+            raise UsageError(f"--user {user}: there is no such user") from None
+        return Owner(found.pw_uid, found.pw_gid)
+    path = Path(store).absolute()
+    if path.exists():
+        return _owner(path.stat())
+    folder = next(parent for parent in path.parents if parent.exists())
+    caller = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if all(number.isdecimal() for number in caller):
+        owner = Owner(int(caller[0]), int(caller[1]))
+        if _may_write(folder.stat(), owner):
+            return owner
+    return _owner(folder.stat())
+
+
+def _owner(status: os.stat_result) -> Owner:
+    gid = status.st_gid
+    if status.st_uid and not gid:  # a folder that root made for somebody: root's group is not for him
+        with suppress(KeyError):
+            gid = pwd.getpwuid(status.st_uid).pw_gid
+    return Owner(status.st_uid, gid)
+
+
+def _may_write(status: os.stat_result, owner: Owner) -> bool:
+    shift = 6 if status.st_uid == owner.uid else 3 if status.st_gid == owner.gid else 0
+    return status.st_mode >> shift & 3 == 3
+
+
+def lower(store: str | os.PathLike[str], user: str | None = None) -> None:
+    """Work as the owner of STORE from here on where root started this, but for what is done while `raised`.
+
+    Raises MburstError where another than root asks for another user."""
+    if not _State.own:
+        return
+    if os.geteuid() != 0:
+        if user and owner_of(store, user).uid != os.geteuid():
+            raise MburstError(f"--user {user}: only root can work as another user")
+        _limit(OPENING)
+        return
+    owner = owner_of(store, user)
+    _limit(OPENING)
+    if owner.uid == 0:
+        return
+    _State.owner, _State.groups = owner, os.getgroups()
+    _work_as(owner)
+    _check_reach(owner)
+
+
+def _work_as(owner: Owner) -> None:
+    with _parent_death_signal():
+        os.setgroups([owner.gid])
+        os.setegid(owner.gid)
+        os.seteuid(owner.uid)
+
+
+def _work_as_root() -> None:
+    with _parent_death_signal():
+        os.seteuid(0)
+        os.setegid(os.getgid())
+        os.setgroups(_State.groups)
+
+
+def _check_reach(owner: Owner) -> None:
+    """Much is imported later on, as that user."""
+    for path in (os.__file__, __file__):
+        if not os.access(path, os.R_OK, effective_ids=True):
+            raise MburstError(f"the owner of the store (user {owner.uid}) cannot read {path}, which mburst runs from",
+                              "install mburst where all can read it, or keep to root with --user root")
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Meanwhile, be root again where root started this: to open a source."""
+    owner = _State.owner
+    if not owner:
+        yield
+        return
+    _work_as_root()
+    try:
+        yield
+    finally:
+        _work_as(owner)
+
+
+def drop(*, keep: Iterable[int] = ()) -> None:
+    """Give up for good what `raised` would bring back, and all capabilities but KEEP."""
+    if not _State.own:
+        return
+    kept, owner = frozenset(keep), _State.owner
+    if owner:
+        _prctl(_SET_KEEPCAPS, int(bool(kept)))
+        with _parent_death_signal():
+            os.seteuid(0)
+            os.setgroups([owner.gid])
+            os.setresgid(owner.gid, owner.gid, owner.gid)
+            os.setresuid(owner.uid, owner.uid, owner.uid)
+        _State.owner = None
+    _limit(kept)
+    _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def settle(user: str | None) -> None:
+    """For what writes no files, once its sockets are open: be USER, or nobody, for good where root started this."""
+    if not _State.own:
+        return
+    if os.geteuid() == 0:
+        _State.owner = owner_of("/", user or NOBODY)
+    drop()
+
+
+def confine(reads: Sequence[str | os.PathLike[str]], writes: Sequence[str | os.PathLike[str]]) -> None:
+    """Let this thread and those that it starts write below WRITES alone, and read those, READS and what Python itself
+    and libraries read. Says so on standard error where root runs this and the kernel cannot."""
+    if not _State.own:
+        return
+    _prctl(_SET_NO_NEW_PRIVS, 1)
+    readable = [*_READABLE, *_of_python(), *(os.fspath(path) for path in reads)]
+    with raised():  # the way to a path may be shut to the owner of the store
+        is_done = landlock.restrict(readable, [*_WRITABLE, *(os.fspath(path) for path in writes)])
+    if not is_done and os.getuid() == 0:
+        print("mburst: note: this kernel has no Landlock (Linux 5.13): files are not shut off from this process",
+              file=sys.stderr)
+
+
+def _of_python() -> Iterator[str]:
+    """Where modules are imported from, this package among them however it is installed."""
+    yield from filter(None, [*sys.path, sys.prefix, sys.base_prefix, os.path.dirname(os.__file__)])
+    package = Path(__file__).resolve().parent
+    yield os.fspath(package)
+    yield from (os.fspath(room.resolve()) for room in package.iterdir() if room.is_symlink())
+
+
+# --- the calls --------------------------------------------------------------------------------------------------------
+
+
+def _prctl(option: int, *values: int) -> None:
+    if _libc.prctl(option, *(ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4])):
+        raise OSError(ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}")
+
+
+@contextmanager
+def _parent_death_signal() -> Iterator[None]:
+    """The kernel forgets the signal of prctl(2)'s PR_SET_PDEATHSIG with each change of user: ask again."""
+    number = ctypes.c_int()
+    _libc.prctl(_GET_PDEATHSIG, ctypes.byref(number), 0, 0, 0)
+    yield
+    if number.value:
+        _prctl(_SET_PDEATHSIG, number.value)
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Sets(ctypes.Structure):
+    """struct __user_cap_data_struct, capget(2): one for the lower 32 capabilities, one for the upper."""
+
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def _limit(to: frozenset[int]) -> None:
+    """Have no capabilities but those of TO that there are, and pass none on."""
+    header, sets = _Header(_CAPABILITY_VERSION_3, 0), (_Sets * 2)()
+    if _libc.capget(ctypes.byref(header), sets):
+        raise OSError(ctypes.get_errno(), "capget failed")
+    for half, one in enumerate(sets):
+        mask = sum(1 << number % 32 for number in to if number // 32 == half)
+        one.permitted &= mask
+        one.effective = one.permitted
+        one.inheritable = 0
+    if _libc.capset(ctypes.byref(header), sets):
+        raise OSError(ctypes.get_errno(), "capset failed")
+    with suppress(OSError):  # before Linux 4.3 there are none
+        _prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)

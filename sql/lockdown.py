@@ -1,0 +1,58 @@
+"""A database that reads a store's files and nothing else: what is beneath every question, whoever asked it.
+
+Two layers, since either alone leaves a way: without the first a statement may name any file, without the second one may
+write over a segment, which has to be readable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_VARIABLE = re.compile(r"(SET|RESET)\s+VARIABLE\b", re.IGNORECASE)
+_BESIDES = {"SET": "SET of anything but a variable", "EXPLAIN": "EXPLAIN of anything but SELECT"}
+_EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b)?(\s*\((\s*\w+\s+\w+\s*,?)+\))?(\s+ANALYZE\b)?", re.IGNORECASE)
+
+
+def lock(connection: duckdb.DuckDBPyConnection, files: Iterable[str]) -> None:
+    """From here on the database opens FILES and nothing else, loads and fetches nothing, takes no object of Python by
+    its name, and no setting can change that."""
+    connection.execute("SET allowed_paths = $1", [list(files)])
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def check(connection: duckdb.DuckDBPyConnection, query: str) -> list[duckdb.Statement]:
+    """The statements of QUERY, all of which only read: SELECT (and what stands for it, such as SHOW and DESCRIBE),
+    EXPLAIN of it, SET VARIABLE. Raises UsageError for any other."""
+    statements = connection.extract_statements(query)
+    for statement in statements:
+        if not _only_reads(connection, statement):
+            kind = _kind(statement)
+            raise UsageError(f"{_BESIDES.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
+                             "SELECT, EXPLAIN SELECT and SET VARIABLE are; --csv and --json print for other programs")
+    return statements
+
+
+def _only_reads(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement) -> bool:
+    kind = _kind(statement)
+    if kind == "SET":
+        return _VARIABLE.match(statement.query) is not None
+    if kind == "EXPLAIN":
+        explained = connection.extract_statements(_EXPLAIN.sub("", statement.query, count=1))
+        return bool(explained) and all(_kind(one) == "SELECT" for one in explained)
+    return kind in ("SELECT", "MULTI")  # MULTI: of PIVOT
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return statement.type.name
+    except ValueError:  # the database knows more kinds than its binding to Python
+        return "this statement"

@@ -1,0 +1,52 @@
+"""Processes with fewer rights, and where they can reach the Python that runs these tests."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STRANGER = 64_999  # a user whom nobody is
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def _hidden() -> str | None:
+    """The first folder on the way to this Python that others may not enter."""
+    for path in (*reversed(Path(sys.base_prefix).parents), Path(sys.base_prefix)):
+        if not path.stat().st_mode & 1:
+            return str(path)
+    return None
+
+
+def for_all(command: list[str]) -> list[str]:
+    """COMMAND in a mount namespace of its own in which every user can reach this Python."""
+    hidden = _hidden()
+    if not hidden:
+        return command
+    python, place = shlex.quote(sys.base_prefix), shlex.quote(hidden)
+    script = (f"set -e; mount --make-rprivate /; aside=$(mktemp -d); mount --bind {python} $aside; "
+              f"mount -t tmpfs -o mode=755 tmpfs {place}; mkdir -p {python}; mount --bind $aside {python}; "
+              'umount $aside; rmdir $aside; exec "$@"')
+    return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
+
+
+def status(pid: int | str, thread: int | str | None = None) -> dict[str, str]:
+    """/proc/PID/status of a process or of one thread of it."""
+    path = Path(f"/proc/{pid}/task/{thread}/status" if thread else f"/proc/{pid}/status")
+    return dict(line.split(":\t", 1) for line in path.read_text().splitlines())
+
+
+def threads(pid: int) -> list[dict[str, str]]:
+    """The same of each thread."""
+    return [status(pid, thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def run_python(script: str, *arguments: object, everywhere: bool = False) -> subprocess.CompletedProcess[str]:
+    """A program of its own that imports mburst."""
+    command = [sys.executable, "-P", "-c", script, *map(str, arguments)]
+    return subprocess.run(for_all(command) if everywhere else command, capture_output=True, text=True, timeout=60,
+                          check=False)

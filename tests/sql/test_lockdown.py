@@ -1,0 +1,230 @@
+"""`mburst sql` reads the store and nothing else, and no other connection that mburst makes can do more."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from racklib import fill
+
+from mburst.errors import UsageError
+from mburst.sql import Store, in_memory, names
+from mburst.sql.lockdown import check
+
+# What a statement may not be. SECRET is a file beside the store, OUT one that must not come to be.
+STATEMENTS = [
+    "COPY (SELECT 42) TO 'OUT'",
+    "COPY bins FROM 'SECRET'",
+    "EXPLAIN ANALYZE COPY (SELECT 42 AS x) TO 'OUT'",
+    "EXPLAIN (FORMAT json) COPY (SELECT 42) TO 'OUT'",
+    "EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 42) TO 'OUT'",
+    "/* SELECT 1 */ explain /* SELECT */ analyze copy (SELECT 42) to 'OUT'",
+    "EXPLAIN SELECT 1; EXPLAIN ANALYZE COPY (SELECT 1) TO 'OUT'",
+    "PREPARE p AS COPY (SELECT 42 AS x) TO 'OUT'; EXECUTE p",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p",
+    "PRAGMA enable_profiling='json'",
+    "PRAGMA database_list",
+    "SET profiling_output='OUT'",
+    "SET log_query_path='OUT'",
+    "SET variable_name='OUT'",
+    "SET autoinstall_known_extensions=true",
+    "SET enable_external_access=true",
+    "SET allowed_paths=['SECRET']",
+    "SET GLOBAL temp_directory='OUT'",
+    "RESET lock_configuration",
+    "USE main",
+    "CALL enable_logging(storage='file', storage_config={'path': 'OUT'})",
+    "CALL pragma_version()",
+    "CHECKPOINT",
+    "CREATE PERSISTENT SECRET s (TYPE http)",
+    "CREATE TABLE t AS SELECT 1",
+    "CREATE TEMP TABLE t AS SELECT 1",
+    "CREATE MACRO m() AS 1",
+    "INSERT INTO quality VALUES (1, 'a', 'b')",
+    "UPDATE quality SET name = 'x'",
+    "DELETE FROM quality",
+    "DROP VIEW bins",
+    "ALTER VIEW bins RENAME TO b",
+    "COMMENT ON VIEW bins IS 'x'",
+    "ATTACH 'OUT'",
+    "ATTACH 'OUT' AS o (TYPE duckdb)",
+    "DETACH memory",
+    "EXPORT DATABASE 'OUT'",
+    "IMPORT DATABASE 'SECRET'",
+    "INSTALL httpfs",
+    "LOAD 'SECRET'",
+    "UPDATE EXTENSIONS",
+    "VACUUM",
+    "ANALYZE",
+    "BEGIN",
+    "SELECT 1; COPY (SELECT 42) TO 'OUT'",
+]
+
+# SELECTs that would read or write something else: the database refuses them, whatever the statement is.
+LEADS_OUT = [
+    "SELECT * FROM read_text('SECRET')",
+    "SELECT * FROM read_blob('SECRET')",
+    "SELECT * FROM read_csv('SECRET')",
+    "SELECT * FROM read_csv_auto('SECRET')",
+    "SELECT * FROM read_json('SECRET')",
+    "SELECT * FROM read_json_objects('SECRET')",
+    "SELECT * FROM read_ndjson('SECRET')",
+    "SELECT * FROM read_parquet('SECRET')",
+    "SELECT * FROM parquet_metadata('SECRET')",
+    "SELECT * FROM parquet_schema('SECRET')",
+    "SELECT * FROM parquet_file_metadata('SECRET')",
+    "SELECT * FROM sniff_csv('SECRET')",
+    "SELECT * FROM read_duckdb('SECRET')",
+    "FROM 'SECRET'",
+    "FROM 'SECRET.csv'",
+    "FROM 'https://127.0.0.1:PORT/x.csv'",
+    "SELECT * FROM read_text('http://127.0.0.1:PORT/x')",
+    "FROM glob('/*')",
+    "FROM glob('FOLDER/*')",
+    "FROM query('COPY (SELECT 42) TO ''OUT''')",
+    "FROM query_table('SECRET')",
+    "EXPLAIN ANALYZE SELECT * FROM read_text('SECRET')",
+    "SET VARIABLE x = (SELECT content FROM read_text('SECRET'))",
+    "FROM enable_logging(storage='file', storage_config={'path': 'OUT'})",
+    "FROM enable_profiling(save_location='OUT')",
+    "FROM profile_output_of_python",
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    made = Store.create(tmp_path_factory.mktemp("lockdown") / "store")
+    fill(made, {"a": [(50, 10)]})
+    return made
+
+
+def sealed(store: Store) -> Path:
+    return next(path for path in store.path.rglob("*.parquet") if "bins" in path.parts)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> dict[str, str]:
+    """What stands in the statements, by placeholder. Whoever connects to the port is met by a listening socket."""
+    secret = tmp_path / "secret"
+    secret.write_text("a,b\nprecious,1\n")
+    (tmp_path / "secret.csv").write_text("a,b\nprecious,1\n")
+    return {"SECRET": str(secret), "OUT": str(tmp_path / "out"), "FOLDER": str(tmp_path)}
+
+
+def filled(query: str, outside: dict[str, str]) -> str:
+    for name, value in outside.items():
+        query = query.replace(name, value)
+    return query
+
+
+@pytest.mark.parametrize("query", STATEMENTS)
+def test_statements_that_do_not_read_are_refused(store, outside, tmp_path, query):
+    before = sorted(tmp_path.iterdir())
+    with store.connect() as con:
+        try:
+            check(con, filled(query, outside))
+        except UsageError as error:
+            assert "is not allowed: `mburst sql` only reads the store" in str(error)
+        except duckdb.ParserException:
+            pass  # of what this version of DuckDB does not know
+        else:
+            pytest.fail("allowed")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("query", [*STATEMENTS, *LEADS_OUT])
+def test_the_database_itself_leads_nowhere_else(store, outside, tmp_path, monkeypatch, query):
+    """Executed as they are: what is not refused does nothing to a file, says nothing of one, and calls nobody."""
+    monkeypatch.chdir(tmp_path)
+    profile_output_of_python = __import__("pyarrow").table({"precious": [1]})  # not found by its name
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with socket.create_server(("127.0.0.1", 0)) as server, store.connect() as con:
+        server.setblocking(False)
+        query = filled(query, {**outside, "PORT": str(server.getsockname()[1])})
+        try:
+            rows = con.execute(query).fetchall()
+        except duckdb.Error:
+            rows = []
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert "precious" not in str(rows) and str(tmp_path) not in str(rows)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert profile_output_of_python.num_rows == 1
+
+
+def ask(store: Store, query: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mburst", "sql", str(store.path), query]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("query", [LEADS_OUT[0], LEADS_OUT[15], LEADS_OUT[-1], STATEMENTS[2], STATEMENTS[8]])
+def test_the_verb_says_so_in_one_line(store, outside, query):
+    done = ask(store, filled(query, {**outside, "PORT": "9"}))
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1 and done.stderr.startswith("mburst: ")
+    assert "precious" not in done.stdout + done.stderr
+
+
+def test_a_segment_is_read_and_not_written(store):
+    path, before = sealed(store), sealed(store).read_bytes()
+    for how in ("(FORMAT parquet, USE_TMP_FILE false)", ""):
+        done = ask(store, f"COPY (SELECT 42) TO '{path}' {how}")
+        assert done.returncode == 2 and "COPY is not allowed" in done.stderr
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT count(*) FROM bins",
+    "FROM bins LIMIT 1",
+    "WITH b AS (FROM bins) SELECT count(*) FROM b",
+    "DESCRIBE bins",
+    "SHOW TABLES",
+    "SUMMARIZE bins",
+    "VALUES (1)",
+    "PIVOT (SELECT host, packets FROM bins) ON host USING sum(packets)",
+    "EXPLAIN SELECT count(*) FROM bins",
+    "EXPLAIN ANALYZE SELECT count(*) FROM bins",
+    "EXPLAIN (FORMAT json) SELECT count(*) FROM bins",
+    "SET VARIABLE wanted = 'a'; SELECT count(*) FROM bins WHERE host = getvariable('wanted')",
+    "-- a comment\nset  variable x = 1; select getvariable('x')",
+])  # fmt: skip
+def test_questions_are_answered(store, query):
+    with store.connect() as con:
+        for statement in check(con, query):
+            rows = con.execute(statement).fetchall()
+    assert rows
+
+
+@pytest.mark.parametrize("name", names())
+def test_named_queries_are_answered(store, name):
+    done = ask(store, name)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_store_by_a_link_a_relative_path_and_an_odd_name(store, tmp_path, monkeypatch):
+    (tmp_path / "it's a \"link\", [*]").symlink_to(store.path)
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / "it's a \"link\", [*]", Path("it's a \"link\", [*]"), Path(os.path.relpath(store.path))):
+        with Store.open(path).connect() as con:
+            assert con.execute("SELECT count(*) FROM bins").fetchone()[0] > 0
+
+
+def test_much_is_sorted_on_disk_where_memory_is_short(store, tmp_path, monkeypatch):
+    """What a question needs besides the store are temporary files of the database."""
+    monkeypatch.chdir(tmp_path)
+    with store.connect() as con:
+        rows = con.execute("SELECT count(*) FROM (SELECT DISTINCT i * 7 % 1000003 FROM range(1000000) t(i))").fetchone()
+    assert rows == (1000000,)
+
+
+def test_a_database_without_a_store_opens_nothing(outside):
+    con = in_memory()
+    with pytest.raises(duckdb.Error):
+        con.execute(f"FROM read_text('{outside['SECRET']}')")
+    with pytest.raises(duckdb.Error, match="lock"):
+        con.execute("SET enable_external_access = true")

@@ -1,0 +1,304 @@
+"""What a process of mburst may still do once its sockets are open."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from frames import START_NS, Frame, pcap
+from privilegelib import STRANGER, for_all, needs_root, run_python, status, threads
+
+from mburst import landlock, privileges
+from mburst.errors import UsageError
+
+MBURST = [sys.executable, "-P", "-m", "mburst"]
+needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+
+
+@pytest.fixture
+def strangers() -> Iterator[Path]:
+    """A folder that another user owns, and can reach."""
+    with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
+        os.chown(name, STRANGER, STRANGER)
+        yield Path(name)
+
+
+def until(condition, what: str) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end, f"{what} never happened"
+        time.sleep(0.05)
+
+
+class Running:
+    """A command while it runs, ended by SIGINT."""
+
+    def __init__(self, words: list[str], everywhere: bool = False) -> None:
+        command = for_all([*MBURST, *words]) if everywhere else [*MBURST, *words]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.pid = self.process.pid
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.output = self.process.communicate(timeout=60)[0]
+
+
+def nothing_left(thread: dict[str, str]) -> bool:
+    return all(int(thread[name], 16) == 0 for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"))
+
+
+# --- verbs ------------------------------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_a_recording_works_as_the_owner_of_its_store(strangers):
+    store = strangers / "store"
+    with Running(["record", "lo", "-o", str(store), "--threads", "2"], everywhere=True) as running:
+        until(lambda: list(store.glob("hot/clock/*")), "the recording")
+        until(lambda: status(running.pid)["NoNewPrivs"] == "1", "the end of privileges")
+        until(lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)), "the user")
+        assert all(thread["Gid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid))
+        assert all(nothing_left(thread) for thread in threads(running.pid))
+        assert status(running.pid)["Groups"].split() == [str(STRANGER)]
+    assert "recorded into" in running.output
+    made = list(store.rglob("*"))
+    assert made and all((path.stat().st_uid, path.stat().st_mode & 0o027) == (STRANGER, 0) for path in made)
+
+
+@needs_root
+def test_a_recording_of_roots_keeps_no_capability(tmp_path):
+    store = tmp_path / "store"
+    with Running(["record", "lo", "-o", str(store)]) as running:
+        until(lambda: list(store.glob("hot/clock/*")) and nothing_left(status(running.pid)), "the end of capabilities")
+        assert status(running.pid)["NoNewPrivs"] == "1"
+    assert "recorded into" in running.output
+
+
+@needs_root
+def test_a_file_that_only_root_may_read_is_recorded_for_another(strangers, tmp_path):
+    path = tmp_path / "secret.pcap"
+    path.write_bytes(pcap([Frame(START_NS + i * 10**6, i, 100) for i in range(20)]))
+    path.chmod(0o600)
+    done = subprocess.run(for_all([*MBURST, "record", str(path), "-o", str(strangers / "store")]), capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "20 packets" in done.stdout, done.stderr
+    assert (strangers / "store" / "recordings").stat().st_uid == STRANGER
+
+
+@needs_root
+def test_a_reflector_is_nobody(tmp_path):
+    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+          Running(["reflect", "--listen", "127.0.0.1:1862"], everywhere=True) as running):
+        until(lambda: status(running.pid)["Uid"].split()[1] != "0", "another user")
+        until(lambda: all(nothing_left(thread) for thread in threads(running.pid)), "the end of capabilities")
+        sock.settimeout(30)
+        sock.sendto(bytes(44), ("127.0.0.1", 1862))
+        assert sock.recv(100)
+    assert "answered 1 probe" in running.output
+
+
+@needs_root
+def test_probes_are_sent_and_kept_as_the_owner_of_the_store(strangers):
+    store = strangers / "store"
+    words = ["probe", "127.0.0.1:1863", "--count", "20", "-o", str(store)]
+    with Running(["reflect", "--listen", "127.0.0.1:1863"], everywhere=True) as reflector:
+        until(lambda: status(reflector.pid)["Uid"].split()[1] != "0", "the reflector")
+        done = subprocess.run(for_all([*MBURST, *words]), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "20 probes" in done.stdout, done.stderr
+    assert {path.stat().st_uid for path in store.rglob("*")} == {STRANGER}
+
+
+def test_wrong_users_are_said_in_one_line(tmp_path):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
+    done = subprocess.run([*MBURST, "record", str(path), "-o", str(tmp_path / "store"), "--user", "no-such-user"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "mburst: --user no-such-user: there is no such user\n")
+
+
+@needs_root
+def test_a_user_who_cannot_read_mburst_is_refused_with_the_reason(strangers):
+    if for_all([]) == []:
+        pytest.skip("every user can read this Python")
+    done = subprocess.run([*MBURST, "record", "lo", "-o", str(strangers / "store")], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1 and f"user {STRANGER}" in done.stderr and "--user root" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_files_are_not_for_all_to_read(tmp_path):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
+    subprocess.run([*MBURST, "record", str(path), "-o", str(tmp_path / "store")], capture_output=True, check=True)
+    assert all(path.stat().st_mode & 0o027 == 0 for path in [tmp_path / "store", *(tmp_path / "store").rglob("*")])
+
+
+# --- the steps --------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_imports_mburst_is_left_alone(tmp_path):
+    before = status(os.getpid())
+    privileges.lower(tmp_path)
+    privileges.confine([], [])
+    privileges.drop()
+    privileges.settle(None)
+    after = status(os.getpid())
+    assert all(before[name] == after[name] for name in ("Uid", "CapEff", "CapPrm", "NoNewPrivs", "Umask"))
+
+
+@needs_landlock
+def test_what_is_confined_writes_nowhere_else_and_reads_little(tmp_path):
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "there").write_text("x")
+    done = run_python("""
+import os, subprocess, sys
+from mburst import privileges
+privileges.own_process()
+inside, outside = sys.argv[1:]
+privileges.confine([], [inside])
+import pyarrow.parquet, duckdb, json  # what is imported later can be read
+def refused(call):
+    try:
+        call()
+    except PermissionError:
+        return True
+assert open(inside + "/there").read() == "x"
+open(inside + "/new", "w").write("y")
+os.replace(inside + "/new", inside + "/newer"); os.mkdir(inside + "/folder"); os.unlink(inside + "/newer")
+assert refused(lambda: open(outside + "/there").read()), "read"
+assert refused(lambda: open(outside + "/new", "w")), "write"
+assert refused(lambda: open(outside + "/there", "a")), "append"
+assert refused(lambda: os.unlink(outside + "/there")), "unlink"
+assert refused(lambda: os.truncate(outside + "/there", 0)), "truncate"
+assert refused(lambda: os.rename(outside + "/there", inside + "/theirs")), "rename"
+assert refused(lambda: os.listdir(outside)), "list"
+assert refused(lambda: open("/etc/shadow").read()), "shadow"
+assert refused(lambda: subprocess.run(["/bin/true"])), "a program"
+import threading
+seen = []
+thread = threading.Thread(target=lambda: seen.append(refused(lambda: open(outside + "/new", "w"))))
+thread.start(); thread.join()
+assert seen == [True]
+print("confined")
+""", tmp_path / "in", tmp_path / "out")
+    assert done.stdout == "confined\n", done.stderr
+
+
+def test_a_kernel_without_landlock_is_no_failure_and_said(tmp_path):
+    done = run_python("""
+import sys
+from mburst import landlock, privileges
+landlock.version = lambda: 0
+privileges.own_process()
+privileges.confine([], [])
+open(sys.argv[1] + "/new", "w").write("y")
+""", tmp_path)
+    assert done.returncode == 0 and ("has no Landlock" in done.stderr) == (os.geteuid() == 0)
+
+
+@needs_root
+def test_a_part_that_captures_nothing_keeps_what_serving_needs():
+    done = run_python("""
+from mburst import privileges
+privileges.own_process()
+privileges.drop(keep=privileges.SERVING)
+print(open("/proc/self/status").read())
+""")
+    found = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    serving = sum(1 << number for number in privileges.SERVING)
+    assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == serving & int(status(os.getpid())["CapPrm"], 16)
+    assert found["CapAmb"].strip("0") == "" and found["NoNewPrivs"] == "1"
+
+
+@needs_root
+def test_the_signal_of_a_dead_supervisor_outlives_the_change_of_user(strangers):
+    done = run_python("""
+import ctypes, os, sys
+from mburst import privileges
+libc, number = ctypes.CDLL(None), ctypes.c_int()
+libc.prctl(1, 15, 0, 0, 0)
+privileges.own_process()
+privileges.lower(sys.argv[1])
+with privileges.raised():
+    assert os.geteuid() == 0
+assert os.geteuid() == int(sys.argv[2])
+privileges.drop(keep=[privileges.NET_ADMIN])
+libc.prctl(2, ctypes.byref(number), 0, 0, 0)
+print(number.value, os.getresuid(), open("/proc/self/status").read().split("CapEff:")[1].split()[0])
+try:
+    os.seteuid(0)
+except PermissionError:
+    print("for good")
+""", strangers, STRANGER, everywhere=True)
+    kept = f"{1 << privileges.NET_ADMIN:016x}"
+    assert done.stdout == f"15 {(STRANGER, STRANGER, STRANGER)} {kept}\nfor good\n", done.stderr
+
+
+@needs_root
+def test_commands_that_share_a_process_leave_it_as_it_is(strangers):
+    """Those of a demo run one after the other, and the last ones need what the first would have given up."""
+    done = run_python("""
+import os, sys
+from mburst import privileges
+privileges.own_process()
+with privileges.shared_process():
+    privileges.lower(sys.argv[1]); privileges.confine([], []); privileges.drop()
+os.seteuid(0)
+open(sys.argv[1] + "/new", "w").close()
+""", strangers)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_root
+def test_what_root_made_for_another_is_given_to_him_and_links_are_not_followed(strangers, tmp_path):
+    (tmp_path / "roots").write_text("precious")
+    (strangers / "made" / "deep").mkdir(parents=True)
+    (strangers / "made" / "deep" / "file").write_text("x")
+    (strangers / "made" / "link").symlink_to(tmp_path / "roots")
+    run_python("""
+import sys
+from pathlib import Path
+from mburst import privileges
+privileges.own_process()
+privileges.give([Path(sys.argv[1], "made"), Path(sys.argv[1], "none")], privileges.owner_of(sys.argv[1]))
+""", strangers)
+    assert {path.lstat().st_uid for path in (strangers / "made", *(strangers / "made").rglob("*"))} == {STRANGER}
+    assert (tmp_path / "roots").stat().st_uid == 0
+
+
+# --- whose files ------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_to_own_a_store(tmp_path, monkeypatch):
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    me = privileges.Owner(tmp_path.stat().st_uid, tmp_path.stat().st_gid)
+    assert privileges.owner_of(tmp_path) == privileges.owner_of(tmp_path / "a" / "b") == me
+    root = privileges.Owner(0, 0)
+    assert privileges.owner_of(tmp_path, "root") == root
+    with pytest.raises(UsageError, match="no such user"):
+        privileges.owner_of(tmp_path, "no-such-user")
+
+
+@needs_root
+def test_who_called_sudo_owns_what_he_could_have_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    monkeypatch.setenv("SUDO_GID", str(STRANGER))
+    tmp_path.chmod(0o755)
+    assert privileges.owner_of(tmp_path / "store") == privileges.Owner(0, 0)
+    tmp_path.chmod(0o1777)
+    assert privileges.owner_of(tmp_path / "store") == privileges.Owner(STRANGER, STRANGER)
+    (tmp_path / "store").mkdir()
+    assert privileges.owner_of(tmp_path / "store") == privileges.Owner(0, 0)  # it is somebody's already

@@ -1,0 +1,121 @@
+"""What mburst is built from and what it asks for: the lock of the tests, and the SBOM in the wheel."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCK = (ROOT / ".ci" / "requirements.lock").read_text()
+
+
+def name_of(requirement: str) -> str:
+    return re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+
+
+def asked(*extras: str) -> set[str]:
+    """The packages that extras ask for, by name, and by those of others that they name."""
+    found = set()
+    for extra in extras:
+        for requirement in PROJECT["project"]["optional-dependencies"][extra]:
+            inner = re.match(r"mburst\[(.*)\]", requirement)
+            found |= asked(*inner[1].split(",")) if inner else {name_of(requirement)}
+    return found
+
+
+def test_the_lock_has_all_that_is_asked_for_each_with_hashes_and_no_registry():
+    hashes = r"((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)"
+    locked = re.findall(r"^([\w.-]+)==(\S+)(?: ;[^\\]*)? \\\n" + hashes, LOCK, re.M)
+    assert "".join(re.findall(r"^[\w.-]+==", LOCK, re.M)) == "".join(f"{name}==" for name, _, _ in locked)
+    names = {name for name, _, _ in locked}
+    wanted = asked("test") | {name_of(text) for text in PROJECT["project"]["dependencies"]}
+    assert wanted | {name_of(text) for text in PROJECT["build-system"]["requires"]} <= names
+    assert "://" not in LOCK and "--index" not in LOCK and "--trusted" not in LOCK
+
+
+@pytest.mark.parametrize("requirement", [
+    *PROJECT["project"]["dependencies"],
+    *(text for texts in PROJECT["project"]["optional-dependencies"].values() for text in texts if "[" not in text),
+])
+def test_the_lock_is_not_below_the_bounds(requirement):
+    bound = re.search(r">=([\d.]+)", requirement)[1]
+    for version in re.findall(rf"^{re.escape(name_of(requirement))}==([\d.]+)", LOCK, re.M):
+        assert tuple(map(int, version.split("."))) >= tuple(map(int, bound.split(".")))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built of a copy of what git has here, and what is new."""
+    if not find_spec("setuptools") or not shutil.which("cc"):
+        pytest.skip("needs setuptools and a compiler")
+    folder = tmp_path_factory.mktemp("wheel")
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.splitlines()
+    for name in listed:
+        source, copy = ROOT / name, folder / "tree" / name
+        if source.is_file() or source.is_symlink():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy, follow_symlinks=False)
+    done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+                           "--wheel-dir", folder, folder / "tree"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [made] = folder.glob("*.whl")
+    return made
+
+
+def test_the_wheel_says_what_it_needs(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        [name] = [name for name in file.namelist() if "/sboms/" in name]
+        assert re.fullmatch(r"mburst-[\w.]+\.dist-info/sboms/mburst\.cdx\.json", name)
+        assert name in file.read(name.replace("sboms/mburst.cdx.json", "RECORD")).decode()
+        sbom = json.loads(file.read(name))
+        names = file.namelist()
+    assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
+    described = sbom["metadata"]["component"]
+    components = {part["bom-ref"]: part for part in sbom["components"]}
+    assert len(components) == len(sbom["components"])
+    assert sbom["dependencies"] == [{"ref": described["bom-ref"], "dependsOn": sorted(components)}]
+    runtime = asked(*(extra for extra in PROJECT["project"]["optional-dependencies"] if extra != "test"))
+    required = {name_of(text) for text in PROJECT["project"]["dependencies"]}
+    python = {ref.removeprefix("pkg:pypi/") for ref in components if ref.startswith("pkg:pypi/")}
+    assert python == runtime | required
+    assert {ref.removeprefix("pkg:pypi/") for ref, part in components.items()
+            if part["scope"] == "required" and ref.startswith("pkg:")} == required
+    assert components["libpcap"]["name"] == "libpcap"
+    assert "mburst/cli/record.py" in names and "mburst/sql/lockdown.py" in names
+
+
+def test_an_audit_that_reaches_nothing_says_so(tmp_path):
+    tool = tmp_path / "pip-audit"
+    tool.write_text("#!/bin/sh\necho 'no route to host' >&2\nexit 1\n")
+    tool.chmod(0o755)
+    done = audit(tool)
+    assert (done.returncode, done.stdout) == (2, "") and "nothing was looked up" in done.stderr
+
+
+@pytest.mark.parametrize(("answer", "code", "said"), [
+    ('{"name": "a", "version": "1", "vulns": []}', 0, "1 packages, 0 known flaws"),
+    ('{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}', 1, "a 1: CVE-1, mended in 2"),
+    ('{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}', 2, "not looked up"),
+])
+def test_an_audit_says_what_it_knows_and_what_not(tmp_path, answer, code, said):
+    tool = tmp_path / "pip-audit"
+    tool.write_text(f"#!/bin/sh\necho '{{\"dependencies\": [{answer}]}}'\n")
+    tool.chmod(0o755)
+    done = audit(tool)
+    assert done.returncode == code and said in done.stdout + done.stderr
+
+
+def audit(tool: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / ".ci" / "audit", tool, ROOT / ".ci" / "requirements.lock"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
