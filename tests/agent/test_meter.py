@@ -16,6 +16,7 @@ from mburst.agent.meter import LaneName, Meter
 from mburst.agent.since import Largest
 from mburst.analysis.bursts import BurstDefinition, find_bursts
 from mburst.sql import Store
+from mburst.web.address import where_of
 
 NOW = 1_795_132_800 * 10**9
 LANE = LaneName("r1", "cache-1", "eth0", "in")
@@ -321,11 +322,11 @@ def test_what_a_scrape_reads(store):
 
     write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})
     write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
-    made = exporter.server(meter(store), ("127.0.0.1", 0))
-    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    thread = Thread(target=made.run)
     thread.start()
     try:
-        url = f"http://127.0.0.1:{made.server_address[1]}"
+        url = made.url.removesuffix("/metrics")
         text = urllib.request.urlopen(f"{url}/metrics").read().decode()
         accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
         request = urllib.request.Request(f"{url}/metrics", headers=accept)
@@ -333,9 +334,8 @@ def test_what_a_scrape_reads(store):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{url}/else")
     finally:
-        made.shutdown()
+        made.stop()
         thread.join()
-        made.server_close()
     samples = {sample.name + sample.labels.get("le", ""): sample for family in text_string_to_metric_families(text)
                for sample in family.samples if sample.labels.get("pattern", "unknown") == "unknown"}
     assert samples["mburst_bursts_total"].value == 1
