@@ -91,7 +91,7 @@ def test_reports_and_deliveries(read, monkeypatch):
     (MAIL + 'password = "${NOT_THERE}"\n', "wants $NOT_THERE"),
     (MAIL + 'security = "rot13"\n', "security 'rot13'"),
     (MAIL + 'port = "x"\n', "port is no whole number"),
-    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "'ftp://x' is no http address"),
+    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
 ])
 def test_what_is_wrong_is_said(read, text, said):
     with pytest.raises(UsageError) as caught:
