@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import json
 import re
 import sys
 
@@ -35,6 +36,21 @@ def _seen(character: str) -> str:
 def say(text: str) -> None:
     """A line of mburst itself for people, on standard error, in the place of a progress line if there is one."""
     print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {shown(text)}", file=sys.stderr, flush=True)
+
+
+def tell(*lines: str) -> None:
+    """Lines for people on standard output."""
+    for line in lines:
+        print(shown(line), flush=True)
+
+
+def seen_json(text: str) -> str:
+    """The same JSON, with what is not seen in its strings escaped: some of that JSON itself would leave as it is."""
+    return "\n".join(line if line.isprintable() else "".join(map(_json_seen, line)) for line in text.split("\n"))
+
+
+def _json_seen(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
 def short(text: str, most: int) -> str:

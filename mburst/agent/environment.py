@@ -31,7 +31,7 @@ class Environment:
     unread: str = ""  # why the file could not be read, where it is there
     fill: bool = True  # false: ${NAME} stays, for who only wants to know what would be run
     wanted: dict[str, None] = field(default_factory=dict)  # names that were asked for
-    used: set[str] = field(default_factory=set, repr=False)  # values that were taken, alone and in what they are part of
+    used: set[str] = field(default_factory=set, repr=False)  # values that were taken, also as part of others
 
     def merged(self) -> dict[str, str]:
         """What a child process gets."""

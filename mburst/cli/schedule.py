@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..names import tell
 from ..stopping import stopping
 
 if TYPE_CHECKING:
@@ -102,8 +103,3 @@ def keep(config: Config) -> int:
     with stopping(threading.Thread(target=stop.set).start) as ended_by:
         loop(config, stop.wait, tell)
     return 130 if signal.SIGINT in ended_by else 0
-
-
-def tell(line: str) -> None:
-    """What was done, a line each."""
-    print(line, flush=True)
