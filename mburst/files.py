@@ -77,10 +77,11 @@ def _read(path: Path, good: Callable[[os.stat_result], bool], why: str, most: in
         file = os.open(path, _READING)
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode) or not good(facts):
+        os.close(file)
+        raise MburstError(f"{path}: cannot read: {why or 'not a regular file'}")
     with os.fdopen(file, "rb") as stream:
-        facts = os.fstat(stream.fileno())
-        if not stat.S_ISREG(facts.st_mode) or not good(facts):
-            raise MburstError(f"{path}: cannot read: {why or 'not a regular file'}")
         try:
             return stream.read(most)
         except OSError as error:
@@ -96,7 +97,7 @@ def open_private(path: Path, flags: int = 0) -> int:
     except OSError as error:
         raise MburstError(f"{path}: cannot open: {error.strerror}") from error
     facts = os.fstat(file)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
         os.close(file)
         raise MburstError(f"{path}: cannot open: not a regular file")
     if stat.S_IMODE(facts.st_mode) != PRIVATE and facts.st_uid == os.geteuid():

@@ -67,7 +67,7 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
             _check(kind, settings)
         site = _site(str(table.get("site", "")))
     except UsageError as error:
-        raise UsageError(Secrets(secret).hide(f"{path}: {where}: {error}"), error.hint) from None
+        raise UsageError(f"{path}: {where}: {error}", error.hint) from None
     return Delivery(table["name"], kind, max(1, table.get("attempts", 3)),
                     parse_duration(text(path, where, "wait", table.get("wait", "5s"))),
                     parse_duration(text(path, where, "timeout", table.get("timeout", "20s"))),

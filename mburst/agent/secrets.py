@@ -10,7 +10,7 @@ import base64
 import html
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "…"
 SHORT = 4  # characters; a shorter secret occurs in any text by chance
@@ -42,13 +42,11 @@ class Secrets:
 def _parts(value: str) -> Iterator[str]:
     """A value; and of an address also its parts that say more than where it is."""
     yield value
-    parts = urlsplit(value) if re.match(r"https?://", value, re.IGNORECASE) and value.isprintable() else None
-    if parts is None:
+    if not re.match(r"https?://", value, re.IGNORECASE):
         return
-    beyond = value.partition("://")[2].partition("/")[2]
+    host, _, beyond = value.partition("://")[2].partition("/")
     yield from (one for one in (beyond, *_PARTS.split(beyond)) if len(one) >= 2 * SHORT)
-    if "@" in parts.netloc:
-        yield from parts.netloc.rpartition("@")[0].split(":")
+    yield from host.rpartition("@")[0].split(":")
 
 
 def _spelled(text: str) -> set[str]:
