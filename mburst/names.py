@@ -15,15 +15,12 @@ import sys
 
 LONGEST = 60  # characters of a name in a file's name
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes a cell to be computed for
-_SEEMS_ESCAPED = re.compile(r"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def shown(text: str) -> str:
     r"""TEXT on one line without what is not seen: controls (C0, C1), line separators, marks of writing direction and
-    other format characters, as \x1b, \u202e or \U000e0001. No two texts are shown the same."""
-    if text.isprintable() and "\\" not in text:
-        return text
-    return "".join(map(_seen, _SEEMS_ESCAPED.sub(r"\\x5c", text)))
+    other format characters are shown as \x1b, \u202e or \U000e0001. What is shown already stays as it is."""
+    return text if text.isprintable() else "".join(map(_seen, text))
 
 
 def _seen(character: str) -> str:
@@ -61,7 +58,7 @@ def short(text: str, most: int) -> str:
 
 def escape(text: str) -> str:
     """TEXT as it is shown, for HTML and SVG: between tags or in a quoted attribute."""
-    return html.escape("\n".join(map(shown, text.split("\n"))))
+    return html.escape(shown(text))
 
 
 def label(text: str) -> str:

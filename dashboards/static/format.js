@@ -12,8 +12,8 @@ const share = (part) => `${Number((100 * part).toPrecision(3))} %`;
 
 // A name from outside as text: what is not seen (controls, marks of writing direction, line separators) as \x1b or
 // \u202e, as mburst.names writes it.
-function visible(text) {
-  return String(text).replace(/\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})/g, "\\x5c")
+function seen(text) {
+  return String(text)
     .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
       const code = character.codePointAt(0), hex = (width) => code.toString(16).padStart(width, "0");
       return code < 0x100 ? `\\x${hex(2)}` : code < 0x10000 ? `\\u${hex(4)}` : `\\U${hex(8)}`;
@@ -21,7 +21,7 @@ function visible(text) {
 }
 
 // The same for plotly, which takes tags and entities in its texts.
-const label = (text) => visible(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+const label = (text) => seen(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 const two = (number) => String(number).padStart(2, "0");
 
