@@ -24,9 +24,9 @@ from mburst.sql import Store
 NAMED = list(HOSTILE.values())
 ON_A_LINE = [name for name in NAMED if "\0" not in name]
 HARMLESS = {
-    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "section", "h1", "h2", "h3", "p", "ul", "li",
-    "div", "span", "strong", "small", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg",
-    "text", "rect", "path", "footer", "em", "b", "code", "figure", "img"}
+    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "section", "h1", "h2", "h3", "p", "ul",
+    "li", "div", "span", "strong", "small", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "svg", "text", "rect", "path", "footer", "em", "b", "code", "figure", "img"}
 
 
 class Tags(HTMLParser):
