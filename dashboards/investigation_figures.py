@@ -253,13 +253,14 @@ def fan_in(answer: Investigation) -> Figure | None:
     if not answer.groups or answer.findings[0].evidence.crossing is None:
         return None
     port = answer.findings[0].evidence.crossing.port.name
-    labels, ids, parents, values, colours = [label(port)], ["port"], [""], [0.0], ["rule"]
+    labels, ids, parents, values, colours = [label(port)], [label(port)], [""], [0.0], ["rule"]
     for k, group in enumerate(answer.groups[:GROUPS]):
         shown = group.members[: MEMBERS if k == 0 else MEMBERS // 4] if len(group.members) > 1 else []
         part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
         labels += [label(group.name), *map(label, shown)]
-        ids += [f"{k}", *(f"{k}/{i}" for i in range(len(shown)))]  # one sender may be in several groups
-        parents += ["port", *(f"{k}" for _ in shown)]
+        name = label(group.name) if label(group.name) not in ids else f"{label(group.name)} <{k}>"  # no label has <
+        ids += [name, *(f"<{k}, {i}>" for i in range(len(shown)))]  # one sender may be in several groups
+        parents += [label(port), *(name for _ in shown)]
         values += [round(group.share_of_bytes - part * len(shown), 8), *(round(part, 8) for _ in shown)]
         colours += ["burst", *("chosen-fill" for _ in shown)]
     trace = {
