@@ -19,9 +19,9 @@ def add_options(web: Any, instead: str) -> None:
     web.add_argument("--tls-key", metavar="FILE", help="and its key (PEM)")
 
 
-def where_of(arguments: argparse.Namespace, port: int, open_: bool = False) -> Where:
-    """Where these options and --listen say. OPEN_ stands for --open. Raises MburstError."""
+def where_of(arguments: argparse.Namespace, port: int) -> Where:
+    """Where these options and --listen say, which may leave out PORT. Raises MburstError."""
     from ..web.address import where_of as told
 
     return told(arguments.listen, port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
-                arguments.open or open_, arguments.server_name)
+                arguments.open, arguments.server_name)
