@@ -28,6 +28,7 @@ from ..errors import MburstError
 from .address import Where
 
 REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next one on the same connection
+SLOW_S = 1.0  # after which a client that does not read counts as slow
 UNREAD_S, LITTLE = 60.0, 64 << 10  # for the client to take what it was sent, but for so many bytes
 MOST = 128  # connections that wait, and as many at work; of these, the newest are refused
 LEAST, KEPT_BACK = 4, 64  # connections, however few descriptors there are, and descriptors for files meanwhile
@@ -90,7 +91,7 @@ class Connections:
     def answered(self, peer: Peer) -> Iterator[bool]:
         """While a whole request of PEER is answered; yields whether there is room for it."""
         one = self.of.get(peer)
-        room = sum(other.waits_since is None for other in self.of.values()) < self.most
+        room = self._has_room()
         if one:
             one.waits_since = None
         try:
@@ -98,6 +99,17 @@ class Connections:
         finally:
             if one:
                 one.waits_since = time.monotonic()
+
+    def _has_room(self) -> bool:
+        """Whether one more may be at work. The one that has not read for longest makes place, if there is any."""
+        at_work = {name: one for name, one in self.of.items() if one.waits_since is None}
+        if len(at_work) < self.most:
+            return True
+        before = time.monotonic() - SLOW_S
+        slow = {name: one.reads_since for name, one in at_work.items() if one.reads_since < before}
+        if slow:
+            self.of.pop(min(slow, key=lambda name: slow[name])).end()
+        return bool(slow)
 
     def watch(self) -> None:
         """End those that are due."""
