@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
-from ..names import tell
+from ..names import say, tell
 
 if TYPE_CHECKING:
     from ..agent.config import Config, Part
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(path)
     for warning in config.environment.warnings:
-        print(f"mburst: {warning}", file=sys.stderr)
+        say(warning)
     parts = chosen(config, arguments.only)
     if arguments.check:
         check(config, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 import urllib.request
 from threading import Thread
 
@@ -297,23 +298,22 @@ def test_who_does_not_wait_for_the_answer(store, capfd):
     import socket
     import struct
 
-    made = exporter.server(meter(store), ("127.0.0.1", 0))
-    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    thread = Thread(target=made.run)
     thread.start()
     try:
+        port = urllib.parse.urlsplit(made.url).port
         for _ in range(5):
-            with socket.create_connection(made.server_address[:2]) as client:
+            with socket.create_connection(("127.0.0.1", port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")  # … and a reset
-        url = f"http://127.0.0.1:{made.server_address[1]}/metrics"
-        got = urllib.request.urlopen(url)
-        head = urllib.request.urlopen(urllib.request.Request(url, method="HEAD"))
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")  # … and a reset
+        got = urllib.request.urlopen(made.url)
+        head = urllib.request.urlopen(urllib.request.Request(made.url, method="HEAD"))
         assert head.status == 200 and head.read() == b"" and int(head.headers["Content-Length"]) == len(got.read())
         assert got.version == 11
     finally:
-        made.shutdown()
+        made.stop()
         thread.join()
-        made.server_close()
     assert "Traceback" not in capfd.readouterr().err
 
 
