@@ -137,7 +137,8 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
 setup(
     packages=[
         "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab",
-        "mburst.simulate", "mburst.switch_agent", *(f"mburst.{room}" for room in ROOMS), "mburst.telemetry.gnmi",
+        "mburst.simulate", "mburst.switch_agent", "mburst.web", *(f"mburst.{room}" for room in ROOMS),
+        "mburst.telemetry.gnmi",
     ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={

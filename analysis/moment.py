@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MburstError
 from . import beside, envelope
 from .beside import Latency, Queue
 from .bursts import BurstDefinition, find_bursts
@@ -62,18 +63,27 @@ class History:
         self._con: duckdb.DuckDBPyConnection | None = None
         self._of: tuple[int, int] | None = None
         self._since = 0.0
+        self._ended = False
 
     @contextmanager
     def asked(self, start_ns: int, end_ns: int) -> Iterator[duckdb.DuckDBPyConnection]:
         """The store as it is now, or was FRESH_S ago. Raises MburstError."""
         days = start_ns // (86_400 * NS_PER_S), end_ns // (86_400 * NS_PER_S)
         with self._lock:
+            if self._ended:
+                raise MburstError("the view has ended")
             if self._con is None or self._of != days or time.monotonic() - self._since > FRESH_S:
                 if self._con is not None:
                     self._con.close()
                 self._con = self.live.connect(start_ns, end_ns)
                 self._of, self._since = days, time.monotonic()
             yield self._con
+
+    def interrupt(self) -> None:
+        """Break off a question that is under way, and answer no more: these fail. For the end of the process."""
+        self._ended = True
+        if (con := self._con) is not None:
+            con.interrupt()
 
     def bursts(self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int,
                end_ns: int) -> list[dict[str, Any]]:

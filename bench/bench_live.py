@@ -121,7 +121,7 @@ class Feeder(threading.Thread):
 @contextmanager
 def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`mburst live TARGET`, and where it is."""
-    process = subprocess.Popen([sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0"],
+    process = subprocess.Popen([sys.executable, "-m", "mburst", "live", *target, "--listen", "127.0.0.1:0", "--open"],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout

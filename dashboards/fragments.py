@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..analysis import distributions
 from ..analysis.report_data import LaneReport
+from ..names import escape
 from ..units import format_bytes, format_duration, format_rate, format_share
 from . import words
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
-from html import escape
 from pathlib import Path
 from string import Template
 
-from .. import __version__
+from .. import __version__, files
 from ..analysis.investigate import Investigation
-from ..errors import MburstError
+from ..names import escape, shown
 from . import investigation_figures, palette
 from .investigation_phrases import CAUSES
 from .investigation_words import Section, sections, summary
@@ -21,30 +19,34 @@ from .packing import compress
 
 _HERE = Path(__file__).parent
 COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
+SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
 
 
 def markdown(answer: Investigation) -> str:
     """For a ticket: the verdict, then every question with its answer."""
-    parts = [f"## {CAUSES[answer.cause]}", summary(answer)]
+    parts = [f"## {CAUSES[answer.cause]}", _marked_down(summary(answer))]
     for section in sections(answer):
         parts.append(f"### {section.question}")
-        parts.extend(section.sentences)
+        parts.extend(map(_marked_down, section.sentences))
         if section.rows:
             lines = [section.head, ["---"] * len(section.head), *section.rows]
-            parts.append(
-                "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-            )
+            parts.append("\n".join("| " + " | ".join(map(_marked_down, line)) + " |" for line in lines))
     return "\n\n".join(parts) + f"\n\nmburst {__version__}\n"
+
+
+def _marked_down(text: str) -> str:
+    """TEXT in Markdown, with `commands` as such: no name makes a link, a picture, a tag or a cell."""
+    return SPECIAL.sub(r"\\\g<0>", shown(text))
 
 
 def plain(answer: Investigation) -> str:
     """For a terminal: the verdict, then every question with its answer, tables aligned."""
-    lines = [summary(answer)]
+    lines = [shown(summary(answer))]
     for section in sections(answer):
-        lines += ["", section.question.upper(), *section.sentences]
+        lines += ["", section.question.upper(), *map(shown, section.sentences)]
         if section.rows:
-            table = [section.head, *section.rows]
+            table = [list(map(shown, row)) for row in (section.head, *section.rows)]
             widths = [max(len(row[k]) for row in table) for k in range(len(section.head))]
             lines += [
                 "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -118,11 +120,4 @@ def page(answer: Investigation) -> str:
 
 def write_page(answer: Investigation, path: Path) -> None:
     """Write the page whole or not at all. Raises MburstError where it cannot be written."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    text = page(answer)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise MburstError(f"{path}: cannot be written: {error.strerror}", "name another file with -o") from error
+    files.write(path, page(answer), "the page", "name another file with -o")

@@ -12,6 +12,7 @@ import numpy as np
 from ..analysis.align import Alignment, align
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.stats import Floats
+from ..names import label
 from ..units import format_count
 from .palette import LIGHT
 
@@ -88,7 +89,7 @@ def distribution(answer: Investigation) -> Figure | None:
             continue
         ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
         later = 100 * (len(values) - ranks) / len(values)
-        traces.append({**line(path, numbers(values[ranks] / 1e6), numbers(later), colour), "showlegend": True})
+        traces.append({**line(label(path), numbers(values[ranks] / 1e6), numbers(later), colour), "showlegend": True})
     if not traces:
         return None
     axes = {
@@ -252,18 +253,20 @@ def fan_in(answer: Investigation) -> Figure | None:
     if not answer.groups or answer.findings[0].evidence.crossing is None:
         return None
     port = answer.findings[0].evidence.crossing.port.name
-    labels, parents, values, colours = [port], [""], [0.0], ["rule"]
+    labels, ids, parents, values, colours = [label(port)], [label(port)], [""], [0.0], ["rule"]
     for k, group in enumerate(answer.groups[:GROUPS]):
-        name = group.name if group.name not in labels else f"{group.name} [{k + 1}]"
         shown = group.members[: MEMBERS if k == 0 else MEMBERS // 4] if len(group.members) > 1 else []
         part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
-        labels += [name, *(f"{member}{' ' * k}" for member in shown)]  # one sender may stand in several groups
-        parents += [port, *(name for _ in shown)]
+        labels += [label(group.name), *map(label, shown)]
+        name = label(group.name) if label(group.name) not in ids else f"{label(group.name)} <{k}>"  # no label has <
+        ids += [name, *(f"<{k}, {i}>" for i in range(len(shown)))]  # one sender may be in several groups
+        parents += [label(port), *(name for _ in shown)]
         values += [round(group.share_of_bytes - part * len(shown), 8), *(round(part, 8) for _ in shown)]
         colours += ["burst", *("chosen-fill" for _ in shown)]
     trace = {
         "type": "icicle",
         "labels": labels,
+        "ids": ids,
         "parents": parents,
         "values": values,
         "branchvalues": "remainder",
@@ -289,7 +292,7 @@ def remedies(answer: Investigation) -> Figure | None:
         return None
     shown = [("as measured", replay.recorded), ("as modelled", replay.modelled)]
     shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
-    names = ["<br>".join(textwrap.wrap(name, 26)) for name, _ in shown]
+    names = ["<br>".join(map(label, textwrap.wrap(name, 26))) for name, _ in shown]
     traces: list[dict[str, Any]] = [
         {
             "type": "bar",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..analysis.envelope import NS_PER_S
@@ -15,33 +14,26 @@ from ..analysis.live_lane import NEVER, LiveLane
 from ..analysis.live_store import LiveStore
 from ..analysis.moment import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
 from ..errors import MburstError
+from ..names import short
+from ..workers import Workers
 from . import live_payload
+from .live_asked import Wish
 from .packing import Pack
 
 TELL_S = 0.1  # between looks at the store, each of which makes a message where something is new
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-KEPT = 64  # messages that serve several browsers
 STAMPS = {1: "hardware", 2: "software", 4: "ring", 8: "1 µs or coarser", 16: "clock not synchronized"}
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a browser follows, in how many steps it draws it, and what its times count from."""
-
-    lane: str
-    span_ns: int
-    steps: int
-    origin_ns: int
-
-
 Position = tuple[int, int, int]
+Told = tuple[bytes, Position]
 
 
 class LiveView:
-    """Follows a store for any number of browsers. `dropped` gives the packets that a recording in this process has
-    lost so far, where there is one."""
+    """Follows a store for any number of browsers, and makes what they are told, in any thread. `dropped` gives the
+    packets that a recording in this process has lost so far, where there is one."""
 
     def __init__(self, live: LiveStore, watch: BurstWatch, dropped: Callable[[], int] | None = None) -> None:
         self.live = live
@@ -51,14 +43,18 @@ class LiveView:
         self.wakers: set[asyncio.Event] = set()  # of browsers; each clears its own
         self.troubles = dict.fromkeys(("store", "bursts"), "")  # why the last look failed
         self.tick = 0
-        self._messages: OrderedDict[tuple[Any, ...], tuple[bytes, Position]] = OrderedDict()
         self._looked = 0.0
+        self._looker = Workers("mburst-look", 1, 1)
+
+    def close(self) -> None:
+        """Nothing more is looked up."""
+        self._looker.close(self.history.interrupt)
 
     async def follow(self) -> None:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
         due = told = time.monotonic()
         while True:
-            changed = await asyncio.to_thread(self._poll)
+            changed = await self._looker.run(self._poll)
             if changed or time.monotonic() - told >= IDLE_S:
                 told = time.monotonic()
                 self.tick += 1
@@ -95,7 +91,7 @@ class LiveView:
         with self.live.lock:
             found = next((lane for lane in self.live.lanes.values() if lane.id == name), None)
         if found is None:
-            raise MburstError(f"no lane {name!r} in this store")
+            raise MburstError(f"no lane {short(name, 200)} in this store")
         return found
 
     def lanes(self) -> list[dict[str, Any]]:
@@ -109,35 +105,27 @@ class LiveView:
     def _position(self, lane: LiveLane) -> Position:
         return lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
 
-    def start(self, wish: Wish) -> tuple[bytes, Position]:
+    def start(self, wish: Wish) -> Told:
         """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
+        lane = self.lane(wish.lane)
+        with self.live.lock:
+            position, edge = self._position(lane), lane.edge_ns
+        return self._message("start", lane, wish, edge - wish.span_ns, edge, edge - HEAT_NS), position
 
-        def make() -> tuple[bytes, Position]:
-            lane = self.lane(wish.lane)
-            with self.live.lock:
-                position, edge = self._position(lane), lane.edge_ns
-            return self._message("start", lane, wish, edge - wish.span_ns, edge, edge - HEAT_NS), position
-
-        return self._kept(("start", wish, self.tick), make)
-
-    def change(self, wish: Wish, position: Position) -> tuple[bytes, Position]:
+    def change(self, wish: Wish, position: Position) -> Told:
         """What changed after POSITION. Where that is not known any more, everything. Raises MburstError."""
-
-        def make() -> tuple[bytes, Position]:
-            lane = self.lane(wish.lane)
-            with self.live.lock:
-                now, edge = self._position(lane), lane.edge_ns
-                lows = [changes.since(count) for changes, count in zip(
-                    (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
-            known = [low for low in lows if low is not None]
-            if len(known) < len(lows):
-                return self.start(wish)
-            if min(known) == NEVER:
-                return self._nothing_new(lane, wish, edge), now
-            low, heat_low = max(min(edge, *known), edge - wish.span_ns), max(min(edge, known[0]), edge - HEAT_NS)
-            return self._message("change", lane, wish, low, edge, heat_low), now
-
-        return self._kept(("change", wish, position, self.tick), make)
+        lane = self.lane(wish.lane)
+        with self.live.lock:
+            now, edge = self._position(lane), lane.edge_ns
+            lows = [changes.since(count) for changes, count in zip(
+                (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
+        known = [low for low in lows if low is not None]
+        if len(known) < len(lows):
+            return self.start(wish)
+        if min(known) == NEVER:
+            return self._nothing_new(lane, wish, edge), now
+        low, heat_low = max(min(edge, *known), edge - wish.span_ns), max(min(edge, known[0]), edge - HEAT_NS)
+        return self._message("change", lane, wish, low, edge, heat_low), now
 
     def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
         """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
@@ -163,13 +151,6 @@ class LiveView:
                 "edge": edge - wish.origin_ns, "heat": live_payload.heat_entry(heat, wish.origin_ns, pack),
                 "status": self._status(lane, edge)}
         return live_payload.joined(head, pack)
-
-    def _kept(self, key: tuple[Any, ...], make: Callable[[], tuple[bytes, Position]]) -> tuple[bytes, Position]:
-        if (found := self._messages.get(key)) is None:
-            found = self._messages[key] = make()
-            while len(self._messages) > KEPT:
-                self._messages.popitem(last=False)
-        return found
 
     def moment(self, name: str, start_ns: int, end_ns: int, buckets: int, origin_ns: int) -> bytes:
         """Any time of a lane, as fine as BUCKETS cells allow. Raises MburstError."""

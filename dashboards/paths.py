@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..analysis import distributions
 from ..analysis.paths import LEVELS, Met, choose, extremes
 from ..analysis.rounds import Round, persistence, rounds
 from ..analysis.stats import Floats
+from ..names import escape
 from ..units import format_duration, format_share, format_time
 from . import path_words
 from .figures import common, duration_ticks, line, y_axis

@@ -6,23 +6,22 @@ The same report gives the same bytes. No file is ever half written, and its name
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
 from urllib.parse import quote
 
-from .. import __version__
+from .. import __version__, files
 from ..analysis.rack import RackReport
 from ..errors import MburstError
+from ..names import escape, file_part
 from ..units import format_duration, format_share
 from . import fragments, palette, rack_pictures, rack_tables, rack_words, words
 
 _HERE = Path(__file__).parent
+SAYS = "the report", "name another folder with -o"  # where it cannot be written
 
 
 def _text(folder: str, name: str) -> str:
@@ -118,10 +117,7 @@ def facts(report: RackReport) -> dict[str, Any]:
 
 def stem(report: RackReport) -> str:
     """The name of a report's files: rack and period."""
-    rack = re.sub(r"[^A-Za-z0-9._]+", "_", report.rack)[:60].strip("._")
-    if rack != report.rack:  # two racks must not share a name because of what file names cannot hold
-        rack += f"_{quote(report.rack, safe='').encode().hex()[-8:]}"
-    return f"rack-{rack}-{_stamp(report.since_ns)}-{_stamp(report.until_ns)}"
+    return f"rack-{file_part(report.rack)}-{_stamp(report.since_ns)}-{_stamp(report.until_ns)}"
 
 
 def _stamp(ts_ns: int) -> str:
@@ -134,56 +130,50 @@ def write(report: RackReport, folder: Path) -> tuple[Path, Path]:
     page, told = (folder / f"{stem(report)}{suffix}" for suffix in (".html", ".json"))
     rest = json.dumps(facts(report), ensure_ascii=False, sort_keys=True, indent=1, allow_nan=False)
     summary = json.dumps(rack_words.summary(report), ensure_ascii=False, sort_keys=True, allow_nan=False)
-    put(told, f'{{"summary": {summary},{rest[1:]}\n')
-    put(page, render(report))
+    files.write(told, f'{{"summary": {summary},{rest[1:]}\n', *SAYS)
+    files.write(page, render(report), *SAYS)
     return page, told
-
-
-def put(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it. Raises MburstError."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True) if path.parent.is_dir() else None
-        raise MburstError(f"{path.parent}: the report cannot be written: {error.strerror}",
-                          "name another folder with -o") from error
 
 
 # --- the index --------------------------------------------------------------------------------------------------------
 
 
-def summaries(folder: Path, period: tuple[int, int] | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """(name, summary) of every rack report in a folder, or of those of one period: the newest first, then by rack."""
+def summaries(folder: Path, period: tuple[int, int] | None = None,
+              own: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """(name, summary) of every rack report in a folder, or of those of one period: the newest first, then by rack. Of
+    OWN ones, page and facts are this user's regular files, as what is sent and copied has to be."""
     wanted = f"rack-*-{_stamp(period[0])}-{_stamp(period[1])}" if period else "rack-*"
     found = []
     for path in sorted(folder.glob(f"{wanted}.json")):
-        with path.open(encoding="utf-8") as file:
-            first = file.readline().strip()
-        try:
-            found.append((path.stem, json.loads(first.removeprefix('{"summary": ').removesuffix(","))))
-        except ValueError:  # somebody else's file
+        if own and not (files.is_own(path) and files.is_own(path.with_suffix(".html"))):
             continue
+        if (summary := _summary(path)) is not None:
+            found.append((path.stem, summary))
     return sorted(found, key=lambda entry: (-entry[1]["until_ns"], -entry[1]["since_ns"], entry[1]["rack"]))
 
 
-def write_index(folder: Path, troubles: list[str] | None = None) -> Path:
+def _summary(path: Path) -> dict[str, Any] | None:
+    """The summary in the first line of a report's JSON; None for what is somebody else's file."""
+    try:
+        first = files.first_line(path).strip()
+        said = json.loads(first.removeprefix('{"summary": ').removesuffix(","))
+        summary = {name: _checked(said[name], kind) for name, kind in rack_words.SUMMARY.items()}
+        return summary if 0 <= summary["since_ns"] < summary["until_ns"] < 2**62 else None
+    except (MburstError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _checked(value: Any, kinds: tuple[type, ...]) -> Any:
+    if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
+        raise TypeError(type(value))
+    return value
+
+
+def write_index(folder: Path, troubles: list[str] | None = None, mode: int = files.GROUP) -> Path:
     """Write index.html over every report in the folder; `troubles` are lines about what could not be delivered.
     Only one process at a time does, so that the last one has seen every report. Raises MburstError."""
-    import fcntl
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise MburstError(f"{folder}: cannot open: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        put(folder / "index.html", render_index(summaries(folder), troubles or []))
-    finally:
-        os.close(lock)
+    with files.locked(folder):
+        files.write(folder / "index.html", render_index(summaries(folder), troubles or []), *SAYS, mode)
     return folder / "index.html"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
 
 from ..analysis.rack import Cell, RackReport
+from ..names import escape
 from ..units import format_duration, format_share
 from .figures import duration_ticks
 from .rack_words import lane_name, moment

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from ..analysis.rack import RackReport
 from ..analysis.rack_beside import Path, Side
 from ..analysis.rack_change import Change
 from ..analysis.rack_period import Lane
+from ..names import escape
 from ..units import format_bytes, format_duration, format_rate, format_share
 from . import words
 from .rack_words import lane_name, long, moment, rates, ratio

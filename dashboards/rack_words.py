@@ -188,6 +188,15 @@ def _baseline(report: RackReport) -> Iterator[Statement]:
                             "summed over interfaces.")
 
 
+_NUMBER, _PERHAPS = (int, float), (int, float, type(None))
+SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kind
+    "rack": (str,), "since_ns": (int,), "until_ns": (int,), "recorded": (bool,), "verdict": (str,), "hosts": (int,),
+    "bursting_hosts": (int,), "bursts": (int,), "burst_ns": (int,), "share": _NUMBER, "longest_ns": _NUMBER,
+    "worst_host": (str,), "queue_drops": (int,), "dropped": (int,), "previous_per_hour": _PERHAPS,
+    "per_hour": _PERHAPS, "new": _PERHAPS, "warnings": (list,),
+}
+
+
 def summary(report: RackReport) -> dict[str, Any]:
     """What an index of reports, a mail or an alert says of this one."""
     inbound = report.inbound

@@ -5,20 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from .. import __version__, files
 from ..analysis import distributions
 from ..analysis.paths import Met
 from ..analysis.report_data import LaneReport, worst_first
-from ..errors import MburstError
+from ..names import escape, file_part
 from ..units import format_share
 from . import fragments, palette, paths, words
 from .packing import Pack, compress
@@ -228,16 +225,16 @@ def _lane_json(report: LaneReport) -> dict[str, Any]:
 
 def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
     """The name of a report's files: rack, host and period, as far as they are one and known."""
+    racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
     parts = ["mburst"]
-    for name in ("rack", "host"):
-        values = {getattr(report.lane, name) for report in reports}
-        if len(values) == 1:
-            parts.append(re.sub(r"[^A-Za-z0-9._-]+", "_", next(iter(values)))[:60].strip("._"))
+    if len(racks) == 1 or len(hosts) == 1:  # with a place for the rack, so that it is not taken for the host
+        parts.append(file_part(next(iter(racks)), besides="") if len(racks) == 1 else "")
+    parts += [file_part(host) for host in hosts if len(hosts) == 1]
     span = spans_of(reports, probed)
     if span:
         for moment in span:
             parts.append(f"{words.date(moment)}T{words.clock(moment, 0)}Z".replace("-", "").replace(":", ""))
-    return "-".join(part for part in parts if part)
+    return "-".join(parts)
 
 
 def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path,
@@ -252,13 +249,5 @@ def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Pa
     told = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
                       allow_nan=False)
     for path, text in ((page, render(reports, definition, probed, damaged)), (facts, told + "\n")):
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-        except OSError as error:
-            part.unlink(missing_ok=True) if folder.is_dir() else None
-            raise MburstError(f"{folder}: the report cannot be written: {error.strerror}",
-                              "name another folder with -o") from error
+        files.write(path, text, "the report", "name another folder with -o")
     return page, facts

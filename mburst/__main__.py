@@ -6,6 +6,7 @@ import os
 import sys
 
 from .errors import MburstError
+from .names import say
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,16 +18,16 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except MburstError as error:
-        print(f"mburst: {error}" + (f" ({error.hint})" if error.hint else ""), file=sys.stderr)
+        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
         return error.exit_code
     except KeyboardInterrupt:
-        print("mburst: interrupted", file=sys.stderr)
+        say("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"mburst: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        say(f"{error.filename or 'system'}: {error.strerror or error}")
         return 1
 
 

@@ -87,11 +87,12 @@ class Growing:
 
 
 class Server:
-    """`mburst live` in a process of its own."""
+    """`mburst live` in a process of its own. It asks for no token unless ARGUMENTS say otherwise."""
 
     def __init__(self, store: Path, *arguments: str, port: int = 0, prefix: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "mburst", "live", str(store), "--listen", f"127.0.0.1:{port}", *arguments],
+            [*prefix, sys.executable, "-m", "mburst", "live", str(store), "--listen", f"127.0.0.1:{port}",
+             *(arguments or ["--open"])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout
         said = self.process.stdout.readline().strip()

@@ -9,6 +9,20 @@ function scaled(value, steps) {
 const duration = (ns) => scaled(ns, [[60e9, "min"], [1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]);
 const bytes = (count) => scaled(count, [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);
 const share = (part) => `${Number((100 * part).toPrecision(3))} %`;
+
+// A name from outside as text: what is not seen (controls, marks of writing direction, line separators) as \x1b or
+// \u202e, as mburst.names writes it.
+function seen(text) {
+  return String(text)
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => {
+      const code = character.codePointAt(0), hex = (width) => code.toString(16).padStart(width, "0");
+      return code < 0x100 ? `\\x${hex(2)}` : code < 0x10000 ? `\\u${hex(4)}` : `\\U${hex(8)}`;
+    });
+}
+
+// The same for plotly, which takes tags and entities in its texts.
+const label = (text) => seen(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
 const two = (number) => String(number).padStart(2, "0");
 
 // The clock (UTC) at `ns` after `originS` Unix seconds, with `digits` after the second.

@@ -61,7 +61,7 @@ class LiveView {
     this.lanes = await (await this.ask("lanes")).json();
     const racks = [...new Set(this.lanes.map((lane) => lane.rack))], rack = one("#rack");
     if (racks.join("\n") !== [...rack.options].slice(1).map((option) => option.value).join("\n")) {
-      rack.replaceChildren(new Option("all racks", ""), ...racks.map((name) => new Option(name, name)));
+      rack.replaceChildren(new Option("all racks", ""), ...racks.map((name) => new Option(seen(name), name)));
     }
     this.offerLanes();
   }
@@ -73,7 +73,7 @@ class LiveView {
     const key = offered.map((lane) => lane.id).join("\n");
     if (select.dataset.key !== key) {
       select.replaceChildren(...offered.map((lane) => new Option(
-        laneName(lane) + (twice.has(laneName(lane)) ? `, bins of ${duration(lane.bin)}` : ""), lane.id)));
+        seen(laneName(lane)) + (twice.has(laneName(lane)) ? `, bins of ${duration(lane.bin)}` : ""), lane.id)));
       select.dataset.key = key;
     }
     if (this.lane) select.value = this.lane.id;
@@ -189,7 +189,7 @@ class LiveView {
       const names = scene[kind].map((entry) => entry.name), key = names.join("\n");
       label.hidden = names.length < 2;
       if (select.dataset.key === key) continue;
-      select.replaceChildren(...names.map((name) => new Option(name, name)));
+      select.replaceChildren(...names.map((name) => new Option(seen(name), name)));
       select.dataset.key = key;
       if (this.timeline.paths[kind]) select.value = this.timeline.paths[kind];
     }
@@ -297,9 +297,9 @@ class LiveView {
     if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);
     one("#dropped").textContent = told.join(", ") || "none in the last 5 min";
     one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
-    one("#stamps").textContent = status.stamps.length ? status.stamps.join(", ") : status.clock;
+    one("#stamps").textContent = status.stamps.length ? status.stamps.join(", ") : seen(status.clock);
     const troubles = [...status.trouble, ...status.notes];
-    one("#notes").textContent = troubles.join(" · ");
+    one("#notes").textContent = troubles.map(seen).join(" · ");
     one("#notes").hidden = !troubles.length;
   }
 
@@ -315,7 +315,7 @@ class LiveView {
 
   say(text) {
     const notice = one("#trouble"), told = text || this.undrawn || "";
-    notice.textContent = told;
+    notice.textContent = seen(told);
     notice.hidden = !told;
   }
 

@@ -113,7 +113,7 @@ const timesUp = {
 };
 
 const namesUp = (names, rows) => ({
-  "yaxis.range": [0, rows], "yaxis.tickvals": names.map((_, i) => i + 0.5), "yaxis.ticktext": names, "yaxis.title.text": "",
+  "yaxis.range": [0, rows], "yaxis.tickvals": names.map((_, i) => i + 0.5), "yaxis.ticktext": names.map(label), "yaxis.title.text": "",
 });
 
 // 256 colours of a scale [[share, colour], …], as four bytes of an image in memory.

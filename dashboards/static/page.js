@@ -40,7 +40,7 @@ class Section {
   offer(kind, take) {
     const label = this.root.querySelector(`[data-choose=${kind}]`), select = label.querySelector("select");
     label.hidden = !this.lane[kind].length;
-    this.lane[kind].forEach((entry, i) => select.append(new Option(entry.name, i)));
+    this.lane[kind].forEach((entry, i) => select.append(new Option(seen(entry.name), i)));
     select.disabled = this.lane[kind].length < 2;
     select.addEventListener("change", () => {
       take(this.lane[kind][Number(select.value)]);

@@ -8,7 +8,7 @@ const PATTERNS = {
 function element(tag, name, text) {
   const made = document.createElement(tag);
   if (name) made.className = name;
-  if (text !== undefined) made.textContent = text;
+  if (text !== undefined) made.textContent = seen(text);
   return made;
 }
 

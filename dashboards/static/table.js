@@ -19,8 +19,14 @@ function makeSortable(table) {
   heads.forEach((head, column) => head.querySelector("button").addEventListener("click", () => sortBy(table, column, heads)));
 }
 
+// A quote comes before what a spreadsheet would compute, as in the CSV of mburst.
+function cellText(cell) {
+  const text = cell.textContent.trim();
+  return /^[=+\-@]/.test(text) && !cell.classList.contains("n") ? `'${text}` : text;
+}
+
 function asText(table) {
-  return [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join("\t")).join("\n") + "\n";
+  return [...table.rows].map((row) => [...row.cells].map(cellText).join("\t")).join("\n") + "\n";
 }
 
 async function copy(text) {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError
+from ..names import say
 from ..units import NS_PER_S
 from .config import Config, Report
 from .delivery import Digest, Ledger, deliver
@@ -32,7 +32,8 @@ def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
 
     store = Store.open(report.store)
     racks = known_racks(store) if report.racks is None else report.racks
-    have = {summary["rack"] for _, summary in page.summaries(report.output, (period.since_ns, period.until_ns))}
+    found = page.summaries(report.output, (period.since_ns, period.until_ns), own=True)
+    have = {summary["rack"] for _, summary in found}
     missing = [rack for rack in racks if rack not in have]
     for written in write_racks(store, missing, period, report.definition, report.output):
         tell(f"report: {written.page}")
@@ -46,7 +47,7 @@ def carry_out(config: Config, report: Report, now_ns: int, tell: Callable[[str],
     period = due_period(report, now_ns)
     make(report, period, tell)
     failed = 0
-    with Ledger(report.output / Ledger.NAME) as ledger:
+    with Ledger(report.output / Ledger.NAME, config.secrets) as ledger:
         for name in report.deliver:
             to = config.deliveries[name]
             troubles = ledger.troubles(name)
@@ -79,7 +80,7 @@ def loop(config: Config, stopped: Callable[[float], bool], tell: Callable[[str],
             try:
                 failed = carry_out(config, report, now, tell)
             except MburstError as error:
-                print(f"mburst: report {report.name}: {error}", file=sys.stderr, flush=True)
+                say(config.secrets.hide(f"report {report.name}: {error}"))
                 failed = 1
             next_ns[report.name] = min(begins, again) if failed else begins
         wake = min(next_ns.values(), default=now)

@@ -31,6 +31,7 @@ class Environment:
     unread: str = ""  # why the file could not be read, where it is there
     fill: bool = True  # false: ${NAME} stays, for who only wants to know what would be run
     wanted: dict[str, None] = field(default_factory=dict)  # names that were asked for
+    used: set[str] = field(default_factory=set, repr=False)  # values that were taken, also as part of others
 
     def merged(self) -> dict[str, str]:
         """What a child process gets."""
@@ -51,9 +52,13 @@ class Environment:
             if found is None:
                 raise UsageError(f"{path}: {where}: {key} wants ${match[1]}, which the environment does not have",
                                  f"{self.path} {self.unread}" if self.unread else f"write {match[1]}=… to {self.path}")
+            self.used.add(found)
             return found
 
-        return _NAME.sub(variable, value)
+        filled = _NAME.sub(variable, value)
+        if filled != value:
+            self.used.add(filled)
+        return filled
 
     def lacking(self) -> list[str]:
         """The names that were asked for and that the file does not have."""

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import sys
-import threading
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..errors import MburstError
+from ..names import say, shown
 from .meter import QUANTILES, Histogram, LaneName, Meter
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ..web.address import Where
 
 LANE = LaneName._fields
 FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
-PAGE = b"mburst metrics: /metrics\n"
+PAGE = "mburst metrics: /metrics\n"
+WAITING = 8  # scrapes that wait for the one under way; more are told to come back
+LONGEST_AGENT = 100  # characters of a scraper's name
+HINT = "send the one of --token-file as `Authorization: Bearer TOKEN`"
 
 
 def require() -> None:
     """Raises MburstError where the library for this is missing."""
     import importlib.util
 
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise MburstError("metrics need the extra `metrics`: there is no prometheus_client",
-                          "pip install 'mburst[metrics]'")
+    for name in ("prometheus_client", "starlette", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise MburstError(f"metrics need the extra `metrics`: there is no {name}", "pip install 'mburst[metrics]'")
 
 
 class Exporter:
@@ -165,74 +172,100 @@ def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
     return list(zip(bounds, map(float, accumulate(of.counts)), strict=True))
 
 
-def server(meter: Meter, address: tuple[str, int]) -> ThreadingHTTPServer:
-    """An HTTP server that answers /metrics; serve_forever() runs it. Raises MburstError where it cannot listen."""
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.exposition import choose_encoder
+class Scrapes:
+    """Answers scrapes, one at a time, outside of the event loop."""
 
-    registry = CollectorRegistry(auto_describe=False)
-    exporter = Exporter(meter)
-    one_at_a_time, ending = threading.Lock(), threading.Event()
+    def __init__(self, meter: Meter) -> None:
+        from prometheus_client import CollectorRegistry
 
-    def keep_up() -> None:
-        while not ending.wait(FOLLOW_S):
-            with one_at_a_time:
-                exporter.keep_up()
+        from ..workers import Workers
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"  # every answer has its length
+        self.meter = meter
+        self.exporter = Exporter(meter)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self.exporter)
+        self.workers = Workers("mburst-metrics", 1, WAITING)
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
+    def _made(self, accept: str, scraper: str) -> tuple[bytes, str]:
+        """What a scrape reads, and its type. Raises MburstError."""
+        from prometheus_client.exposition import choose_encoder
 
-        def do_GET(self) -> None:
-            if self.path.split("?")[0] != "/metrics":
-                self._answer(200 if self.path == "/" else 404, "text/plain", PAGE)
-                return
-            encode, kind = choose_encoder(self.headers.get("Accept", ""))
-            with one_at_a_time:
-                exporter.scraper = f"{self.client_address[0]} {self.headers.get('User-Agent', '')}"
-                try:
-                    body, code = encode(registry), 200
-                except MburstError as error:
-                    print(f"mburst: {error}", file=sys.stderr, flush=True)
-                    body, code, kind = f"{error}\n".encode(), 500, "text/plain"
-            self._answer(code, kind, body)
+        encode, kind = choose_encoder(accept)
+        self.exporter.scraper = scraper
+        return encode(self.registry), kind
 
-        def _answer(self, code: int, kind: str, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics."""
+        from starlette.responses import PlainTextResponse, Response
 
-        def log_message(self, format: str, *arguments: Any) -> None:
-            """Scrapes are not worth a line each."""
+        from ..workers import Busy
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        address_family = _family(address[0])
+        agent = request.headers.get("user-agent", "")[:LONGEST_AGENT]
+        scraper = f"{request.client.host if request.client else ''} {agent}"
+        try:
+            body, kind = await self.workers.run(self._made, request.headers.get("accept", ""), scraper)
+        except Busy as error:
+            return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
+        except MburstError as error:
+            say(str(error))
+            return PlainTextResponse(f"{shown(str(error))}\n", 500)
+        return Response(body, headers={"Content-Type": kind})
 
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):  # of who did not wait
-                super().handle_error(request, client_address)
+    async def page(self, request: Request) -> Response:
+        """GET /."""
+        from starlette.responses import PlainTextResponse
 
-        def server_close(self) -> None:
-            ending.set()
-            super().server_close()
+        return PlainTextResponse(PAGE)
 
-    try:
-        made = Server(address, Handler)
-    except OSError as error:
-        raise MburstError(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}",
-                          "name another address with --listen") from error
-    registry.register(exporter)
-    threading.Thread(target=keep_up, name="mburst-follow", daemon=True).start()
-    return made
+    @asynccontextmanager
+    async def following(self, _app: Starlette) -> AsyncIterator[None]:
+        """The store is looked at now and then, too."""
+        task = asyncio.create_task(self._follow())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            with suppress(MburstError):  # Busy, with scrapes
+                await self.workers.run(self.exporter.keep_up)
+
+    def close(self) -> None:
+        """Have the scrape that is under way end soon."""
+        self.workers.close(self.meter.interrupt)
 
 
-def _family(host: str) -> Any:
-    import socket
+class Service:
+    """The web server of a meter. Raises MburstError where it cannot listen."""
 
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+    def __init__(self, meter: Meter, where: Where) -> None:
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        from ..web.address import listening
+        from ..web.gate import Gate
+        from ..web.server import WebServer
+
+        self.scrapes = Scrapes(meter)
+        routes = [Route("/", self.scrapes.page), Route("/metrics", self.scrapes.metrics)]
+        socket = listening(where)
+        try:
+            application = Starlette(routes=routes, lifespan=self.scrapes.following)
+            self._server = WebServer(Gate(application, where, HINT), socket, where)
+        except BaseException:
+            socket.close()
+            raise
+        self.url = where.url(socket.getsockname()[1], "/metrics")
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            self._server.run()
+        finally:
+            self.scrapes.close()
+
+    def stop(self) -> None:
+        """Have `run` return soon."""
+        self._server.should_exit = True

@@ -221,6 +221,10 @@ class Meter:
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
 
+    def interrupt(self) -> None:
+        """Break off a question that is under way, which then fails. For the end of the process."""
+        self._con.interrupt()
+
     def close(self) -> None:
         """Close the files and the database."""
         for tail in self._tails.values():

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
+from ..names import say, shown
 from ..python import command
 from .config import Part
 
@@ -128,9 +129,4 @@ async def _pass_on(name: str, source: asyncio.StreamReader, to: TextIO) -> None:
             line = b"(a line that is too long)\n"
         if not line:
             return
-        print(f"{name}: {line.decode(errors='replace').rstrip()}", file=to, flush=True)
-
-
-def say(line: str) -> None:
-    """A line of the supervisor itself."""
-    print(f"mburst: {line}", file=sys.stderr, flush=True)
+        print(f"{name}: {shown(line.decode(errors='replace').rstrip())}", file=to, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ..names import say, tell
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from . import definition, output
 
@@ -67,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
-        print(f"mburst: recordings {first} and {second} recorded the same interface and time: bursts are listed for "
-              "each (--recording selects one)", file=sys.stderr)
+        say(f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
+            "(--recording selects one)")
     return 0
 
 
@@ -97,10 +98,10 @@ def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: B
         if index:
             print()
         mine = [burst for burst in bursts if burst["recording_id"] == lane["recording_id"]]
-        print(_heading(lane, wanted))
+        tell(_heading(lane, wanted))
         if mine:
             output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))
-        print(_summary(lane, mine))
+        tell(_summary(lane, mine))
 
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
+from ..names import say
 from ..units import format_duration, parse_duration
 from . import output
 
@@ -74,12 +75,6 @@ def _found(find: Any, name: str) -> bool:
         return find(name) is not None
     except ModuleNotFoundError:
         return False
-
-
-def say(line: str) -> None:
-    """A line for people, clear of the progress line."""
-    clear = "\r\033[K" if sys.stderr.isatty() else ""
-    print(f"{clear}mburst: {line}", file=sys.stderr, flush=True)
 
 
 # --- collect --------------------------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
+from ..names import say, tell
 from ..units import format_duration, format_share, parse_duration, parse_time
 from . import definition
-from .output import write_table
+from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,8 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
                           "`mburst sql STORE` shows what there is")
     found = compare(a, b, slow, bursts_a, bursts_b, arguments.seed)
     if arguments.json:
-        told = facts(found, damaged.values())
-        sys.stdout.write(json.dumps(told, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        write_json_value(facts(found, damaged.values()))
     else:
         show(found)
     return 0
@@ -108,7 +107,7 @@ def read(path: str, picked: dict[str, str], wanted: BurstDefinition, measure: st
         except MburstError as error:
             if not latency.n:
                 raise
-            print(f"mburst: {path}: bursts are left out: {error}", file=sys.stderr)
+            say(f"{path}: bursts are left out: {error}")
             bursts = None
         return latency, bursts
 
@@ -162,7 +161,7 @@ def show(found: Comparison) -> None:
         write_table(["answers", *(f"{fan.width:,}" for fan in found.fans)],
                     [["A", *(format_share(fan.a) for fan in found.fans)],
                      ["B", *(format_share(fan.b) for fan in found.fans)]], sys.stdout)
-    print(f"\n{sentence(found)}")
+    tell("", sentence(found))
 
 
 def interval(estimate: Estimate) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..names import tell
 from ..units import parse_duration
-from . import definition
+from . import definition, output
 
 if TYPE_CHECKING:
     from ..analysis.investigate import Investigation
@@ -86,13 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         investigation.write_page(answer, Path(arguments.output))
     if arguments.format == "json":
-        sys.stdout.write(json.dumps(facts(answer), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        output.write_json_value(facts(answer))
     elif arguments.format == "markdown":
         sys.stdout.write(investigation.markdown(answer))
     else:
         sys.stdout.write(investigation.plain(answer))
         if arguments.output:
-            print(f"report: {arguments.output}")
+            tell(f"report: {arguments.output}")
     return 0
 
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from . import definition, record
+from ..names import shown
+from ..stopping import stopping
+from . import definition, record, serving
 
 if TYPE_CHECKING:
-    from ..live_service import Service, Where
+    from ..live_service import Service
     from ..sql import Store
+    from ..web.address import Where
 
 
 def add_parser(verbs: Any) -> None:
@@ -32,24 +35,28 @@ def add_parser(verbs: Any) -> None:
                         help="a store, or an interface and a pcap filter if any")
     web = parser.add_argument_group("the page")
     web.add_argument("--listen", default="127.0.0.1:8470", metavar="ADDRESS:PORT",
-                     help="where to serve it (default: %(default)s, for this machine only; elsewhere a token is "
-                     "needed, which is printed with the address)")
-    web.add_argument("--token-file", metavar="FILE", help="the token to ask for, instead of one made up at each start")
-    web.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
-    web.add_argument("--tls-key", metavar="FILE", help="and its key (PEM)")
+                     help="where to serve it (default: %(default)s, for this machine only)")
+    serving.add_options(web, "instead of one made up at each start, which the printed address has")
     definition.add_threshold_options(parser.add_argument_group("what a burst is"))
     recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "
                                           "line rate, and bursts are judged by --bin)")
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
     record.add_recording_options(recording)
     record.add_live_options(parser)
-    parser.set_defaults(run=run, bin=None, rack=None)
+    parser.set_defaults(run=run, bin=None, rack=None, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    if not arguments.token_file and not arguments.open:
+        raise UsageError("no token-file: what a part prints is logged, and a token must not be in a log",
+                         'write token-file = "FILE", or open = true where nobody is to be asked for a token')
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..live_service import where_of
+    from ..live_service import PORT
 
-    where = where_of(arguments.listen, arguments.token_file, arguments.tls_cert, arguments.tls_key)
+    where = serving.where_of(arguments, PORT)
     target = Path(arguments.inputs[0])
     if target.is_dir():
         return _serve(arguments, where, target)
@@ -64,7 +71,7 @@ def _service(arguments: argparse.Namespace, store: Store, where: Where, title: s
 
 
 def _say(service: Service, what: str) -> None:
-    print(f"{what}: {service.url}", flush=True)
+    print(f"{shown(what)}: {service.url}", flush=True)
     print("Ctrl-C ends it.", file=sys.stderr)
 
 
@@ -75,13 +82,10 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
     if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
     service = _service(arguments, Store.open(folder), where, str(folder))
-    _say(service, f"live view of {folder}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # told again by the web server once it has ended
-    try:
+    with stopping(service.stop) as ended_by:
+        _say(service, f"live view of {folder}")
         service.run()
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return 130 if signal.SIGINT in ended_by else 0
 
 
 def _record(arguments: argparse.Namespace, where: Where) -> int:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
-import threading
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..names import say, shown
 from ..stopping import stopping
-from . import definition
+from . import definition, serving
+
+if TYPE_CHECKING:
+    from ..web.address import Where
+
+PORT = 9620
 
 DESCRIPTION = """Answer Prometheus at /metrics, in its format or OpenMetrics, with what comes into a store: bursts,
 their durations and fan-in, peak utilization by width, losses, stamps, probes, switch queues and gNMI targets, until
@@ -23,7 +29,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("metrics", help="export a store's bursts to Prometheus", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--listen", default="127.0.0.1:9620", metavar="ADDRESS:PORT",
-                        help="where to answer; anyone who gets there can read (default: %(default)s)")
+                        help="where to answer (default: %(default)s, for this machine only; elsewhere a token is "
+                        "needed, or --open)")
+    serving.add_options(parser, "as a Bearer (on this machine nobody is asked for one without)")
     parser.add_argument("--since", metavar="TIME",
                         help="count from then on: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
     definition.add_burst_options(parser)
@@ -32,32 +40,33 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to end."""
-    from ..agent.exporter import require, server
+    from ..agent.exporter import Service, require
     from ..agent.meter import Meter
     from ..sql import Store
 
     require()
-    address = parse_address(arguments.listen)
+    where = where_of(arguments)
     if not Path(arguments.store).exists():
-        print(f"mburst: {arguments.store}: there was no store: it is made, and empty until something is recorded there",
-              file=sys.stderr)
+        say(f"{arguments.store}: there was no store: it is made, and empty until something is recorded there")
     store = Store.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
     meter = Meter(store, definition.definition_of(arguments), since)
-    answering = server(meter, address)
-    host, port = answering.server_address[:2]
-    shown = f"[{host!s}]" if ":" in str(host) else str(host)
-    stop = threading.Thread(target=answering.shutdown)  # which waits for serve_forever, and that runs in this one
-    with closing(meter), answering, stopping(stop.start) as ended_by:
-        print(f"metrics of {arguments.store}: http://{shown}:{port}/metrics", flush=True)
-        answering.serve_forever(poll_interval=0.2)
-    sys.stdout.flush()
+    with closing(meter):
+        service = Service(meter, where)
+        with stopping(service.stop) as ended_by:
+            print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
+            service.run()
     return 130 if signal.SIGINT in ended_by else 0
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of "127.0.0.1:9620", "[::1]:9620" or ":9620" (all addresses). Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise UsageError(f"{text!r} is no address and port", "write it like 127.0.0.1:9620 or [::1]:9620")
-    return host.strip("[]") or "0.0.0.0", int(port)
+def where_of(arguments: argparse.Namespace) -> Where:
+    """Where to listen. On loopback no token is asked for unless there is a file of one: Prometheus on this machine
+    should need no secret for sums by host, interface and path, in which no sender is named. Elsewhere it takes a token,
+    or --open. Raises MburstError."""
+    where = serving.where_of(arguments, PORT)
+    if where.made and where.loopback:
+        return replace(where, token=None, made=False)
+    if where.made:
+        raise UsageError(f"{where.host} is reached from other machines: give --token-file FILE",
+                         "Prometheus sends it by `authorization: {credentials_file: FILE}`; --open asks for none")
+    return where

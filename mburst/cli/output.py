@@ -11,6 +11,8 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import Any, TextIO
 
+from ..names import cell, seen_json, shown
+
 ALIGNED = 1000  # rows that the widths of a table are taken from
 
 
@@ -18,7 +20,8 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds --json and --csv."""
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", dest="format", action="store_const", const="json", help="a list of objects")
-    formats.add_argument("--csv", dest="format", action="store_const", const="csv", help="with a line of column names")
+    formats.add_argument("--csv", dest="format", action="store_const", const="csv",
+                         help="with a line of column names; text that a spreadsheet would compute has ' before it")
     parser.set_defaults(format="table")
 
 
@@ -37,22 +40,26 @@ def write_json_objects(objects: Iterable[str], out: TextIO) -> None:
     """The same of objects that are JSON already."""
     before = "["
     for one in objects:
-        out.write(f"{before}\n{one}")
+        out.write(f"{before}\n{seen_json(one)}")
         before = ","
     out.write("[]\n" if before == "[" else "\n]\n")
 
 
+def write_json_value(value: Any, out: TextIO | None = None) -> None:
+    """One value, indented."""
+    (out or sys.stdout).write(seen_json(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)) + "\n")
+
+
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
-    """NULL is an empty cell, a list is JSON in its cell."""
+    """NULL is an empty cell, a list is JSON in its cell. Text that a spreadsheet would compute has a quote before it,
+    and a terminal obeys nothing."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
+    see = shown if out.isatty() else str
     for row in rows:
-        writer.writerow(
-            [
-                json.dumps(value, ensure_ascii=False, default=_plain) if isinstance(value, list | dict) else value
-                for value in row
-            ]
-        )
+        writer.writerow([see(cell(value)) if isinstance(value, str) else
+                         json.dumps(value, ensure_ascii=out.isatty(), default=_plain) if isinstance(value, list | dict)
+                         else value for value in row])
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
@@ -66,10 +73,10 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
     ]
     cells = [[_cell(value) for value in row] for row in first]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    for line in chain([list(columns)], cells, _cells(source)):
+    for line in chain([list(map(shown, columns))], cells, _cells(source)):
         padded = [
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(line, widths, right, strict=True)
+            one.rjust(width) if to_right else one.ljust(width)
+            for one, width, to_right in zip(line, widths, right, strict=True)
         ]
         out.write("  ".join(padded).rstrip() + "\n")
 
@@ -91,4 +98,4 @@ def _cell(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, list):
         return ", ".join(_cell(item) for item in value)
-    return " ".join(str(value).split("\n"))
+    return shown(" ".join(str(value).split("\n")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import socket
 import sys
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
+from ..names import say, tell
 from ..units import format_count, format_duration, format_share, parse_duration
-from . import record
+from . import output, record
 
 if TYPE_CHECKING:
     from ..analysis.paths import Distribution, Met
@@ -95,20 +95,15 @@ def run(arguments: argparse.Namespace) -> int:
             found = read_met(con, Selection(batch=batch))
         found += together(found)
     if arguments.json:
-        sys.stdout.write(json.dumps(facts(found, counts), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        output.write_json_value(facts(found, counts))
     else:
-        print("\n\n".join(described(found, counts)))
+        tell(*"\n\n".join(described(found, counts)).split("\n"))
         if arguments.store:
-            print(f"\nkept in {arguments.store}")
+            tell("", f"kept in {arguments.store}")
     silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
     for name in silent:
         say(f"{name}: no answer at all")
     return 130 if interrupted else 1 if silent or unresolved or left_out else 0
-
-
-def say(line: str) -> None:
-    """A line for people, beside what is printed for programs."""
-    print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

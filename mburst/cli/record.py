@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
+from ..names import shown
 from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def describe_runs(rows: list[Row], done: str) -> str:
     """What was recorded, and what was DONE, for people."""
     lines = [_describe_run(row) for row in rows] or ["no packets"]
     notes = dict.fromkeys(note for row in rows for note in [*row["notes"].splitlines(), row["offloads"]] if note)
-    return "\n".join([*lines, *(f"  note: {note}" for note in notes), done])
+    return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in notes), done]))
 
 
 def _describe_run(row: Row) -> str:

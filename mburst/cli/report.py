@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
+from ..names import tell
 from . import definition
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
         raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
     reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
     page, facts = write(reports, wanted, Path(arguments.output), probed, damaged_files(con))
-    print(f"report: {page}")
-    print(f"facts: {facts}")
+    tell(f"report: {page}", f"facts: {facts}")
     return 0
 
 
@@ -83,8 +83,8 @@ def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     period = last_period(arguments.last) if arguments.last else period_of(
         store, *definition.span_of(store, arguments), None if arguments.all_racks else arguments.rack)
     for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
-        print(f"report: {written.page}")
-        print(f"facts: {written.facts}" if written.recorded else
+        tell(f"report: {written.page}")
+        tell(f"facts: {written.facts}" if written.recorded else
               f"  note: nothing of rack {written.rack} was recorded in that time, and the report says so")
-    print(f"index: {Path(arguments.output) / 'index.html'}")
+    tell(f"index: {Path(arguments.output) / 'index.html'}")
     return 0

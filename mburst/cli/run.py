@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
+from ..names import say, tell
 
 if TYPE_CHECKING:
     from ..agent.config import Config, Part
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     config = load(path)
     for warning in config.environment.warnings:
-        print(f"mburst: {warning}", file=sys.stderr)
+        say(warning)
     parts = chosen(config, arguments.only)
     if arguments.check:
         check(config, parts)
@@ -74,13 +75,13 @@ def chosen(config: Config, only: list[str]) -> list[Part]:
 def check(config: Config, parts: list[Part]) -> None:
     """Say what would be run."""
     for part in parts:
-        print(f"{part.name}: mburst {shlex.join(part.argv)}")
+        tell(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:
         racks = "all racks" if report.racks is None else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(
             report.racks)
         to = f", delivered to {', '.join(report.deliver)}" if report.deliver else ""
-        print(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
-    print(f"{config.path} is right")
+        tell(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
+    tell(f"{config.path} is right")
 
 
 def init(path: Path) -> int:

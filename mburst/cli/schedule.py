@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..names import say, tell
 from ..stopping import stopping
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load(Path(arguments.config), fill=delivers)
     unwritten = [] if delivers or arguments.remove else _unwritten(config, arguments.form)
     for warning in [*config.environment.warnings, *unwritten]:
-        print(f"mburst: {warning}", file=sys.stderr)
+        say(warning)
     if not config.reports:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
@@ -102,8 +103,3 @@ def keep(config: Config) -> int:
     with stopping(threading.Thread(target=stop.set).start) as ended_by:
         loop(config, stop.wait, tell)
     return 130 if signal.SIGINT in ended_by else 0
-
-
-def tell(line: str) -> None:
-    """What was done, a line each."""
-    print(line, flush=True)

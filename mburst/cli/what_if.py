@@ -4,14 +4,13 @@ done."""
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
+from ..names import tell
 from ..units import format_bytes, format_duration, format_rate, parse_duration, parse_rate
 from .investigate import add_scope, judged
-from .output import write
+from .output import write, write_json_value
 
 if TYPE_CHECKING:
     from ..analysis.queue import Change
@@ -66,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
             "damaged_files": [file.facts() for file in answer.damaged],
             "changes": [outcome_facts(outcome) for outcome in outcomes],
         }
-        sys.stdout.write(json.dumps(facts, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        write_json_value(facts)
         return 0
-    print(model_words(replay))
+    tell(model_words(replay))
     if answer.cause != "bursts":
         print(f"Mind: bursts are not shown to be the cause of the tail ({answer.cause}).")
     print()

@@ -91,7 +91,7 @@ def test_reports_and_deliveries(read, monkeypatch):
     (MAIL + 'password = "${NOT_THERE}"\n', "wants $NOT_THERE"),
     (MAIL + 'security = "rot13"\n', "security 'rot13'"),
     (MAIL + 'port = "x"\n', "port is no whole number"),
-    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "'ftp://x' is no http address"),
+    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
 ])
 def test_what_is_wrong_is_said(read, text, said):
     with pytest.raises(UsageError) as caught:
@@ -125,7 +125,7 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
     ("A='s3cret\n", 0o600, "mburst.env line 1: A: a quote without its end"),
     ("A=s3cret\n", 0o620, "others than its owner may write it (chmod 600"),
     ("A=s3cret\n", 0o602, "others than its owner may write it (chmod 600"),
-    ("URL=ftp://s3cret\n", 0o600, "'${URL}' is no http address"),
+    ("URL=ftp://s3cret\n", 0o600, "url is not a valid http or https URL"),
     ("A=s3cret\n", 0o600, "wants $URL, which the environment does not have (write URL=… to "),
 ])
 def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, said):

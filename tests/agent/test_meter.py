@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 import urllib.request
 from threading import Thread
 
@@ -16,6 +17,7 @@ from mburst.agent.meter import LaneName, Meter
 from mburst.agent.since import Largest
 from mburst.analysis.bursts import BurstDefinition, find_bursts
 from mburst.sql import Store
+from mburst.web.address import where_of
 
 NOW = 1_795_132_800 * 10**9
 LANE = LaneName("r1", "cache-1", "eth0", "in")
@@ -296,23 +298,22 @@ def test_who_does_not_wait_for_the_answer(store, capfd):
     import socket
     import struct
 
-    made = exporter.server(meter(store), ("127.0.0.1", 0))
-    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    thread = Thread(target=made.run)
     thread.start()
     try:
+        port = urllib.parse.urlsplit(made.url).port
         for _ in range(5):
-            with socket.create_connection(made.server_address[:2]) as client:
+            with socket.create_connection(("127.0.0.1", port)) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")  # … and a reset
-        url = f"http://127.0.0.1:{made.server_address[1]}/metrics"
-        got = urllib.request.urlopen(url)
-        head = urllib.request.urlopen(urllib.request.Request(url, method="HEAD"))
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")  # … and a reset
+        got = urllib.request.urlopen(made.url)
+        head = urllib.request.urlopen(urllib.request.Request(made.url, method="HEAD"))
         assert head.status == 200 and head.read() == b"" and int(head.headers["Content-Length"]) == len(got.read())
         assert got.version == 11
     finally:
-        made.shutdown()
+        made.stop()
         thread.join()
-        made.server_close()
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -321,11 +322,11 @@ def test_what_a_scrape_reads(store):
 
     write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})
     write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
-    made = exporter.server(meter(store), ("127.0.0.1", 0))
-    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    thread = Thread(target=made.run)
     thread.start()
     try:
-        url = f"http://127.0.0.1:{made.server_address[1]}"
+        url = made.url.removesuffix("/metrics")
         text = urllib.request.urlopen(f"{url}/metrics").read().decode()
         accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
         request = urllib.request.Request(f"{url}/metrics", headers=accept)
@@ -333,9 +334,8 @@ def test_what_a_scrape_reads(store):
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{url}/else")
     finally:
-        made.shutdown()
+        made.stop()
         thread.join()
-        made.server_close()
     samples = {sample.name + sample.labels.get("le", ""): sample for family in text_string_to_metric_families(text)
                for sample in family.samples if sample.labels.get("pattern", "unknown") == "unknown"}
     assert samples["mburst_bursts_total"].value == 1

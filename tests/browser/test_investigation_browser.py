@@ -18,7 +18,7 @@ from mburst.dashboards.investigation import write_page
 from mburst.dashboards.investigation_facts import facts
 from mburst.sql import Store
 
-HOSTILE = "<img src=x onerror=alert(1)>`</script>"
+HOSTILE = '<a href="https://evil.example/">x</a><img src=x onerror=alert(1)>`</script>'
 PLOT = """title => {
     const places = [...document.querySelectorAll('[data-figure]')];
     const place = places.find(p => p.getAttribute('aria-label').includes(title));
@@ -197,6 +197,8 @@ def test_hostile_names_are_text(open_page, made):
     reader = open_page("hostile")
     assert HOSTILE in reader.page.locator("main table").first.text_content()
     assert HOSTILE in reader.page.locator(".finding").text_content()
+    assert HOSTILE in reader.page.locator("svg .legendtext").first.text_content()
+    assert reader.page.locator("svg a, main a[href^=http]").count() == 0
 
 
 @pytest.mark.parametrize("name", ["bursts", "hostile", "empty"])

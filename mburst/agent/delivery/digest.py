@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from ... import files
 from ...dashboards import rack as page
 from ...dashboards import rack_words
 from ...dashboards.words import count
+from ...names import escape, short, shown
 from ...units import format_duration, format_share
 from .ledger import Key
 
 MOST_RACKS = 100  # in a message; the index has all
+MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name and of what is said of it
+MOST_LEFT_OUT = 10
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,15 @@ class Digest:
 
     @classmethod
     def read(cls, report: str, folder: Path, since_ns: int, until_ns: int, troubles: Sequence[str]) -> Digest:
-        """The digest of the reports in a folder, those with most of the time in bursts first."""
-        found = [Entry(folder / f"{name}.html", folder / f"{name}.json", summary)
-                 for name, summary in page.summaries(folder, (since_ns, until_ns))]
+        """The digest of this user's own reports in a folder, those with most of the time in bursts first. A file that
+        somebody else put there is a trouble."""
+        own = page.summaries(folder, (since_ns, until_ns), own=True)
+        found = [Entry(folder / f"{name}.html", folder / f"{name}.json", summary) for name, summary in own]
         found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
-        return cls(report, since_ns, until_ns, folder, found, troubles)
+        foreign = {name for name, _ in page.summaries(folder, (since_ns, until_ns))} - {name for name, _ in own}
+        left_out = [f"{short(name, MOST_NAME)} is left out: not this user's own regular files"
+                    for name in sorted(foreign)[:MOST_LEFT_OUT]]
+        return cls(report, since_ns, until_ns, folder, found, [*troubles, *left_out])
 
     def key(self, to: str) -> Key:
         return Key(self.report, self.since_ns, self.until_ns, to)
@@ -61,7 +69,8 @@ class Digest:
     def title(self) -> str:
         """The subject of a message."""
         if len(self.entries) == 1:
-            head = f"rack {self.entries[0].summary['rack']}: {count(self.entries[0].summary['bursts'], 'burst')}"
+            said = self.entries[0].summary
+            head = f"rack {short(said['rack'], MOST_NAME)}: {count(said['bursts'], 'burst')}"
         else:
             bursts = sum(entry.summary["bursts"] for entry in self.entries)
             head = f"{count(bursts, 'burst')} in {len(self.bursting)} of {count(len(self.entries), 'rack')}"
@@ -71,12 +80,12 @@ class Digest:
         """The message as plain text."""
         lines = [self.title, ""]
         for entry in self.entries[:MOST_RACKS]:
-            lines.append(f"{entry.summary['rack']}: {entry.summary['verdict']}")
-            lines += [f"  ! {warning}" for warning in entry.summary["warnings"]]
-            lines += [f"  {site}/{entry.page.name}"] if site else []
+            lines.append(f"{short(entry.summary['rack'], MOST_NAME)}: {short(entry.summary['verdict'], MOST_WORDS)}")
+            lines += [f"  ! {short(warning, MOST_WORDS)}" for warning in entry.summary["warnings"]]
+            lines += [f"  {site}/{quote(entry.page.name)}"] if site else []
         lines += self._left_out()
         if self.troubles:
-            lines += ["", "Of earlier deliveries:", *self.troubles]
+            lines += ["", "Of earlier deliveries:", *map(shown, self.troubles)]
         return "\n".join(lines) + "\n"
 
     def _left_out(self) -> list[str]:
@@ -91,12 +100,13 @@ class Digest:
         rows = []
         for entry in self.entries[:MOST_RACKS]:
             said = entry.summary
-            name = escape(said["rack"])
-            name = f'<a href="{escape(site)}/{entry.page.name}">{name}</a>' if site else name
-            words = " ".join([said["verdict"], *(f"({warning}.)" for warning in said["warnings"])])
-            cells = [name, f"{said['bursting_hosts']} of {said['hosts']}", f"{said['bursts']:,}",
+            name = escape(short(said["rack"], MOST_NAME))
+            name = f'<a href="{escape(site)}/{escape(quote(entry.page.name))}">{name}</a>' if site else name
+            words = short(" ".join([said["verdict"], *(f"({warning}.)" for warning in said["warnings"])]), MOST_WORDS)
+            cells = [f"{said['bursting_hosts']} of {said['hosts']}", f"{said['bursts']:,}",
                      format_share(said["share"]), format_duration(said["longest_ns"]) if said["longest_ns"] else "–",
-                     f"{said['queue_drops']:,}", escape(words)]
+                     f"{said['queue_drops']:,}", words]
+            cells = [name, *map(escape, cells)]
             rows.append("<tr>" + "".join(f"<td {cell}>{text}</td>" for text in cells) + "</tr>")
         more = "".join(f"<p>{escape(line)}</p>" for line in self._left_out())
         troubles = "".join(f'<p style="color:#b42318">{escape(line)}</p>' for line in self.troubles)
@@ -111,7 +121,7 @@ class Digest:
         rows: list[tuple[str, list[float | None]]] = []
         labels: list[str] = []
         for entry in self.entries[:MOST_RACKS]:
-            facts = json.loads(entry.facts.read_text(encoding="utf-8"))
+            facts = json.loads(files.read_own(entry.facts))
             inbound = [(lane, cells) for lane, cells in zip(facts["lanes"], facts["cells"], strict=True)
                        if lane["direction"] != "out"]
             if not inbound:
@@ -119,10 +129,10 @@ class Digest:
             slots = range(len(inbound[0][1]))
             labels = [rack_words.moment((facts["first_slot"] + i) * facts["slot_ns"])[5:] for i in slots]
             if len(self.entries) == 1:
-                rows += [(f"{lane['host']} {lane['interface']}", [_share([cell]) for cell in cells])
+                rows += [(shown(f"{lane['host']} {lane['interface']}"), [_share([cell]) for cell in cells])
                          for lane, cells in inbound]
             else:
-                rows.append((facts["rack"], [_share([cells[i] for _, cells in inbound]) for i in slots]))
+                rows.append((shown(facts["rack"]), [_share([cells[i] for _, cells in inbound]) for i in slots]))
         return [name for name, _ in rows], [shares for _, shares in rows], labels
 
 

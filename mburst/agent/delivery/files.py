@@ -1,11 +1,13 @@
-"""Delivery to a folder, such as one that a web server publishes. Copying again changes nothing."""
+"""Delivery to a folder, such as one that a web server publishes: its files are readable to all, less the umask.
+Copying again changes nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from ... import files
 from ...dashboards import rack as page
-from ..config import Delivery
+from ..destinations import Delivery
 from .digest import Digest
 
 
@@ -14,5 +16,6 @@ def send(digest: Digest, to: Delivery) -> None:
     folder = Path(to.settings["path"])
     for entry in digest.entries:
         for path in (entry.facts, entry.page):
-            page.put(folder / path.name, path.read_text(encoding="utf-8"))
-    page.write_index(folder, list(digest.troubles))
+            text = files.read_own(path).decode("utf-8", "replace")
+            files.write(folder / path.name, text, "the copy", "name another path", files.PUBLIC)
+    page.write_index(folder, list(digest.troubles), files.PUBLIC)

@@ -7,18 +7,21 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ... import __version__
+from ...names import label, short, shown
 from ...units import format_share
-from ..config import Delivery
+from ..destinations import Delivery
 from .digest import Digest, Entry
 from .send import Refused, Unsure
 
 SLACK_TEXT = 2900  # characters of a section; Slack takes 3000
+SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # characters of a header, which takes no more, a rack, a sentence
+SAID_BYTES, SAID = 4096, 200  # of an answer that are read, and characters of it that are told
 SLACK_LINES = 15
 
 
@@ -27,7 +30,7 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
     AGAIN makes of the reason where it was sent and no answer came."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc.rpartition("@")[2], timeout=timeout_s)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Content-Type": "application/json", "User-Agent": f"mburst/{__version__}", "Idempotency-Key": key}
     try:
@@ -38,13 +41,13 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
         try:
             connection.request("POST", target, json.dumps(body).encode(), headers)
             answer = connection.getresponse()
-            said = answer.read(500).decode(errors="replace")
+            said = answer.read(SAID_BYTES).decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise again(f"no answer: {error or type(error).__name__}") from error
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
-        raise Refused(f"the server says {answer.status} {answer.reason}: {' '.join(said.split())[:200]}".rstrip(": "))
+        raise Refused(f"the server says {answer.status} {answer.reason}: {' '.join(said.split())}".rstrip(": "))
 
 
 def _key(digest: Digest, to: Delivery) -> str:
@@ -60,25 +63,34 @@ def slack(digest: Digest, site: str) -> dict[str, Any]:
     """The payload: `text` for what shows only that, blocks for what knows them."""
     lines = []
     for entry in digest.entries[:SLACK_LINES]:
-        name = _plain(entry.summary["rack"])
-        name = f"<{site}/{entry.page.name}|{name}>" if site else f"*{name}*"
-        lines.append(f"{name}: {_plain(entry.summary['verdict'])}")
+        name = _plain(entry.summary["rack"], SLACK_NAME)
+        name = f"<{site}/{quote(entry.page.name)}|{name}>" if site else f"*{name}*"
+        lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}")
     if len(digest.entries) > SLACK_LINES:
         lines.append(f"and {len(digest.entries) - SLACK_LINES} racks more with less of the time in bursts")
-    blocks = [{"type": "header", "text": {"type": "plain_text", "text": digest.title[:150]}},
-              _section("\n".join(lines) or "No report.")]
+    title = _plain(digest.title, SLACK_WORDS)
+    blocks = [{"type": "header", "text": {"type": "plain_text", "text": _plain(digest.title, SLACK_HEAD)}},
+              _section(lines or ["No report."])]
     if digest.troubles:
-        blocks.append(_section("\n".join(f":warning: {_plain(line)}" for line in digest.troubles)))
-    return {"text": digest.title, "blocks": blocks}
+        blocks.append(_section([f":warning: {_plain(line, SLACK_WORDS)}" for line in digest.troubles]))
+    return {"text": title, "blocks": blocks}
 
 
-def _section(text: str) -> dict[str, Any]:
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text[:SLACK_TEXT]}}
+def _section(lines: Sequence[str]) -> dict[str, Any]:
+    """As many of the lines as a section takes, whole."""
+    text = ""
+    for line in lines:
+        if len(text) + len(line) < SLACK_TEXT:
+            text += f"{line}\n"
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
-def _plain(text: str) -> str:
-    """Slack's three control characters as text."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _plain(text: str, most: int) -> str:
+    """TEXT as it is shown, Slack's three control characters as text, in at most MOST characters."""
+    cut = short(text, most)
+    while len(told := label(cut)) > most:
+        cut = short(text, len(cut) - 1)
+    return told.replace("|", "\N{BROKEN BAR}").replace("*", "\N{ASTERISK OPERATOR}").replace("`", "'")
 
 
 def send_alerts(digest: Digest, to: Delivery) -> None:
@@ -99,19 +111,19 @@ def alert(digest: Digest, entry: Entry, site: str) -> dict[str, Any]:
     """The alert of a rack: from the end of the report's period on, for as long as a period lasts."""
     said = entry.summary
     made = {
-        "labels": {"alertname": "MburstReport", "rack": said["rack"], "report": digest.report,
+        "labels": {"alertname": "MburstReport", "rack": shown(said["rack"]), "report": digest.report,
                    "severity": "warning" if said["queue_drops"] else "info"},
-        "annotations": {"summary": f"Rack {said['rack']}: {format_share(said['share'])} of the time in bursts",
-                        "description": said["verdict"], "period": digest.period},
+        "annotations": {"summary": f"Rack {shown(said['rack'])}: {format_share(said['share'])} of the time in bursts",
+                        "description": shown(said["verdict"]), "period": digest.period},
         **_lasting(digest),
     }
-    return {**made, "generatorURL": f"{site}/{entry.page.name}"} if site else made
+    return {**made, "generatorURL": f"{site}/{quote(entry.page.name)}"} if site else made
 
 
 def trouble(digest: Digest, number: int, line: str) -> dict[str, Any]:
     """The alert of a delivery that failed."""
     return {"labels": {"alertname": "MburstDelivery", "report": digest.report, "number": str(number),
-                       "severity": "warning"}, "annotations": {"summary": line}, **_lasting(digest)}
+                       "severity": "warning"}, "annotations": {"summary": shown(line)}, **_lasting(digest)}
 
 
 def _lasting(digest: Digest) -> dict[str, str]:

@@ -8,7 +8,6 @@ never sent again, and said to be `unsure`.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -17,8 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ... import files
 from ...errors import MburstError
+from ...names import shown
+from ..secrets import Secrets
 
+WAIT_S = 600.0  # for another process to deliver
+MOST_TOLD = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
 
 
@@ -37,26 +41,27 @@ class Ledger:
 
     NAME = ".deliveries.jsonl"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, secrets: Secrets | None = None) -> None:
         self.path = path
+        self.secrets = secrets or Secrets()  # that older lines may hold, and that are not told
         self.lines: list[dict[str, Any]] = []
 
     def __enter__(self) -> Ledger:
         """Raises MburstError where it cannot be read or written."""
+        self._file = files.open_private(self.path, os.O_APPEND)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise MburstError(f"{self.path}: cannot open: {error.strerror}") from error
+            files.lock(self._file, self.path, WAIT_S)
+            with os.fdopen(os.dup(self._file), "rb") as file:
+                text = file.read().decode("utf-8", "replace")
+        except BaseException:
+            os.close(self._file)
+            raise
         if text and not text.endswith("\n"):  # a line that was cut by a crash
             os.write(self._file, b"\n")
         for line in text.splitlines():
             try:
-                told = json.loads(line)
-                self.lines.append({**told, "key": Key(*(told[name] for name in Key.__dataclass_fields__))})
-            except (ValueError, KeyError, TypeError):  # the cut line told nothing that was acknowledged
+                self.lines.append(_line(json.loads(line)))
+            except (ValueError, KeyError, TypeError, RecursionError):  # a cut line told nothing that was acknowledged
                 continue
         for key, state in self._last().items():
             if state["state"] == SENDING:
@@ -96,11 +101,23 @@ class Ledger:
         own = [line for line in self.lines[since + 1 :] if line["to"] == to and line["state"] in (FAILED, UNSURE)]
         latest = {line["key"]: line for line in own}
         others = [line for line in self._last().values() if line["to"] != to and line["state"] in (FAILED, UNSURE)]
-        return [told(line) for line in [*latest.values(), *others][-10:]]
+        return self._told([*latest.values(), *others])
 
     def open_failures(self) -> list[str]:
         """Every delivery that stands as failed or unsure, for the index of reports."""
-        return [told(line) for line in self._last().values() if line["state"] in (FAILED, UNSURE)][-10:]
+        return self._told([line for line in self._last().values() if line["state"] in (FAILED, UNSURE)])
+
+    def _told(self, lines: list[dict[str, Any]]) -> list[str]:
+        return [shown(self.secrets.hide(told(line))) for line in lines[-MOST_TOLD:]]
+
+
+def _line(said: dict[str, Any]) -> dict[str, Any]:
+    """A line that was read, with its key. Raises KeyError and TypeError for what is none."""
+    texts, times = ("report", "to", "state", "error"), ("since_ns", "until_ns", "at_ns")
+    if not all(isinstance(said[name], str) for name in texts) or not all(
+            type(said[name]) is int and 0 <= said[name] < 2**62 for name in times):
+        raise TypeError("not a line of a ledger")
+    return {**said, "key": Key(*(said[name] for name in Key.__dataclass_fields__))}
 
 
 def told(line: dict[str, Any]) -> str:

@@ -11,8 +11,9 @@ from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import format_datetime, parseaddr
 
+from ... import files
 from ...errors import MburstError
-from ..config import Delivery
+from ..destinations import Delivery
 from .digest import Digest
 from .picture import png
 from .send import Refused, Unsure
@@ -49,7 +50,7 @@ def message(digest: Digest, to: Delivery) -> EmailMessage:
                      filename="bursts.png")
     for entry in digest.entries[: to.settings.get("attach", ATTACHED)]:
         if entry.summary["recorded"]:
-            made.add_attachment(entry.page.read_bytes(), "text", "html", filename=entry.page.name)
+            made.add_attachment(files.read_own(entry.page), "text", "html", filename=entry.page.name)
     return made
 
 

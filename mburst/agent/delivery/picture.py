@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...dashboards.palette import LIGHT
 from ...dashboards.rack_pictures import OPACITY, STEPS
+from ...names import short
 
 if TYPE_CHECKING:
     from PIL import ImageDraw
@@ -27,7 +28,7 @@ def png(names: Sequence[str], shares: Sequence[Sequence[float | None]], labels: 
     _axis(draw, labels, width)
     for i, (name, row) in enumerate(zip(names, shares, strict=True)):
         top = TOP + i * ROW
-        draw.text((LABELS - 8, top + 2), name[:24], fill=LIGHT["ink"], anchor="ra")
+        draw.text((LABELS - 8, top + 2), short(name, 24), fill=LIGHT["ink"], anchor="ra")
         for j, share in enumerate(row):
             box = (LABELS + j * width, top + 1, LABELS + (j + 1) * width - 1, top + ROW - 2)
             if share is None:

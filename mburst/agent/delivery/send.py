@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 
 from ...errors import MburstError
-from ..config import Delivery
+from ...names import short
+from ..destinations import Delivery
 from . import ledger as book
 from .digest import Digest
 from .ledger import Ledger
+
+MOST_REASON = 300  # characters
 
 
 class Refused(Exception):
@@ -35,20 +38,26 @@ def deliver(digest: Digest, to: Delivery, ledger: Ledger, tell: Callable[[str], 
         try:
             send(digest, to)
         except (Refused, MburstError) as error:
-            reason = f"{error} ({attempt} of {to.attempts} tries)"
+            reason = f"{_reason(error, to)} ({attempt} of {to.attempts} tries)"
             ledger.say(key, book.FAILED, reason)
             tell(f"{to.name}: not delivered: {reason}")
             if attempt < to.attempts:
                 sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
-        except Unsure as error:
-            ledger.say(key, book.UNSURE, f"{error}: it may have arrived, and is not sent again")
-            tell(f"{to.name}: may not have been delivered: {error}")
+        except Exception as error:  # Unsure, or what nobody foresaw: of neither it is known how far it came
+            reason = _reason(error, to) if isinstance(error, Unsure) else f"internal error: {type(error).__name__}"
+            ledger.say(key, book.UNSURE, f"{reason}: it may have arrived, and is not sent again")
+            tell(f"{to.name}: may not have been delivered: {reason}")
             return True
         else:
             ledger.say(key, book.DONE)
             tell(f"{to.name}: delivered {digest.report}, {digest.period}")
             return True
     return False
+
+
+def _reason(error: Exception, to: Delivery) -> str:
+    """Why it failed, in a line that tells no secret."""
+    return short(to.secrets.hide(str(error)), MOST_REASON)
 
 
 def _sender(kind: str) -> Callable[[Digest, Delivery], None]:

@@ -1,0 +1,96 @@
+"""What browsers ask of the live view, checked before anything is done for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LATEST_NS = 2**62  # times of a moment, and what they count from, are from 0 up to here
+MOST_BUCKETS = 20_000
+LEAST_SPAN_NS, MOST_SPAN_NS = 1_000_000, 300 * 10**9
+LONGEST_NAME = 4096  # characters of a lane's id
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a browser follows, in how many steps it draws it, and what its times count from."""
+
+    lane: str
+    span_ns: int
+    steps: int
+    origin_ns: int
+
+
+class Wishes:
+    """The newest wish of a browser, and `waker`, which is set when there is something for it to hear."""
+
+    def __init__(self) -> None:
+        self.waker = asyncio.Event()
+        self._newest: Wish | None = None
+        self._there = asyncio.Event()
+
+    def put(self, wish: Wish) -> None:
+        """A wish, instead of the one before."""
+        self._newest = wish
+        self._there.set()
+        self.waker.set()
+
+    @property
+    def none(self) -> bool:
+        """Whether there is none that was not taken."""
+        return self._newest is None
+
+    async def take(self) -> Wish:
+        """The newest wish, once there is one."""
+        while (wish := self._newest) is None:
+            self._there.clear()
+            await self._there.wait()
+        self._newest = None
+        return wish
+
+
+def wish_of(text: str) -> Wish:
+    """The wish that a browser sends: {lane, span, steps, origin} in JSON, numbers as such or as text. Raises
+    ValueError."""
+    try:
+        asked = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(asked, dict):
+        raise ValueError("not an object")
+    return Wish(name_of(asked, "lane"), clamped(whole_of(asked, "span"), LEAST_SPAN_NS, MOST_SPAN_NS),
+                clamped(whole_of(asked, "steps"), 1, MOST_BUCKETS), time_of(asked, "origin"))
+
+
+def whole_of(asked: Mapping[str, Any], key: str) -> int:
+    """A whole number of at most 19 digits. Raises ValueError."""
+    value = asked.get(key)
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{key} is missing or not a whole number")
+    return int(text)
+
+
+def time_of(asked: Mapping[str, Any], key: str) -> int:
+    """Nanoseconds since 1970. Raises ValueError."""
+    value = whole_of(asked, key)
+    if not 0 <= value <= LATEST_NS:
+        raise ValueError(f"{key} is not a time from 1970 on")
+    return value
+
+
+def name_of(asked: Mapping[str, Any], key: str) -> str:
+    """A name. Raises ValueError."""
+    value = asked.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+        raise ValueError(f"{key} is missing, not text, or too long")
+    return value
+
+
+def clamped(value: int, least: int, most: int) -> int:
+    return min(max(value, least), most)

@@ -1,0 +1,38 @@
+"""Values of a configuration file, checked: a UsageError names the file, the table and the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+
+
+def only(path: Path, where: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
+    """Refuse keys that a table does not have."""
+    for key in table:
+        if key not in valid:
+            raise UsageError(f"{path}: {where} has no key {key!r}", f"valid are {', '.join(sorted(valid))}")
+
+
+def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
+    """One table, or several of a name."""
+    found = [value] if isinstance(value, dict) else value
+    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+        raise UsageError(f"{path}: {name} is no table", f"write [{name}], or [[{name}]] for each of several")
+    return found
+
+
+def text(path: Path, where: str, key: str, value: Any) -> str:
+    """A text or number, as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UsageError(f"{path}: {key} of {where} is no text or number")
+    if "\0" in str(value):
+        raise UsageError(f"{path}: {key} of {where} has a NUL character")
+    return str(value)
+
+
+def texts(path: Path, where: str, key: str, value: Any) -> list[str]:
+    """A list of such, or one."""
+    return [text(path, where, key, item) for item in (value if isinstance(value, list) else [value])]

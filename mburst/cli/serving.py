@@ -1,0 +1,27 @@
+"""The options of what answers browsers and scrapers: who may look, and how."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..web.address import Where
+
+
+def add_options(web: Any, instead: str) -> None:
+    """--token-file, --open, --server-name, --tls-cert and --tls-key. INSTEAD says what holds without a file."""
+    web.add_argument("--token-file", metavar="FILE", help=f"ask for the token in this file, {instead}")
+    web.add_argument("--open", action="store_true", help="ask for no token: whoever reaches the address may look")
+    web.add_argument("--server-name", metavar="HOST", action="append", default=[],
+                     help="answer to this name too, such as that of a proxy on this machine; may be repeated")
+    web.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
+    web.add_argument("--tls-key", metavar="FILE", help="and its key (PEM)")
+
+
+def where_of(arguments: argparse.Namespace, port: int) -> Where:
+    """Where these options and --listen say, which may leave out PORT. Raises MburstError."""
+    from ..web.address import where_of as told
+
+    return told(arguments.listen, port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
+                arguments.open, arguments.server_name)

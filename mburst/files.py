@@ -1,0 +1,144 @@
+"""Files in folders that others may write to: no name can be guessed, no link is followed, nothing is half written.
+
+Whoever may write to a folder can put a link, a pipe or a foreign file where mburst looks for its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .errors import MburstError
+
+PRIVATE, GROUP, PUBLIC = 0o600, 0o640, 0o644  # modes of new files, less the umask
+LOCK_S, EVERY_S = 30.0, 0.05
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> None:
+    """Write a file whole or not at all; its folder is made where it is missing. A link at PATH is replaced, not
+    followed. Raises MburstError, which says that WHAT cannot be written, with HINT."""
+    try:
+        path.parent.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _put(folder, path.name, text.encode("utf-8", "surrogatepass"), mode)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise MburstError(f"{path.parent}: {what} cannot be written: {error.strerror}", hint) from error
+
+
+def _put(folder: int, name: str, content: bytes, mode: int) -> None:
+    """NAME in the open FOLDER, by way of a file that nobody can have put there before."""
+    draft = f".{name[:100]}.{secrets.token_hex(8)}"
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+def read_own(path: Path) -> bytes:
+    """A regular file of this user's own, which is no link and has no other name. Raises MburstError."""
+    return _read(path, _is_own, "not a regular file of this user")
+
+
+def first_line(path: Path, most: int = 1 << 20) -> str:
+    """The first line of a regular file that is no link, up to MOST bytes. Raises MburstError."""
+    return _read(path, lambda facts: True, "", most).partition(b"\n")[0].decode(errors="replace")
+
+
+def is_own(path: Path) -> bool:
+    """Whether `read_own` would read it."""
+    with suppress(OSError):
+        return _is_own(path.lstat())
+    return False
+
+
+def _is_own(facts: os.stat_result) -> bool:
+    return stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_nlink == 1
+
+
+def _read(path: Path, good: Callable[[os.stat_result], bool], why: str, most: int = -1) -> bytes:
+    try:
+        file = os.open(path, _READING)
+    except OSError as error:
+        raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode) or not good(facts):
+        os.close(file)
+        raise MburstError(f"{path}: cannot read: {why or 'not a regular file'}")
+    with os.fdopen(file, "rb") as stream:
+        try:
+            return stream.read(most)
+        except OSError as error:
+            raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+
+
+def open_private(path: Path, flags: int = 0) -> int:
+    """A descriptor to read and write a regular file of mode 0600, made where it is missing. Raises MburstError."""
+    kind = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags
+    try:
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        file = os.open(path, kind, PRIVATE)
+    except OSError as error:
+        raise MburstError(f"{path}: cannot open: {error.strerror}") from error
+    facts = os.fstat(file)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+        os.close(file)
+        raise MburstError(f"{path}: cannot open: not a regular file")
+    if stat.S_IMODE(facts.st_mode) != PRIVATE and facts.st_uid == os.geteuid():
+        os.fchmod(file, PRIVATE)
+    return file
+
+
+def lock(file: int, path: Path, timeout_s: float = LOCK_S) -> None:
+    """Lock an open file. Raises MburstError when another process still has it after TIMEOUT_S."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise MburstError(f"{path}: another process has had it locked for {timeout_s:g} s",
+                                  "end that process, or try again later") from None
+        time.sleep(EVERY_S)
+
+
+@contextmanager
+def locked(folder: Path, timeout_s: float = LOCK_S) -> Iterator[None]:
+    """One process at a time in FOLDER, by a file `.lock` that only this user and root can open, and that is there only
+    meanwhile. Raises MburstError."""
+    path = folder / ".lock"
+    while True:
+        file = open_private(path)
+        try:
+            lock(file, path, timeout_s)
+            if not _is_at(path, file):  # its last owner has removed it
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(file)
+
+
+def _is_at(path: Path, file: int) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(path.lstat(), os.fstat(file))
+    return False

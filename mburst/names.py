@@ -1,0 +1,80 @@
+"""Names from outside as text. Hosts, racks, interfaces, probes and switches name themselves; what a terminal, a
+browser, a figure or a file system would obey in such a name is shown instead.
+
+Programs get names as they are (JSON, Parquet, labels of metrics); these functions are for what people read, and for
+names of files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+import sys
+
+LONGEST = 60  # characters of a name in a file's name
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes a cell to be computed for
+
+
+def shown(text: str) -> str:
+    r"""TEXT on one line without what is not seen: controls (C0, C1), line separators, marks of writing direction and
+    other format characters are shown as \x1b, \u202e or \U000e0001. What is shown already stays as it is."""
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def _seen(character: str) -> str:
+    if character.isprintable() or character == "\N{NO-BREAK SPACE}":
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def say(text: str) -> None:
+    """A line of mburst itself for people, on standard error, in the place of a progress line if there is one."""
+    print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {shown(text)}", file=sys.stderr, flush=True)
+
+
+def tell(*lines: str) -> None:
+    """Lines for people on standard output."""
+    for line in lines:
+        print(shown(line), flush=True)
+
+
+def seen_json(text: str) -> str:
+    """The same JSON, with what is not seen in its strings escaped: some of that JSON itself would leave as it is."""
+    return "\n".join(line if line.isprintable() else "".join(map(_json_seen, line)) for line in text.split("\n"))
+
+
+def _json_seen(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def short(text: str, most: int) -> str:
+    """TEXT as it is shown, cut to MOST characters."""
+    seen = shown(text)
+    return seen if len(seen) <= most else seen[: most - 1] + "…"
+
+
+def escape(text: str) -> str:
+    """TEXT as it is shown, for HTML and SVG: between tags or in a quoted attribute."""
+    return html.escape(shown(text))
+
+
+def label(text: str) -> str:
+    """TEXT as it is shown, for plotly, which takes tags and entities in titles, ticks and names of traces."""
+    return html.escape(shown(text), quote=False)
+
+
+def cell(text: str) -> str:
+    """TEXT for a cell of CSV: a quote comes before what a spreadsheet would compute."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def file_part(name: str, besides: str = "-") -> str:
+    """NAME as a part of a file's name, of letters, digits, dots, underscores and BESIDES: with two dashes and a digest
+    of the whole name where anything had to be replaced, so that no two names make the same part."""
+    kept = re.sub(f"[^A-Za-z0-9._{re.escape(besides)}]+", "_", name)[:LONGEST].strip("._-")
+    if kept and kept == name and "--" not in kept:
+        return kept
+    return f"{kept}--{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"

@@ -1,0 +1,120 @@
+"""Where a web server listens, and what it asks of those who come."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import MburstError, UsageError
+
+LEAST_TOKEN = 16  # characters
+_EXAMPLE = "write it like 127.0.0.1:{0} or [::1]:{0}"
+
+
+@dataclass(frozen=True)
+class Where:
+    """An address to listen at. `host` is what was asked for; `address` is its IP address, of which `loopback` says
+    whether only this machine reaches it. `token` is None where nobody is asked for one, and `made` says that it was
+    made up here, so that only what is printed can tell it."""
+
+    host: str
+    address: str
+    port: int
+    token: str | None
+    made: bool = False
+    names: tuple[str, ...] = ()  # that it is asked by besides its own, as behind a proxy
+    tls: tuple[Path, Path] | None = None  # certificate and key
+
+    @property
+    def loopback(self) -> bool:
+        return is_loopback(self.address)
+
+    def url(self, port: int, path: str = "/") -> str:
+        """What to open, without the token."""
+        everywhere = ipaddress.ip_address(self.address.partition("%")[0]).is_unspecified
+        host = socket.gethostname() if everywhere else self.host
+        return f"http{'s' if self.tls else ''}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an IP address (also an IPv4 one within IPv6) is only reached from this machine."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (inner or found).is_loopback
+
+
+def split(listen: str, port: int) -> tuple[str, int]:
+    """Host and port of "127.0.0.1:8470", "[::1]:8470", ":8470" (all addresses), "127.0.0.1" (with PORT). Raises
+    UsageError."""
+    host, colon, number = listen.rpartition(":")
+    if not colon or number.endswith("]"):
+        host, number = listen, str(port)
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) <= 65535) or (
+            bracketed != (":" in host)) or not host.isprintable() or " " in host:
+        raise UsageError(f"invalid address {listen!r}", _EXAMPLE.format(port))
+    return host or "0.0.0.0", int(number)
+
+
+def resolved(host: str, port: int) -> str:
+    """The IP address of a host. Raises MburstError, also where a name stands for loopback and other addresses at once:
+    it cannot be said who reaches that."""
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise MburstError(f"{host}: cannot find its address: {reason}", "name an IP address with --listen") from error
+    if len({is_loopback(address) for address in found}) > 1:
+        raise MburstError(f"{host} is {', '.join(sorted(found))}: some of these are this machine's own only",
+                          "name one IP address with --listen")
+    return min(found, key=lambda address: (":" in address, address))
+
+
+def where_of(listen: str, port: int, token_file: str | None, certificate: str | None, key: str | None,
+             open_: bool, names: Sequence[str] = ()) -> Where:
+    """Where --listen and its companions say. A token is made up unless there is a file of one, or OPEN_. Raises
+    UsageError, and MburstError for files that cannot be read."""
+    host, number = split(listen, port)
+    if bool(certificate) != bool(key):
+        raise UsageError("--tls-cert and --tls-key belong together")
+    if open_ and token_file:
+        raise UsageError("--open asks for no token: leave out --token-file, or --open")
+    tls = (Path(certificate), Path(key)) if certificate and key else None
+    for path in tls or ():
+        _readable(path)
+    token = _token(Path(token_file)) if token_file else None if open_ else secrets.token_urlsafe(24)
+    return Where(host, resolved(host, number), number, token, not token_file and not open_,
+                 tuple(names), tls)
+
+
+def _token(path: Path) -> str:
+    token = _readable(path).strip()
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or set(token) & set(' ";,\\'):
+        raise MburstError(f"{path}: a token is at least {LEAST_TOKEN} letters, digits or signs on one line",
+                          "no blank, quote, comma, semicolon or backslash")
+    return token
+
+
+def _readable(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise MburstError(f"{path}: cannot read: {reason}") from error
+
+
+def listening(where: Where) -> socket.socket:
+    """A socket that listens there. Raises MburstError when it cannot."""
+    family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
+    try:
+        return socket.create_server((where.address, where.port), family=family, backlog=128)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise MburstError(f"{where.host}:{where.port}: cannot listen: {reason}",
+                          "name another address or port with --listen, port 0 for any that is free") from error

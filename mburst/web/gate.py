@@ -1,0 +1,189 @@
+"""Who may look. A browser that reads anybody's pages runs on the same machine or in the same network: what it sends on
+behalf of another site is refused, whether it comes with a foreign Origin, as Fetch Metadata says, or under a name of
+that site's that leads here (DNS rebinding)."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..names import say
+from .address import Where, is_loopback
+
+COOKIE = "mburst-{}"  # and the port: browsers do not keep the cookies of two ports of a host apart
+HEADERS = {
+    "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+MALFORMED, FOREIGN, UNKNOWN = "malformed Host", "cross-site request refused", "token required"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})(?::(\d{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why somebody may not look."""
+
+    status: int
+    text: str
+
+
+def host_of(header: str) -> str | None:
+    """The host that a Host header names, in lower case; None where the header makes no sense."""
+    found = _HOST.fullmatch(header)
+    if not found or int(found[2] or 0) > 65535:
+        return None
+    name = found[1].lower()
+    if not name.startswith("["):
+        return name.removesuffix(".")
+    try:
+        return str(ipaddress.IPv6Address(name[1:-1]))
+    except ValueError:
+        return None
+
+
+class Names:
+    """By which names this server is asked. Whoever has a name of their own lead here (DNS rebinding) cannot use one of
+    these. A server that asks for a token and is reached from elsewhere has names that it does not know."""
+
+    def __init__(self, where: Where) -> None:
+        self.loopback = where.loopback
+        self.any = bool(where.token) and not where.loopback
+        own = set() if self.loopback else {where.host, socket.gethostname(), socket.getfqdn()}
+        self.known = {name.lower().rstrip(".") for name in {"localhost", *own, *where.names}}
+
+    def has(self, host: str) -> bool:
+        """Whether HOST is a name of ours or an IP address: of loopback, where only that leads here."""
+        if self.any or host in self.known:
+            return True
+        try:
+            return is_loopback(host) or not self.loopback
+        except ValueError:  # another name
+            return False
+
+
+class Gate:
+    """Lets in who may look, and puts HEADERS on every answer. A token is asked for where there is one: as a Bearer, or
+    in the cookie that the address with `?token=` leaves. `hint` says how to come by it."""
+
+    def __init__(self, app: ASGIApp, where: Where, hint: str) -> None:
+        self.app = app
+        self.token = where.token
+        self.hint = hint
+        self.names = Names(where)
+        self.told: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        port = (scope.get("server") or ("", 0))[1]
+        refusal = self._foreign(connection)
+        given = re.search(rb"(?:^|&)token=([^&]*)", scope["query_string"]) if self.token else None
+        if not refusal and given and scope["type"] == "http" and self._is_token(given[1]):
+            await self._welcome(connection, port)(scope, receive, _with_headers(send))
+        elif refusal := refusal or self._stranger(connection, port):
+            await self._refuse(refusal, scope, receive, send)
+        else:
+            await self._answer(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the application says; where it fails, that it did, and of what kind. Nothing of the request is told."""
+        begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting)
+        except Exception as error:
+            self._tell(type(error).__name__)
+            if scope["type"] == "http" and not begun:  # else the connection is closed, as the answer is not whole
+                await PlainTextResponse("internal error\n", 500)(scope, receive, send)
+
+    def _tell(self, kind: str) -> None:
+        """Say once of each kind that there was such an error, so that nobody can fill a log."""
+        if kind not in self.told:
+            self.told.add(kind)
+            say(f"internal error in the web server: {kind}")
+
+    def _foreign(self, connection: HTTPConnection) -> Refusal | None:
+        """What another site may have made a browser send, and what makes no sense."""
+        headers = connection.headers
+        named = headers.getlist("host")
+        host = host_of(named[0]) if len(named) == 1 else None
+        if host is None:
+            return Refusal(400, MALFORMED)
+        if not self.names.has(host):
+            return Refusal(403, "unknown name of this server: use its IP address or host name, or --server-name")
+        if _is_cross_site(headers, connection.scope["path"]):
+            return Refusal(403, FOREIGN)
+        origin = headers.get("origin")
+        if origin is not None and not _same_origin(origin, named[0], connection.scope.get("scheme", "")):
+            return Refusal(403, FOREIGN)
+        return None
+
+    def _stranger(self, connection: HTTPConnection, port: int) -> Refusal | None:
+        if not self.token:
+            return None
+        kind, _, bearer = connection.headers.get("authorization", "").partition(" ")
+        shown = [connection.cookies.get(COOKIE.format(port), ""), bearer.strip() if kind.lower() == "bearer" else ""]
+        return None if any([self._is_token(one.encode("utf-8", "replace")) for one in shown]) else Refusal(
+            403, f"{UNKNOWN}: {self.hint}")
+
+    def _is_token(self, given: bytes) -> bool:
+        return hmac.compare_digest(given, (self.token or "").encode())
+
+    def _welcome(self, connection: HTTPConnection, port: int) -> Response:
+        """Leave the token as a cookie, and the address without it."""
+        answer = RedirectResponse(connection.scope["path"] if connection.scope["path"] == "/metrics" else "/", 303)
+        answer.set_cookie(COOKIE.format(port), self.token or "", httponly=True, samesite="strict",
+                          secure=connection.scope.get("scheme") == "https")
+        return answer
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await PlainTextResponse(f"{refusal.text}\n", refusal.status)(scope, receive, _with_headers(send))
+
+
+def _is_cross_site(headers: Mapping[str, str], path: str) -> bool:
+    """Whether Fetch Metadata says that another site asks. It may lead a reader to the page itself, as a link does."""
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return False
+    follows = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return not (follows and path == "/")
+
+
+def _same_origin(origin: str, host: str, scheme: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    encrypted = scheme in ("https", "wss")
+    return parts.netloc.lower() == host.lower() and parts.scheme in ("https", "" if encrypted else "http")
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending

@@ -1,0 +1,279 @@
+"""A web server that slow, silent and many clients cannot stop: uvicorn, with connections that are accepted, bounded and
+ended here.
+
+A connection that waits (for a TLS handshake, for a whole request, for the next one) is the client's to hurry: after
+REQUEST_S it ends, and where there are too many, the one that has waited longest makes place for the newest. So who asks
+at once is always heard. What a client does not read is held up to MOST_UNREAD bytes, and for UNREAD_S.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from ..errors import MburstError
+from .address import Where
+
+REQUEST_S = 10.0  # for a TLS handshake and a whole request, and for the next one on the same connection
+SLOW_S = 1.0  # after which a client that does not read counts as slow
+UNREAD_S, LITTLE = 60.0, 64 << 10  # for the client to take what it was sent, but for so many bytes
+MOST = 128  # connections that wait, and as many at work; of these, the newest are refused
+LEAST, KEPT_BACK = 4, 64  # connections, however few descriptors there are, and descriptors for files meanwhile
+MOST_UNREAD = 32 << 20  # bytes of a connection
+HEADER_BYTES, MESSAGE_BYTES = 16 << 10, 4 << 10  # of a request, and of a WebSocket's message
+SPARE_BYTES, BYTES_PER_S = 256 << 10, 64 << 10  # that a client may send at once, and in the long run
+WATCH_S = 0.5
+LINGER_S = 0.2  # for answers under way when the server ends
+Peer = tuple[Any, ...]
+
+
+class Connection:
+    """One client: when it began to wait, or None while it is answered; what it may still send, what it did not read."""
+
+    def __init__(self, end: Callable[[], object], now: float) -> None:
+        self.end = end
+        self.waits_since: float | None = now
+        self.transport: asyncio.Transport | None = None
+        self.spare, self.at = float(SPARE_BYTES), now
+        self.reads_since = now
+
+    def sent(self, count: int, now: float) -> bool:
+        """Whether the client may have sent so many bytes."""
+        self.spare = min(SPARE_BYTES, self.spare + BYTES_PER_S * (now - self.at)) - count
+        self.at = now
+        return self.spare >= 0
+
+    def is_due(self, now: float) -> bool:
+        """Whether it has to end: it waited too long, or does not read."""
+        unread = unread_bytes(self.transport) if self.transport else 0
+        if unread < LITTLE:
+            self.reads_since = now
+        elif self.waits_since is not None:  # for the client to take its answer
+            self.waits_since = now
+        waited = self.waits_since is not None and now - self.waits_since > REQUEST_S
+        return waited or unread > MOST_UNREAD or now - self.reads_since > UNREAD_S
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """What was written and is not yet the kernel's. Below TLS is a stream of its own, which asyncio does not count."""
+    below = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    return transport.get_write_buffer_size() + (below.get_write_buffer_size() if below else 0)
+
+
+class Connections:
+    """All that are open, by the address of the other end, as an application's scope has it."""
+
+    def __init__(self) -> None:
+        self.of: dict[Peer, Connection] = {}
+        self.most = most_connections()
+
+    def add(self, peer: Peer, end: Callable[[], object]) -> None:
+        """A connection that was just accepted. The one that waited longest ends where too many do."""
+        waiting = {name: one.waits_since for name, one in self.of.items() if one.waits_since is not None}
+        if len(waiting) >= self.most:
+            self.of.pop(min(waiting, key=lambda name: waiting[name])).end()
+        self.of[peer] = Connection(end, time.monotonic())
+
+    @contextlib.contextmanager
+    def answered(self, peer: Peer) -> Iterator[bool]:
+        """While a whole request of PEER is answered; yields whether there is room for it."""
+        one = self.of.get(peer)
+        room = self._has_room()
+        if one:
+            one.waits_since = None
+        try:
+            yield room
+        finally:
+            if one:
+                one.waits_since = time.monotonic()
+
+    def _has_room(self) -> bool:
+        """Whether one more may be at work. The one that has not read for longest makes place, if there is any."""
+        at_work = {name: one for name, one in self.of.items() if one.waits_since is None}
+        if len(at_work) < self.most:
+            return True
+        before = time.monotonic() - SLOW_S
+        slow = {name: one.reads_since for name, one in at_work.items() if one.reads_since < before}
+        if slow:
+            self.of.pop(min(slow, key=lambda name: slow[name])).end()
+        return bool(slow)
+
+    def watch(self) -> None:
+        """End those that are due."""
+        now = time.monotonic()
+        for one in list(self.of.values()):
+            if one.is_due(now):
+                one.end()
+
+    def end(self, waiting: bool) -> None:
+        """End those that wait, or all."""
+        for one in list(self.of.values()):
+            if one.waits_since is not None or not waiting:
+                one.end()
+
+
+def most_connections() -> int:
+    """MOST, or what the process's descriptors allow: a database that cannot open a file may end the process."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    left = limit - len(os.listdir("/proc/self/fd")) - KEPT_BACK
+    return MOST if limit == resource.RLIM_INFINITY else max(LEAST, min(MOST, left // 2))
+
+
+class Bounded:
+    """An application that says when a connection is at work, and refuses what is too much."""
+
+    def __init__(self, app: ASGIApp, connections: Connections) -> None:
+        self.app = app
+        self.connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self.app(scope, receive, send)
+        with self.connections.answered(tuple(scope.get("client") or ())) as room:
+            if room:
+                await self.app(scope, receive, send)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1013})
+            else:
+                from starlette.responses import PlainTextResponse
+
+                await PlainTextResponse("too many connections\n", 503, {"Retry-After": "5"})(scope, receive, send)
+
+
+class _Metered(asyncio.Protocol):
+    """What uvicorn's protocols of a connection (first HTTP, then perhaps WebSocket) have in common here."""
+
+    config: uvicorn.Config
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.known = cast(Bounded, self.config.app).connections
+        self.peer = _name(transport.get_extra_info("peername"))
+        self.stream = cast(asyncio.Transport, transport)
+        if one := self.known.of.get(self.peer):
+            one.transport, one.end = self.stream, self.stream.abort
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        one = self.known.of.get(self.peer)
+        if one and one.sent(len(data), time.monotonic()):
+            super().data_received(data)
+        else:
+            self.stream.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.known.of.pop(self.peer, None)
+        super().connection_lost(error)
+
+
+class _Http(_Metered, H11Protocol):
+    pass
+
+
+class _WebSocket(_Metered, WebSocketsSansIOProtocol):
+    pass
+
+
+class WebServer(uvicorn.Server):
+    """Serves an application at a socket: `run` until `should_exit` is set. Raises MburstError where the certificate or
+    key is none."""
+
+    def __init__(self, app: ASGIApp, listening: socket.socket, where: Where) -> None:
+        self.connections = Connections()
+        self.listening = listening
+        super().__init__(self._config(Bounded(app, self.connections), where))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _config(self, app: ASGIApp, where: Where) -> uvicorn.Config:
+        certificate, key = where.tls or (None, None)
+        try:
+            config = uvicorn.Config(
+                app, log_level="critical", access_log=False, server_header=False, proxy_headers=False, loop="asyncio",
+                http=_Http, h11_max_incomplete_event_size=HEADER_BYTES, ws=_WebSocket,
+                ws_per_message_deflate=False, ws_max_size=MESSAGE_BYTES, timeout_graceful_shutdown=1,
+                ssl_certfile=certificate and str(certificate), ssl_keyfile=key and str(key))
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            raise MburstError(f"{certificate}, {key}: no certificate and key in PEM: {error.strerror}") from error
+        return config
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        self.listening.setblocking(False)
+        self._tasks = [asyncio.create_task(self._accept()), asyncio.create_task(self._watch())]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.listening.close()
+        self.connections.end(waiting=True)
+        asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+        await super().shutdown(sockets=[])
+
+    def _cut(self) -> None:
+        self.connections.end(waiting=False)
+        for task in self.server_state.tasks:
+            task.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            self.connections.watch()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        openings: set[asyncio.Task[None]] = set()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(self.listening)
+            except OSError:  # no descriptor left: those that wait give theirs back
+                self.connections.end(waiting=True)
+                await asyncio.sleep(0.05)
+                continue
+            task = loop.create_task(self._open(accepted, _name(peer)))
+            openings.add(task)
+            task.add_done_callback(openings.discard)
+            self.connections.add(_name(peer), task.cancel)
+            await asyncio.sleep(0)  # for those that ended to be closed
+
+    async def _open(self, accepted: socket.socket, peer: Peer) -> None:
+        """Make a connection of an accepted socket, which may take a TLS handshake."""
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            return _Http(config, self.server_state, self.lifespan.state)
+
+        encrypted: dict[str, Any] = {"ssl": config.ssl, "ssl_handshake_timeout": REQUEST_S} if config.ssl else {}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, accepted, **encrypted)
+        except (OSError, ssl.SSLError, asyncio.CancelledError):
+            self.connections.of.pop(peer, None)
+            accepted.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Signals are those of whoever runs the server (mburst/stopping.py)."""
+        yield
+
+    def run_beside(self) -> threading.Thread:
+        """Run in a thread of its own."""
+        thread = threading.Thread(target=self.run, name="mburst-web", daemon=True)
+        thread.start()
+        return thread
+
+
+def _name(peer: Any) -> Peer:
+    """The address of the other end as an application's scope has it; () where it has gone already."""
+    return (str(peer[0]), int(peer[1])) if peer else ()

@@ -1,0 +1,83 @@
+"""A few threads for work that may take long, on behalf of an event loop.
+
+Unlike the loop's own, they end with the process whatever they do, and no more than so much work waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from .errors import MburstError
+
+PATIENCE_S, EVERY_S = 10.0, 0.02
+T = TypeVar("T")
+Work = tuple["Future[Any]", Callable[[], Any]]
+
+
+class Busy(MburstError):
+    """There is too much to do already."""
+
+
+class Workers:
+    """THREADS threads. At most MOST pieces of work wait."""
+
+    def __init__(self, name: str, threads: int, most: int) -> None:
+        self._waiting: queue.Queue[Work | None] = queue.Queue(most)
+        self._threads = [threading.Thread(target=self._work, name=f"{name}-{i}", daemon=True) for i in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What FUNCTION returns or raises. Raises Busy. Work whose waiter was cancelled is not begun."""
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        future: Future[T] = Future()
+
+        def wake(_: Any) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(told.set)
+
+        future.add_done_callback(wake)
+        try:
+            self._waiting.put_nowait((future, lambda: function(*arguments)))
+        except queue.Full:
+            raise Busy("too many questions at once", "ask again in a few seconds") from None
+        try:
+            await told.wait()
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        return future.result()
+
+    def _work(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            future, function = work
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            del work, future, function  # nothing is kept alive while waiting for more
+
+    def close(self, interrupt: Callable[[], object] = lambda: None) -> None:
+        """Begin no more, and have what is under way end: INTERRUPT is called until it has. A thread that is left in the
+        database's code would end the process badly."""
+        with suppress(queue.Empty):
+            while True:
+                if (work := self._waiting.get_nowait()) is not None:
+                    work[0].cancel()
+        for _ in self._threads:
+            with suppress(queue.Full):
+                self._waiting.put_nowait(None)
+        until = time.monotonic() + PATIENCE_S
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < until:
+            interrupt()
+            for thread in self._threads:
+                thread.join(EVERY_S)

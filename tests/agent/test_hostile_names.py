@@ -1,0 +1,186 @@
+"""Hostile names in every message and page: mail, picture, Slack, Alertmanager, metrics, reports and their index."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hostile import HOSTILE, MARKUP
+from racklib import DAY, START, fill, report
+
+from mburst import names
+from mburst.agent.delivery import Digest, http, mail
+from mburst.agent.delivery.digest import Entry
+from mburst.agent.delivery.picture import png
+from mburst.agent.destinations import Delivery
+from mburst.dashboards import rack as page
+from mburst.sql import Store
+
+NAMED = list(HOSTILE.values())
+ON_A_LINE = [name for name in NAMED if "\0" not in name]
+HARMLESS = {
+    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "section", "h1", "h2", "h3", "p", "ul",
+    "li", "div", "span", "strong", "small", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td",
+    "svg", "text", "rect", "path", "footer", "em", "b", "code", "figure", "img"}
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def is_text(html: str, image: str = "") -> str:
+    """That a page has no tag, attribute or address that it should not have; its text."""
+    found = Tags(html)
+    for tag, attributes in found.tags:
+        assert tag in HARMLESS, (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        address = attributes.get("href") or attributes.get("src") or ""
+        assert re.match(r"#|index\.html|https://site\.example/|rack-[A-Za-z0-9._-]+\.html$|cid:|$", address), address
+        assert tag != "img" or address == image
+    assert all(map(is_seen, found.text.split("\n")))
+    return found.text
+
+
+def is_seen(text: str) -> bool:
+    return text.replace("\N{NO-BREAK SPACE}", "").isprintable()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The report of a rack whose hosts, interfaces, senders and own name are hostile, and its folder."""
+    root = tmp_path_factory.mktemp("hostile")
+    store = Store.create(root / "store")
+    rack = HOSTILE["script"]
+    for name in ON_A_LINE:
+        fill(store, {name: [(50, 10)]}, rack=rack, senders=[*NAMED[:3], name], interface=name, notes=name)
+    found = report(store, rack)
+    page.write(found, root / "out")
+    return found, root / "out"
+
+
+@pytest.fixture
+def digest(told):
+    """One with a rack of each name."""
+    _, folder = told
+    made = Digest.read("daily", folder, START, START + DAY, [])
+    [entry] = made.entries
+    racks = [Entry(entry.page, entry.facts, {**entry.summary, "rack": name, "verdict": f"{name} {name}",
+                                             "warnings": [name]}) for name in NAMED]
+    return replace(made, entries=racks, troubles=NAMED)
+
+
+def to(kind: str, site: str = "https://site.example", **settings) -> Delivery:
+    return Delivery("ops", kind, 1, 0, 0, site, "always", settings)
+
+
+def test_a_report_is_text(told):
+    found, _ = told
+    text = is_text(page.render(found))
+    for name in ON_A_LINE:
+        assert names.shown(name)[:26] in text, name
+
+
+def test_the_index_is_text(told):
+    _, folder = told
+    summaries = [(f"rack-{names.file_part(name)}", {**page.summaries(folder)[0][1], "rack": name, "worst_host": name,
+                                                    "warnings": [name]}) for name in NAMED]
+    text = is_text(page.render_index(summaries, NAMED))
+    assert all(names.shown(name) in text for name in NAMED)
+    assert len({name for name, _ in summaries}) == len(NAMED)
+
+
+def test_a_mail_is_text(digest):
+    pytest.importorskip("PIL")
+    for entries in (digest.entries, *([entry] for entry in digest.entries)):
+        made = mail.message(replace(digest, entries=entries), to("smtp", to="a@b.c", **{"from": "a@b.c"}, attach=1))
+        read = email.message_from_bytes(made.as_bytes(), policy=email.policy.default)
+        assert is_seen(read["Subject"]) and len(read["Subject"]) < 300 and read["Bcc"] is None and read["To"] == "a@b.c"
+        plain, html = (read.get_body((kind,)).get_content() for kind in ("plain", "html"))
+        plain = plain.replace("\r\n", "\n")
+        assert all(map(is_seen, plain.split("\n"))) and "\n\nmburst: " not in plain
+        is_text(html.replace("\r\n", "\n"), "cid:picture@mburst")
+        assert [re.fullmatch(r"(bursts\.png|rack-[A-Za-z0-9._-]+\.html)", part.get_filename())
+                for part in read.iter_attachments() if part.get_filename()]
+
+
+def test_a_picture_takes_any_name():
+    pytest.importorskip("PIL")
+    assert png(NAMED, [[0.5, None, 0.0]] * len(NAMED), NAMED[:3]).startswith(b"\x89PNG")
+
+
+def test_slack_gets_no_command(digest):
+    for entry, name in zip(digest.entries, NAMED, strict=True):
+        for site in ("", "https://site.example"):
+            said = http.slack(replace(digest, entries=[entry], troubles=[name]), site)
+            texts = [said["text"], *(block["text"]["text"] for block in said["blocks"])]
+            for text in texts:
+                rest = re.sub(r"<https://site\.example/rack-[A-Za-z0-9._-]+\.html\|[^<>|\n]*>", "", text)
+                assert "<" not in rest and ">" not in rest and all(map(is_seen, text.split("\n"))), text
+                assert not re.search(r"&(?!(amp|lt|gt);)", text) and len(text) <= 3000
+            assert len(said["blocks"][0]["text"]["text"]) <= 150
+    json.dumps(http.slack(digest, ""))
+
+
+def test_a_long_name_leaves_room_for_other_racks(digest):
+    entries = [replace(entry, summary={**entry.summary, "rack": "x" * 9000}) for entry in digest.entries[:2]]
+    entries.append(replace(entries[0], summary={**entries[0].summary, "rack": "other", "verdict": "calm"}))
+    assert "*other*: calm" in http.slack(replace(digest, entries=entries), "")["blocks"][1]["text"]["text"]
+
+
+def test_alertmanager_gets_text(digest):
+    labels = set()
+    for entry in digest.entries:
+        made = http.alert(digest, entry, "https://site.example")
+        assert all(map(is_seen, [*made["labels"].values(), *made["annotations"].values()]))
+        labels.add(made["labels"]["rack"])
+    assert len(labels) == len(NAMED)
+    assert is_seen(http.trouble(digest, 0, NAMED[0])["annotations"]["summary"])
+
+
+def test_metrics_have_the_names_as_they_are(tmp_path):
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+    from prometheus_client.parser import text_string_to_metric_families as plain
+
+    from mburst.agent.exporter import Exporter
+    from mburst.agent.meter import Meter
+    from mburst.analysis.bursts import BurstDefinition
+
+    store = Store.create(tmp_path / "store")
+    of = Meter(store, BurstDefinition(), START)
+    for name in ON_A_LINE:
+        fill(store, {name: [(50, 3)]}, rack=name[:20])
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exporter(of))
+    for accept, parse in (("", plain), ("application/openmetrics-text;version=1.0.0", open_metrics)):
+        encode, _ = choose_encoder(accept)
+        text = encode(registry).decode()
+        hosts = {sample.labels.get("host") for family in parse(text) for sample in family.samples} - {None}
+        assert hosts == set(ON_A_LINE)
+    assert MARKUP
+
+
+def test_racks_never_share_a_file(tmp_path):
+    store = Store.create(tmp_path / "store")
+    stems = [page.stem(report(store, name)) for name in [*NAMED, "east-rack-0001", "east/rack-0001", "east_rack-0001"]]
+    assert len(set(map(str.lower, stems))) == len(stems)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,200}", stem) for stem in stems)

@@ -1,0 +1,302 @@
+"""A secret is in no message, log, ledger, page or process list, whatever fails: a canary is looked for in each."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.server
+import os
+import socket
+import socketserver
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ports import free_port
+from racklib import fill
+
+from mburst.__main__ import main
+from mburst.agent.secrets import Secrets
+from mburst.sql import Store
+
+CANARY = "sEcretCANARY77token"
+PASSWORD = "pa55word/CANARY88+x"
+SPELLED = {CANARY, PASSWORD, urllib.parse.quote(PASSWORD, safe=""), base64.b64encode(PASSWORD.encode()).decode(),
+           base64.b64encode(f"\0user\0{PASSWORD}".encode()).decode()[12:-4], "CANARY"}
+NOW_S = 1_795_132_800 + 86_400 + 7200  # two hours after the day of racklib
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    made = Store.create(tmp_path_factory.mktemp("secrets") / "store")
+    fill(made, {"a": [(50, 10)]})
+    return made.path
+
+
+@pytest.fixture
+def folder(tmp_path, store, monkeypatch):
+    monkeypatch.setenv("USER_NAME", "user")
+    monkeypatch.setenv("PASSWORD", PASSWORD)
+    monkeypatch.setattr("time.time_ns", lambda: NOW_S * 10**9)
+    return tmp_path
+
+
+def config(folder: Path, store: Path, table: str, other: str = "") -> Path:
+    """A file with a report that is delivered as TABLE says, and to a folder."""
+    path = folder / "mburst.toml"
+    path.write_text(f"""
+[[report]]
+name = "daily"
+store = "{store}"
+output = "{folder / 'out'}"
+deliver = ["secret", "www"]
+[[deliver]]
+name = "secret"
+attempts = 2
+wait = "1ms"
+timeout = "400ms"
+{table}
+[[deliver]]
+name = "www"
+kind = "folder"
+path = "{folder / 'www'}"
+{other}
+""")
+    return path
+
+
+def everything(folder: Path) -> str:
+    """All names and contents below a folder but the configuration."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "mburst.toml"]
+    return "\n".join(f"{path}\n{path.read_text(errors='replace')}" for path in files)
+
+
+def is_clean(folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
+    """That no spelling of a secret is anywhere; what was said."""
+    out, error = capfd.readouterr()
+    for where, text in (("stdout", out), ("stderr", error), ("files", everything(folder))):
+        for spelled in SPELLED:
+            assert spelled.lower() not in text.lower(), (where, spelled, text[:2000])
+    assert "Traceback" not in error
+    return out + error
+
+
+def once(path: Path) -> int:
+    """What fails is tried again and told of in other messages, so twice."""
+    main(["schedule", "--once", "daily", str(path)])
+    return main(["schedule", "--once", "daily", str(path)])
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url, said", [
+    (f"hooks.example/services/{CANARY}", "url is not a valid"), (f"ftp://x/{CANARY}", "url is not a valid"),
+    (f"https://user:{CANARY}@hooks.example/x", "user and password"), (f"https:///{CANARY}", "url is not a valid"),
+    (f"https://[{CANARY}/x", "url is not a valid"), (f"https://h:99999/{CANARY}", "url is not a valid"),
+    (f"https://h/{CANARY}\n/x", "blank"), (f"https://h/a {CANARY}", "blank"), (f"https://h/{CANARY}#x", "after #"),
+    (f"https://h/é{CANARY}", "blank"), (f"https://h/\u202e{CANARY}", "blank"), ("", "url is not a valid")])
+def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, url, said):
+    monkeypatch.setenv("HOOK", url)
+    path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
+    for call in (["run", "--check", str(path)], ["schedule", "--once", "daily", str(path)], ["run", str(path)]):
+        assert main(call) == 2
+        told = is_clean(folder, capfd)
+        assert said in told and "url" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize("table, said", [
+    ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host is no name"),
+    ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host is no name"),
+    ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "from is no mail address"),
+    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = ["a@b.c", "${PASSWORD}\\r\\nBcc: x@y.z"]', "to is no mail"),
+    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = "a@b.c"\npassword = "${PASSWORD}\\n"', "password has a control"),
+    ('kind = "smtp"\nhost = "h"\nsecurity = "none"\nuser = "u"\npassword = "${PASSWORD}"\nfrom = "a@b.c"\nto = "a@b.c"',
+     "in the clear"),
+    ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share is no share"),
+    ('kind = "webhook"\nurl = "http://x"\nsite = "https://u:${PASSWORD}@x"', "site"),
+    ('kind = "webhook"\nurl = "${NOT_THERE}"', "wants $NOT_THERE")])
+def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, said):
+    assert main(["run", "--check", str(config(folder, store, table))]) == 2
+    assert said in is_clean(folder, capfd)
+
+
+# --- the web ----------------------------------------------------------------------------------------------------------
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    """Does what the first part of the path says, and repeats the request wherever it can."""
+
+    def do_POST(self):
+        how, body = self.path.split("/")[1], self.rfile.read(int(self.headers["Content-Length"]))
+        assert body
+        if how == "hang":
+            time.sleep(1)
+            return
+        if how == "cut":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if how == "garbage":
+            self.wfile.write(f"{self.path} no http\r\n\r\n".encode())
+            return
+        echo = {"echo": self.path, "reason": "no", "redirect": "moved", "capitals": self.path.upper(),
+                "quoted": urllib.parse.quote(self.path, safe=""), "spaces": " " * 3000 + self.path,
+                "cut-off": "x" * (4096 - len(self.path) + 7) + self.path}.get(how, "ok")
+        status = {"redirect": 302, "ok": 200}.get(how, 500)
+        self.send_response(status, self.path if how == "reason" else None)
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}{self.path}")
+        self.send_header("Content-Length", str(len(echo)))
+        self.end_headers()
+        self.wfile.write(echo.encode())
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def serving(handler: type, kind: type = http.server.ThreadingHTTPServer) -> Iterator[int]:
+    """The port of a server of the loopback."""
+    with kind(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def web():
+    with serving(Web) as port:
+        yield port
+
+
+@pytest.mark.parametrize("how", ["ok", "echo", "reason", "redirect", "capitals", "quoted", "spaces", "cut-off", "hang",
+                                 "cut", "garbage"])
+@pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
+def test_no_answer_of_a_server_brings_it_out(folder, store, monkeypatch, capfd, web, kind, how):
+    monkeypatch.setenv("HOOK", f" http://127.0.0.1:{web}/{how}/services/T0/{CANARY}?key={CANARY}x \n")
+    assert once(config(folder, store, f'kind = "{kind}"\nurl = "${{HOOK}}"')) in (0, 1)
+    said = is_clean(folder, capfd)
+    assert "secret: delivered" in said if how == "ok" else "secret: " in said
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_no_connection_brings_it_out(folder, store, monkeypatch, capfd, web, scheme):
+    for port in (free_port(), web):  # refused; and for https, no TLS
+        monkeypatch.setenv("HOOK", f"{scheme}://127.0.0.1:{port}/echo/{CANARY}")
+        once(config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"'))
+        assert "secret: " in is_clean(folder, capfd)
+    monkeypatch.setenv("HOOK", f"{scheme}://{CANARY}.invalid/{CANARY}")
+    once(config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"'))
+    is_clean(folder, capfd)
+
+
+# --- mail -------------------------------------------------------------------------------------------------------------
+
+
+class Mail(socketserver.StreamRequestHandler):
+    """A mail server that repeats what it is told; `wrong` is the command that it refuses."""
+
+    wrong = "AUTH"
+
+    def handle(self):
+        with contextlib.suppress(OSError):
+            self.wfile.write(b"220 hello\r\n" if self.wrong != "hello" else f"554 {PASSWORD}\r\n".encode())
+            for line in self.rfile:
+                if self.wrong == "hang up":
+                    return
+                command = line.split()[0].upper().decode(errors="replace")
+                if command == self.wrong:
+                    said = base64.b64decode(line.split()[-1] + b"===") if command == "AUTH" else b""
+                    self.wfile.write(b"535 bad " + line.strip() + b" " + said.replace(b"\0", b" ") + b"\r\n")
+                elif command == "EHLO":
+                    self.wfile.write(b"250-x\r\n250 AUTH PLAIN LOGIN\r\n")
+                elif command == "AUTH":
+                    self.wfile.write(b"235 yes\r\n")
+                else:
+                    self.wfile.write(b"550 no: " + line.strip() + f" {PASSWORD}\r\n".encode())
+
+
+@pytest.mark.parametrize("wrong", ["AUTH", "MAIL", "hello", "hang up"])
+@pytest.mark.parametrize("security", ["none", "starttls", "tls"])
+def test_no_mail_server_brings_it_out(folder, store, capfd, wrong, security):
+    pytest.importorskip("PIL")
+    with serving(type("Handler", (Mail,), {"wrong": wrong}), socketserver.ThreadingTCPServer) as port:
+        once(config(folder, store, f"""kind = "smtp"
+host = "127.0.0.1"
+port = {port}
+security = "{security}"
+user = "${{USER_NAME}}"
+password = "${{PASSWORD}}"
+from = "a@b.c"
+to = "a@b.c\""""))
+    assert "secret: " in is_clean(folder, capfd)
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_an_older_ledger_holds_is_not_told(folder, store, monkeypatch, capfd, web):
+    monkeypatch.setenv("HOOK", f"http://127.0.0.1:{web}/ok/{CANARY}")
+    path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
+    (folder / "out").mkdir()
+    ledger = folder / "out" / ".deliveries.jsonl"
+    since = (NOW_S // 86_400 - 1) * 86_400 * 10**9
+    ledger.write_text("\n".join([
+        f'{{"report": "daily", "since_ns": {since}, "until_ns": {since + 86_400 * 10**9}, "to": "gone", '
+        f'"state": "failed", "at_ns": 1, "error": "no: /ok/{CANARY}"}}', '{"report": 1}', "[[[",
+        '{"report": "x", "since_ns": "y"}', ""]))
+    ledger.chmod(0o644)
+    assert once(path) == 0
+    ledger_text = ledger.read_text()
+    ledger.write_text("")
+    assert "was not delivered to gone" in is_clean(folder, capfd) + (folder / "www" / "index.html").read_text()
+    assert stat.S_IMODE(ledger.stat().st_mode) == 0o600 and "done" in ledger_text
+
+
+def test_a_ledger_that_cannot_be_written(folder, store, monkeypatch, capfd, web):
+    monkeypatch.setenv("HOOK", f"http://127.0.0.1:{web}/ok/{CANARY}")
+    path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
+    (folder / "out" / ".deliveries.jsonl").mkdir(parents=True)
+    assert once(path) == 1
+    assert "cannot open" in is_clean(folder, capfd)
+
+
+def test_no_process_is_called_by_it(folder, store, web):
+    environment = {**os.environ, "HOOK": f"http://127.0.0.1:{web}/hang/{CANARY}"}
+    path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
+    process = subprocess.Popen([sys.executable, "-m", "mburst", "run", str(path)], env=environment, cwd=folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        seen: set[int] = set()
+        until = time.monotonic() + 60
+        while len(seen) < 2 and time.monotonic() < until:
+            for entry in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    words = entry.read_bytes()
+                    if str(path).encode() in words:
+                        seen.add(int(entry.parent.name))
+                    assert CANARY.encode() not in words and PASSWORD.encode() not in words
+            time.sleep(0.05)
+    finally:
+        process.terminate()
+        out, error = process.communicate(timeout=60)
+    assert len(seen) == 2 and CANARY not in out + error + everything(folder)
+
+
+@given(st.text(min_size=1), st.text(max_size=50), st.text(max_size=50))
+def test_a_secret_is_hidden_wherever_it_stands(secret, before, after):
+    hidden = Secrets([secret]).hide(before + secret + after)
+    if secret.strip() and secret not in "… (not shown: it may hold a secret)":
+        assert secret not in hidden
+    else:
+        assert Secrets([" ", ""]).hide(secret) == secret

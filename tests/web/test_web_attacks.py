@@ -1,0 +1,225 @@
+"""Slow, silent, many and hostile clients of `mburst live` and `mburst metrics` cost themselves and nobody else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from livestore import filled
+from webattack import frame, held, lane_of, serving, until, websocket, wish
+
+pytest.importorskip("uvicorn")
+if not shutil.which("prlimit"):
+    pytest.skip("bounds descriptors with prlimit, which is not installed", allow_module_level=True)
+
+VERBS = ("live", "metrics")
+HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+BODILESS = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n"
+REQUESTS = 300  # beyond what may wait
+SLACK = 50  # descriptors besides connections
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("web") / "store").path
+
+
+@pytest.fixture(params=VERBS)
+def server(request, store):
+    with serving(request.param, store, "--open") as made:
+        yield made
+
+
+@pytest.fixture
+def live(store):
+    with serving("live", store, "--open") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def fuzzed(store):
+    with serving("live", store, "--open") as made:
+        made.lane = lane_of(made)
+        yield made
+
+
+def ends_quietly(server):
+    code, error = server.stop()
+    assert code == 0 and "Traceback" not in error and error in ("", "Ctrl-C ends it.\n"), error
+
+
+@pytest.mark.parametrize("first", [b"", b"G", HALF, BODILESS])
+def test_half_requests_are_bounded_and_others_are_answered(server, first):
+    before = server.descriptors()
+    with held(server, REQUESTS, first):
+        assert server.ask()[0] == 200
+        assert server.descriptors() < before + 256 + SLACK
+        ends_quietly(server)
+
+
+def test_half_requests_end_by_themselves(server):
+    with held(server, 20, HALF) as connections:
+        for connection in connections:
+            connection.settimeout(60)
+            with suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
+
+
+def test_a_request_that_trickles_in_ends_too(server):
+    begun = time.monotonic()
+    with server.open() as connection, pytest.raises(OSError):
+        while time.monotonic() - begun < 60:
+            connection.sendall(b"X")
+            time.sleep(0.2)
+    assert time.monotonic() - begun < 59
+
+
+def test_few_descriptors_are_enough(store):
+    for verb in VERBS:
+        with serving(verb, store, "--open", descriptors=100) as server, held(server, 200, HALF):
+            assert server.ask()[0] == 200
+            ends_quietly(server)
+
+
+def test_tls_handshakes_that_do_not_end(store, tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("makes its certificate with openssl, which is not installed")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "1", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate],
+                   check=True, capture_output=True)
+    with serving("metrics", store, "--open", "--tls-cert", str(certificate), "--tls-key", str(key),
+                 descriptors=200) as server:
+        for first in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"):
+            with held(server, REQUESTS, first):
+                done = subprocess.run(["curl", "-sk", "--max-time", "30", f"https://127.0.0.1:{server.port}/"],
+                                      capture_output=True)
+                assert b"/metrics" in done.stdout, done
+        ends_quietly(server)
+
+
+def test_who_does_not_read_costs_little(live):
+    """Each asks for plotly's script, of some 1.4 MB, and reads none of it."""
+    before = live.resident()
+    ask = b"GET /plotly.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with held(live, 200, ask * 3):
+        assert until(lambda: live.ask("/lanes")[0] == 200)
+        assert live.resident() - before < 600 << 20
+        ends_quietly(live)
+
+
+def test_wishes_are_the_newest_and_not_a_queue(live):
+    lane = lane_of(live)
+    with websocket(live) as flooding:
+        before = live.resident()
+        with suppress(OSError):
+            for i in range(2000):
+                flooding.sendall(frame(wish(lane, span=10**9 + i)))
+        assert live.ask("/lanes")[0] == 200
+        assert live.resident() - before < 150 << 20
+    ends_quietly(live)
+
+
+@pytest.mark.parametrize("flood", [frame(b"x" * 125, 9), frame(b"", 0, False), frame(b"y" * 5000), frame(b"", 2)],
+                         ids=["pings", "empty fragments", "large", "empty binary"])
+def test_floods_of_frames_end_the_client(live, flood):
+    with websocket(live) as connection:
+        before = live.resident()
+        connection.sendall(frame(b"{", 1, False))
+        with pytest.raises(OSError):
+            for _ in range(300_000):
+                connection.sendall(flood)
+        assert live.resident() - before < 50 << 20
+    assert live.ask("/lanes")[0] == 200
+    ends_quietly(live)
+
+
+def test_many_who_follow_are_bounded(live):
+    lane = lane_of(live)
+    connections = []
+    try:
+        for i in range(160):
+            with suppress(OSError, AssertionError):
+                connections.append(websocket(live))
+                connections[-1].sendall(frame(wish(lane, span=10**9 + i, steps=20_000)))
+        assert 100 <= len(connections) <= 128
+        assert live.ask("/")[0] == 503
+        ends_quietly(live)
+    finally:
+        for connection in connections:
+            connection.close()
+    # what they asked for is not made any more
+
+
+def test_heavy_looks_do_not_stop_the_rest(live):
+    """Questions to the store that take long, from many at once: the page is served meanwhile, and a stop is heard."""
+    lane = lane_of(live).replace("/", "%2F")
+    ask = f"GET /moment?lane={lane}&from=0&to={2**62 - 1}&buckets=20000&origin=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with held(live, 100, ask.encode()):
+        assert live.ask("/live.css")[0] == 200
+        ends_quietly(live)
+
+
+def test_a_client_that_leaves_at_once(server):
+    for _ in range(300):
+        with server.open() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.sendall(HALF + b"\r\n")
+    assert server.ask()[0] == 200
+    assert until(lambda: server.descriptors() < SLACK)
+    ends_quietly(server)
+
+
+LINES = st.one_of(st.binary(max_size=300), st.builds(
+    lambda method, path, version, headers: b" ".join([method, path, version]) + b"\r\n" + b"".join(
+        name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n",
+    st.sampled_from([b"GET", b"HEAD", b"POST", b"TRACE", b"OPTIONS", b"PRI", b"get", b""]),
+    st.one_of(st.sampled_from([b"/", b"/lanes", b"/metrics", b"*", b"//", b"/../../etc/passwd", b"/%2e%2e/", b"/%00",
+                               b"http://evil/", b"/lane?lane=%ff%fe", b"/moment?from=9" * 50]), st.binary(max_size=60)),
+    st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/9.9", b""]),
+    st.lists(st.tuples(st.sampled_from([b"Host", b"Origin", b"Cookie", b"Authorization", b"Connection", b"Upgrade",
+                                        b"Content-Length", b"Transfer-Encoding", b"Expect", b"Sec-Fetch-Site"]),
+                       st.one_of(st.sampled_from([b"127.0.0.1", b"[::1", b"chunked", b"websocket", b"-1", b"1e9",
+                                                  b"Upgrade", b"100-continue", b"http://[", b"\xff"]),
+                                 st.binary(max_size=40))), max_size=6)))
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LINES)
+def test_any_request_gets_an_answer_or_none_and_no_traceback(fuzzed, request_):
+    with fuzzed.open() as connection, suppress(OSError):
+        connection.sendall(request_ + b"\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        head = connection.recv(65536)
+        assert head == b"" or int(head.split(b" ", 2)[1]) < 500, head
+        assert b"Traceback" not in head
+    assert fuzzed.process.poll() is None
+
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.text(max_size=30), st.none(), st.booleans(),
+                    st.sampled_from([10**26, -1, 2**62, 2**63, "Infinity", "9" * 5000, "1_0", "٣", float("inf")]))
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(max_size=500), st.text(max_size=200).map(str.encode), st.just(b"[" * 4000),
+                 st.builds(wish, st.sampled_from(["LANE", "none", "", "x" * 5000]), NUMBERS, NUMBERS, NUMBERS)),
+       st.sampled_from([1, 2]))
+def test_any_message_is_answered_or_ends_its_socket_alone(fuzzed, message, opcode):
+    with websocket(fuzzed) as connection:
+        connection.sendall(frame(message.replace(b'"LANE"', b'"%s"' % fuzzed.lane.encode()), opcode))
+        with suppress(ConnectionResetError):
+            assert connection.recv(2)
+    assert fuzzed.process.poll() is None
+
+
+def test_after_all_that_it_ends_quietly(fuzzed):
+    assert fuzzed.ask("/lanes")[0] == 200
+    os.kill(fuzzed.process.pid, 0)
+    ends_quietly(fuzzed)
