@@ -54,9 +54,9 @@ def record(
     usual. Raises MburstError when another process records the same files with the same settings into STORE.
     """
     with privileges.raised():
-        capture_id = fingerprint(recording)
+        capture_id, repeatable = fingerprint(recording), is_repeatable(recording)
     with _locked(store, capture_id, recording) as lock:
-        earlier = recovery.ended_attempts(store, capture_id, lock) if is_repeatable(recording) else {}
+        earlier = recovery.ended_attempts(store, capture_id, lock) if repeatable else {}
         if kept := recovery.complete_attempt(earlier):
             recovery.remove_replaced(store, earlier, kept)
             recovery.tidy(store, _print)
@@ -124,7 +124,9 @@ class _Recorder:
         self.runs = store.writer("recordings", *names)
         self.bins = store.writer("bins", *names)
         self.sources = store.writer("sources", *names)
-        before = counters.read(recording.targets[0]) if is_live(recording) else counters.Counters()
+        with privileges.raised():
+            self.repeatable, live = is_repeatable(recording), is_live(recording)
+        before = counters.read(recording.targets[0]) if live else counters.Counters()
         self.capture = _open(recording)
         live, begun = self.capture.facts["live"], self.capture.facts["begun"]
         self.attempt = Attempt(
@@ -163,7 +165,7 @@ class _Recorder:
             raise failure
         if self.ended_by and not self.watch:
             raise Interrupted("interrupted", f"the {self._packets():,} packets before that are recorded; the same "
-                                             "command records all" if is_repeatable(self.recording) else "")
+                                             "command records all" if self.repeatable else "")
         return rows
 
     def _read_all(

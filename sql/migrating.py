@@ -228,7 +228,7 @@ class Attempts:
         return next((writer for start, writer in reversed(calls) if start <= file.start_ns), None)
 
     def complete(self, file: OldFile, rows: pa.Table) -> tuple[pa.Table, int]:
-        """Rows of `recordings` with `writer_id` and `counted_segments`, and how many are of recordings that did not
+        """Rows of `recordings` with the columns that format 1 has not, and how many are of recordings that did not
         end: what such a row counts was not brought up to date, so that its totals come from its bins."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -242,6 +242,8 @@ class Attempts:
         counted = pc.if_else(done, pa.scalar(None, pa.int64()), pa.scalar(0, pa.int64()))
         rows = rows.append_column("writer_id", pa.array(writers, pa.string()))
         rows = rows.append_column("counted_segments", counted)
+        rows = rows.append_column("begun_ns", rows.column("written_ns"))  # nearest to it of what format 1 knows
+        rows = rows.append_column("ended", pc.if_else(done, "finished", "killed"))
         return rows, rows.num_rows - (pc.sum(done).as_py() or 0)
 
 

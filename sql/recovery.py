@@ -126,9 +126,8 @@ def totals(store: Path, writer: str, first: int) -> dict[str, Totals]:
 @contextmanager
 def _reading(table: str, found: Snapshot) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database whose view defined.found has the rows of FOUND."""
-    connection = views.in_memory()
+    connection = views.reading(table, found)
     try:
-        views.create(connection, "defined.found", table, found)
         with damage.readable(connection):
             yield connection
     finally:

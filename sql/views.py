@@ -60,6 +60,14 @@ def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+def reading(table: str, found: Snapshot) -> duckdb.DuckDBPyConnection:
+    """A database whose view defined.found has the rows of FOUND, which are of TABLE. Raises MburstError."""
+    connection = _unlocked({})
+    create(connection, "defined.found", table, found)
+    lockdown.lock(connection, [str(file.path) for file in found.files])
+    return connection
+
+
 def _unlocked(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
     import duckdb
 

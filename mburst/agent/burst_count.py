@@ -142,8 +142,7 @@ class BurstCount:
         from ..sql import in_memory
 
         if self._con is None:
-            self._con = in_memory()
-            self._con.execute("SET threads = 1")  # for a few rows, more cost more
+            self._con = in_memory(threads=1)  # for a few rows, more cost more
         con = self._con
         con.register("recordings", _recordings(due))
         con.register("bins", joined("bins", BIN_COLUMNS, (rows for of in due for rows in of.bins)))

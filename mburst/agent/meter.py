@@ -173,8 +173,7 @@ class Meter:
         self._fullest: Largest[tuple[str, str, str]] = Largest()
         self._latencies: Newest[tuple[str, str, str]] = Newest()
         self._bursts = BurstCount(definition, self.since_ns)
-        self._con = in_memory()
-        self._con.execute("SET threads = 1")  # for a few rows, more cost more
+        self._con = in_memory(threads=1)  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
         self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
         self._begin(store)

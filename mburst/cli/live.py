@@ -120,5 +120,5 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
             except ValueError as error:
                 raise UsageError(str(error)) from error
         kept = arguments.store or "a store that is removed now: keep one with --store"
-        print(record.describe_runs(rows, f"recorded into {kept}"))
+        print(record.describe_runs(rows, [f"recorded into {kept}"]))
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0

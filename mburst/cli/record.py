@@ -211,7 +211,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(recorded)
     else:
         done = [recorded.remark] * bool(recorded.remark) + [f"recorded into {arguments.store}"] * recorded.new
-        print(describe_runs(recorded.rows, "\n".join(done)))
+        print(describe_runs(recorded.rows, done))
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in recorded.rows) else 0
 
 
@@ -238,11 +238,11 @@ def _show(progress: Progress) -> None:
     print(f"\r\033[K{progress.packets:,} packets", end="", file=sys.stderr, flush=True)
 
 
-def describe_runs(rows: list[Row], done: str) -> str:
-    """What was recorded, and what was DONE, for people."""
+def describe_runs(rows: list[Row], done: list[str]) -> str:
+    """What was recorded, and what was DONE, a line each, for people."""
     lines = [_describe_run(row) for row in rows] or ["no packets"]
     notes = dict.fromkeys(note for row in rows for note in [*row["notes"].splitlines(), row["offloads"]] if note)
-    return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in notes), done]))
+    return "\n".join(map(shown, [*lines, *(f"  note: {note}" for note in notes), *done]))
 
 
 def _describe_run(row: Row) -> str:
