@@ -166,11 +166,10 @@ def test_metrics_have_the_names_as_they_are(tmp_path):
     from mburst.analysis.bursts import BurstDefinition
 
     store = Store.create(tmp_path / "store")
-    of = Meter(store, BurstDefinition(), START)
     for name in ON_A_LINE:
         fill(store, {name: [(50, 3)]}, rack=name[:20])
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Exporter(of))
+    registry.register(Exporter(Meter(store, BurstDefinition(), START)))
     for accept, parse in (("", plain), ("application/openmetrics-text;version=1.0.0", open_metrics)):
         encode, _ = choose_encoder(accept)
         text = encode(registry).decode()

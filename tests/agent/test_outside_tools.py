@@ -9,17 +9,17 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from places import ROOT
+from prometheus_client import CollectorRegistry, generate_latest
 from racklib import FULL, HOUR, MS, START, fill
 from storelib import write
 
-from mburst.agent import exporter, timers
+from mburst.agent import timers
 from mburst.agent.config import load
+from mburst.agent.exporter import Exporter
 from mburst.agent.meter import Meter
 from mburst.analysis.bursts import BurstDefinition
 from mburst.sql import Store
@@ -47,16 +47,9 @@ def scraped(tmp_path_factory) -> str:
     write(store, "queues", {"window_start_ns": START, "ts_ns": START + 1, "max_bytes": 77, "dropped_packets": 2})
     write(store, "gnmi_events", {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "",
                                 "batch": "b"})
-    made = exporter.server(Meter(store, BurstDefinition(), START), ("127.0.0.1", 0))
-    thread = Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{made.server_address[1]}/metrics"
-        return urllib.request.urlopen(url).read().decode()
-    finally:
-        made.shutdown()
-        thread.join()
-        made.server_close()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Exporter(Meter(store, BurstDefinition(), START)))
+    return generate_latest(registry).decode()
 
 
 def labels_of(scraped: str) -> dict[str, set[str]]:
