@@ -104,7 +104,7 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
     store = tmp_path / "store"
     (tmp_path / "mburst.toml").write_text(
         f'store = "{store}"\n[[metrics]]\nname = "good"\nlisten = "127.0.0.1:0"\n'
-        '[[metrics]]\nname = "bad"\nlisten = "nowhere"\n')
+        '[[metrics]]\nname = "bad"\nlisten = "127.0.0.1:zero"\n')
     Store.create(store)
     with (tmp_path / "log").open("w") as file:
         process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT)
@@ -114,7 +114,7 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
 
     try:
         wait_for(lambda: "metrics good: metrics of" in log() and "ended for good" in log(), "both")
-        assert "metrics bad: mburst: 'nowhere' is no address and port" in log()
+        assert "metrics bad: mburst: invalid address '127.0.0.1:zero'" in log()
         assert "mburst: metrics bad ended for good (2); the other parts go on" in log()
         assert [verb_of(pid) for pid in children(process.pid)] == ["metrics"] and process.poll() is None
         process.terminate()
@@ -126,9 +126,9 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
 
 
 def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):
-    parts = [Part("bad", ["metrics", "--listen=nowhere", str(tmp_path / "store")])]
+    parts = [Part("bad", ["metrics", "--listen=127.0.0.1:zero", str(tmp_path / "store")])]
     assert asyncio.run(Supervisor(parts).run()) == 2
-    assert "bad: mburst: 'nowhere' is no address and port" in capfd.readouterr().err
+    assert "bad: mburst: invalid address '127.0.0.1:zero'" in capfd.readouterr().err
 
 
 def test_a_live_recording_ends_as_it_does_alone(tmp_path, packet_socket):
