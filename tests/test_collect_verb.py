@@ -84,7 +84,8 @@ def test_once_says_what_is_wrong_and_fails(tmp_path):
     assert done.returncode == 1 and done.stderr == f"mburst: a: 127.0.0.1:{port}: Connection refused\n"
     with agent("lo") as (address, _):
         done = run("collect", written(tmp_path, address, "[/interfaces, /foo]"), "--once")
-    assert done.returncode == 1 and done.stderr == "mburst: a: c: the path /foo is not supported: this agent serves /interfaces, /qos, /lldp, /system\n"
+    assert done.returncode == 1 and done.stderr == (
+        "mburst: a: c: the path /foo is not supported: this agent serves /interfaces, /qos, /lldp, /system\n")
 
 
 def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
