@@ -15,7 +15,10 @@ pytest_plugins = ["livelab", "netlab"]
 # one after the other.
 BESIDE_OTHERS = re.compile(
     r"(analysis|dashboards|sql|capture(?!/test_(live_|bench_|memory)))/"
-    r"|test_(cli_docs|house|import_verb|record_verb|simulate|simulated_cases|units)\.py"
+    r"|agent/test_(config|hostile_names|meter|outside_tools|schedule|secrets)\.py"
+    r"|telemetry/test_(gnmi_(config|hostile|limits|messages|rows|vendors|wild)|gnmic_files|delays|import|stamp)\.py"
+    r"|test_(cli_docs|damaged_files|files|hardening|house|import_verb|names|planted|record_verb|simulate"
+    r"|simulated_cases|supply|units)\.py"
 )
 
 
