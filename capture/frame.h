@@ -17,7 +17,7 @@ enum mb_quality {
 	MB_QUALITY_FILE_US = 1 << 3,   /* the stamps of the file resolve 1 us or less finely */
 	MB_QUALITY_UNSYNCED = 1 << 4,  /* the clock was not synchronized */
 	MB_QUALITY_DROPS = 1 << 5,    /* packets were dropped in this time: counts are lower bounds */
-	MB_QUALITY_GRO = 1 << 6,       /* merged frames: wire bytes are reckoned, timing inside is not known */
+	MB_QUALITY_GRO = 1 << 6,       /* merged frames: wire bytes are estimated, timing inside is not known */
 	MB_QUALITY_TRUNCATED = 1 << 7, /* snap length cut headers: some sources or marks are not known */
 	MB_QUALITY_STEPPED = 1 << 8,   /* the clock stepped at an edge of this bin */
 };

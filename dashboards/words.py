@@ -204,7 +204,7 @@ def _frames(report: LaneReport) -> Iterator[Statement]:
     if merged:
         offloads = " ".join(report.lane.distinct("offloads"))
         yield Statement(WARNING, f"{format_share(merged.bins / report.bins)} of bins hold merged frames (GRO or TSO)",
-                        "The host merged packets before they were captured. Wire bytes are reckoned from the parts, "
+                        "The host merged packets before they were captured. Wire bytes are estimated from segments, "
                         "and up to 64 KiB count at one instant: single bins read too high, and their neighbours too "
                         "low. "
                         + offloads)

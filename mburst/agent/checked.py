@@ -27,7 +27,7 @@ def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
 def text(path: Path, where: str, key: str, value: Any) -> str:
     """A text or number, as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UsageError(f"{path}: {key} of {where} is no text or number")
+        raise UsageError(f"{path}: {key} of {where} must be a text or a number")
     if "\0" in str(value):
         raise UsageError(f"{path}: {key} of {where} has a NUL character")
     return str(value)

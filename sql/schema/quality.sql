@@ -8,7 +8,7 @@ INSERT INTO quality VALUES
     (8,   'file-µs',   'the file''s stamps resolve 1 µs or less finely'),
     (16,  'unsynced',  'the clock was not synchronized'),
     (32,  'drops',     'packets were dropped in this time: counts are lower bounds'),
-    (64,  'gro',       'merged frames: wire bytes are reckoned, timing inside them is not known'),
+    (64,  'gro',       'merged frames: wire bytes are estimated, timing inside them is not known'),
     (128, 'truncated', 'the snap length cut headers: some senders or marks are not known'),
     (256, 'stepped',   'the clock stepped at an edge of this time'),
     (512, 'reset',     'a counter began anew in this time: its counts are lower bounds'),

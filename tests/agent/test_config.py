@@ -75,7 +75,7 @@ def test_reports_and_deliveries(read, monkeypatch):
     (BASE + "[record]\n", "[record]: the following arguments are required"),
     (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
     (BASE + '[record]\ninputs = "lo"\nspread = 1\n', "spread of [record] is neither true nor false"),
-    (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] is no text or number"),
+    (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),
     (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "two parts are called 'record x'"),
     (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
     (BASE + '[[report]]\nname = "a"\n', "needs an output"),
