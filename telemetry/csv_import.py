@@ -1,7 +1,7 @@
 """Probes and queues from CSV files.
 
-    with open_text(path) as file:
-        source = CsvFile(file, "probes", path)
+    with open_text(path) as text:
+        source = CsvFile(text, "probes", path)
         summary = source.scan()
         for batch in source.read(summary):  # Arrow, with the columns of telemetry.tables
             ...
@@ -90,10 +90,37 @@ class Summary:
     backwards: int = 0  # probes that come back before they leave, by the sender's own clock
 
 
+class Text:
+    """The content of an open file, of one compressed by gzip too, to be read from its beginning as often as is wanted.
+
+    Arrow reads ahead in threads of its own. A thread that reads by a Python object needs the interpreter, and aborts
+    the process where it outlives it; so Arrow is given a stream that knows none.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._path = f"/proc/self/fd/{descriptor}"
+        with open(self._path, "rb") as file:
+            self._packed = file.read(2) == b"\x1f\x8b"
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """For Python."""
+        with open(self._path, "rb") as file:
+            if not self._packed:
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast(BinaryIO, unpacked)
+
+    def stream(self) -> pa.NativeFile:
+        """For Arrow."""
+        return pa.input_stream(self._path, compression="gzip" if self._packed else None)
+
+
 @contextmanager
-def open_text(path: str) -> Iterator[BinaryIO]:
-    """The content of a file, of one compressed by gzip, or of standard input (`-`), as a file that can seek. What is
-    compressed is unpacked as it is read, each time anew; only standard input is kept meanwhile, as it came.
+def open_text(path: str) -> Iterator[Text]:
+    """The content of a file, or of standard input (`-`). What is compressed is unpacked as it is read, each time anew;
+    only what cannot seek is kept meanwhile, as it came.
 
     Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
     """
@@ -103,14 +130,10 @@ def open_text(path: str) -> Iterator[BinaryIO]:
     with nullcontext(standard) if standard else open(path, "rb") as stream, tempfile.TemporaryFile() as spool:
         if path == "-" or not stream.seekable():
             shutil.copyfileobj(stream, spool)
-            spool.seek(0)
+            spool.flush()
             stream = cast(io.BufferedReader, spool)
-        if stream.peek(2)[:2] != b"\x1f\x8b":
-            yield stream
-            return
         try:
-            with gzip.GzipFile(fileobj=stream) as unpacked:
-                yield cast(BinaryIO, unpacked)
+            yield Text(stream.fileno())
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise MburstError(f"{path}: damaged gzip data: {error}") from None
 
@@ -118,16 +141,16 @@ def open_text(path: str) -> Iterator[BinaryIO]:
 class CsvFile:
     """A file of probes or queues. `name` stands for it in messages."""
 
-    def __init__(self, file: BinaryIO, kind: str, name: str) -> None:
-        self._file = file
+    def __init__(self, text: Text, kind: str, name: str) -> None:
+        self._text = text
         self._kind = KINDS[kind]
         self._name = name
         self._columns = self._read_header()
 
     def scan(self) -> Summary:
         """Check every row."""
-        self._file.seek(0)
-        batch = hashlib.file_digest(self._file, "sha256").hexdigest()[:32]  # type: ignore[arg-type]
+        with self._text.open() as file:
+            batch = hashlib.file_digest(file, "sha256").hexdigest()[:32]  # type: ignore[arg-type]
         answers = Answers()
         rows, starts, ends = 0, [], []
         for block in self._blocks():
@@ -158,8 +181,7 @@ class CsvFile:
             raise MburstError(f"{self._name} changed while it was read: it had {summary.rows} rows and has {rows}")
 
     def _read_header(self) -> list[str]:
-        self._file.seek(0)
-        line = self._file.readline(HEADER_LIMIT)
+        line = self._first_line()
         if not line:
             raise MburstError(f"{self._name} is empty", "the first line names the columns")
         try:
@@ -178,12 +200,14 @@ class CsvFile:
             raise MburstError(f"{self._name} {faults[0]}", hint)
         return names
 
+    def _first_line(self) -> bytes:
+        with self._text.open() as file:
+            return file.readline(HEADER_LIMIT)
+
     def _blocks(self) -> Iterator[pa.RecordBatch]:
         """The rows, in parts; columns that the file lacks are null, or empty text."""
-        self._file.seek(0)
-        if not self._file.readline(HEADER_LIMIT).endswith((b"\n", b"\r")):
+        if not self._first_line().endswith((b"\n", b"\r")):
             return  # a header and nothing after it, which the reader would refuse
-        self._file.seek(0)
         schema = self._kind.schema
         options = {  # on one thread, because only then an error names its row
             "read_options": arrow_csv.ReadOptions(
@@ -192,7 +216,7 @@ class CsvFile:
             "convert_options": arrow_csv.ConvertOptions(column_types=schema, null_values=[""]),
         }
         try:
-            for block in arrow_csv.open_csv(self._file, **options):
+            for block in arrow_csv.open_csv(self._text.stream(), **options):
                 if block.num_rows:
                     lacking = {TEXT: pa.repeat("", block.num_rows)}
                     columns = [
@@ -204,6 +228,8 @@ class CsvFile:
                     yield pa.RecordBatch.from_arrays(columns, schema=schema)
         except pa.ArrowInvalid as error:
             raise self._explained(str(error)) from None
+        except OSError as error:  # Arrow knows no padding behind gzip
+            raise MburstError(f"{self._name}: damaged gzip data: {error}") from None
 
     def _check(self, first: int, block: pa.RecordBatch) -> None:
         """Raise MburstError at a value that cannot be. `first` rows went before the block."""
@@ -229,9 +255,9 @@ class CsvFile:
 
     def _line(self, row: int) -> int:
         """The line of a row, both counted from 1 at the header; blank lines are no rows."""
-        self._file.seek(0)
-        filled = (number for number, line in enumerate(self._file, 1) if number == 1 or line.strip(b"\r\n"))
-        return next(itertools.islice(filled, row - 1, None), row)
+        with self._text.open() as file:
+            filled = (number for number, line in enumerate(file, 1) if number == 1 or line.strip(b"\r\n"))
+            return next(itertools.islice(filled, row - 1, None), row)
 
     def _explained(self, message: str) -> MburstError:
         """An error of Arrow's reader, which counts columns from 0, and rows as _line() does."""

@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
     from ..telemetry.csv_import import CsvFile, open_text
 
-    with open_text(arguments.file) as file:
-        source = CsvFile(file, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
+    with open_text(arguments.file) as text:
+        source = CsvFile(text, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
         summary = source.scan()
         added = add(Store.create(arguments.store), arguments.kind, source, summary, arguments.protocol)
     result = {

@@ -161,6 +161,6 @@ def load(store: Store, kind: str, path: str) -> None:
     from ..telemetry.csv_import import CsvFile, open_text
     from .import_ import add
 
-    with open_text(path) as file:
-        source = CsvFile(file, kind, path)
+    with open_text(path) as text:
+        source = CsvFile(text, kind, path)
         add(store, kind, source, source.scan(), "")

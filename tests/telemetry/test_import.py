@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,24 @@ from places import ROOT
 
 from mburst.errors import MburstError
 from mburst.telemetry import csv_import, tables
-from mburst.telemetry.csv_import import CsvFile, Summary, open_text
+from mburst.telemetry.csv_import import CsvFile, Summary, Text, open_text
 
 NOW = 1_795_228_464_011_544_286
 
 
+def content(data: bytes) -> Text:
+    """What a file with these bytes holds. Memory is its disk."""
+    descriptor = os.memfd_create("some.csv")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    text = Text(descriptor)
+    weakref.finalize(text, os.close, descriptor)
+    return text
+
+
 def load(data: bytes, kind: str = "probes", **how: Any) -> tuple[Summary, list[dict[str, Any]]]:
     """Summary and rows of a file's bytes."""
-    source = CsvFile(io.BytesIO(data), kind, "some.csv")
+    source = CsvFile(content(data), kind, "some.csv")
     summary = source.scan()
     batches = list(source.read(summary, **how))
     assert all(batch.schema == csv_import.KINDS[kind].schema for batch in batches)
@@ -122,7 +133,7 @@ def test_rows_are_those_of_the_text(rows: list[dict[str, Any]], some: set[str], 
 def test_many_blocks_make_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_import, "BLOCK_BYTES", 512)
     data = b"src,dst,tx_ns,rtt_ns\n" + b"".join(b"a,b,%d,%d\n" % (NOW + n, n) for n in range(1000))
-    source = CsvFile(io.BytesIO(data), "probes", "some.csv")
+    source = CsvFile(content(data), "probes", "some.csv")
     summary = source.scan()
     assert len(list(source.read(summary))) > 10
     for skip in (0, 1, 500, 999, 1000):
@@ -276,14 +287,35 @@ def test_no_bytes_are_more_than_a_line(tmp_path_factory: pytest.TempPathFactory,
     except MburstError as error:
         assert "\n" not in str(error)
 
-def test_a_file_that_grows_while_it_is_read_is_noticed() -> None:
-    file = io.BytesIO(LEAST + b"a,b,%d\n" % NOW)
-    source = CsvFile(file, "probes", "some.csv")
-    summary = source.scan()
-    file.seek(0, io.SEEK_END)
-    file.write(b"c,d,%d\n" % NOW)
-    with pytest.raises(MburstError, match="changed while it was read"):
-        list(source.read(summary))
+
+def test_a_process_ends_while_much_is_still_to_be_read(tmp_path: Path) -> None:
+    """Arrow's threads that read ahead do not need the interpreter, which is gone by then."""
+    path = tmp_path / "large.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(LEAST + b"a,b,tomorrow\n" + b"a,b,%d\n" % NOW * 2_000_000)
+    script = (
+        "from mburst.telemetry.csv_import import CsvFile, open_text\n"
+        f"with open_text({str(path)!r}) as text:\n"
+        "    try:\n"
+        "        next(CsvFile(text, 'probes', 'large')._blocks())\n"
+        "    except Exception as error:\n"
+        "        print(error)\n"
+    )
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "") and "line 2: tx_ns must be a whole number" in done.stdout
+
+
+def test_a_file_that_grows_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "some.csv"
+    path.write_bytes(LEAST + b"a,b,%d\n" % NOW)
+    with open_text(str(path)) as text:
+        source = CsvFile(text, "probes", "some.csv")
+        summary = source.scan()
+        with path.open("ab") as file:
+            file.write(b"c,d,%d\n" % NOW)
+        with pytest.raises(MburstError, match="changed while it was read"):
+            list(source.read(summary))
 
 
 def test_the_recorded_samples(captures: Path) -> None:
