@@ -8,6 +8,7 @@ name of its own, which the kernel gives, so that a call is known by the connecti
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -31,29 +32,38 @@ class Client:
 
     def drop(self) -> None:
         for end in self._ends:
-            end.abort()
+            with contextlib.suppress(AttributeError):  # Python 3.11.2: of TLS that was closed already
+                end.abort()
 
 
 class _End(asyncio.Protocol):
-    """One end of a relayed connection: what comes in goes out at the other end, which stops it when it is full."""
+    """One end of a relayed connection: what comes in goes out at the other end, which stops it when it is full.
+
+    What comes before there is an other end waits: pausing in connection_made() has no effect in Python 3.11.2.
+    """
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport = None  # type: ignore[assignment]
         self.other: _End | None = None
+        self._early = bytearray()
         self.closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.pause_reading()  # until there is an other end
 
     def join(self, other: _End) -> None:
         self.other, other.other = other, self
-        self.transport.resume_reading()
-        other.transport.resume_reading()
+        for end in (self, other):
+            end.transport.resume_reading()
+            end.data_received(bytes(end._early))
+            end._early.clear()
 
     def data_received(self, data: bytes) -> None:
-        if self.other and not self.other.transport.is_closing():
+        if self.other is None:
+            self._early += data
+            self.transport.pause_reading()
+        elif not self.other.transport.is_closing():
             self.other.transport.write(data)
 
     def pause_writing(self) -> None:

@@ -146,6 +146,32 @@ def test_nobody_can_join_the_port(capsys):
             other.bind(("127.0.0.1", int(address.rpartition(":")[2])))
 
 
+def test_what_a_client_sends_at_once_is_relayed(tmp_path):
+    """Python 3.11.2 reads on although it was told to pause as the connection was made."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readexactly(5))
+        writer.close()
+
+    async def answers() -> list[bytes]:
+        inner = await asyncio.start_unix_server(echo, tmp_path / "inner")
+        way_in = door.Door(server.listen(Address("127.0.0.1", 0)), None, print)
+        way_in.inner = str(tmp_path / "inner")
+        serving = asyncio.create_task(way_in.serve())
+        came = []
+        for number in range(50):
+            reader, writer = await asyncio.open_connection(*way_in.sock.getsockname())
+            writer.write(b"%5d" % number)
+            came.append(await asyncio.wait_for(reader.read(), 20))
+            writer.close()
+        serving.cancel()
+        await way_in.close()
+        inner.close()
+        return came
+
+    assert asyncio.run(answers()) == [b"%5d" % number for number in range(50)]
+
+
 def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
     path = tmp_path / "agent.sock"
     with agent("lo", f"--listen=unix:{path}"):
