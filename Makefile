@@ -80,6 +80,7 @@ $(VENV)/demo-ready: $(VENV)/ready
 # Exactly what was locked, by hashes, and nothing fetched besides to build with.
 $(VENV)/test-ready: $(VENV)/python setup.py pyproject.toml .ci/requirements.lock $(ENGINE)
 	@sh .ci/packages $(TEST_PACKAGES)
+	@sh .ci/promtool $(BIN)
 	$(BIN)/pip install --quiet --require-hashes --requirement .ci/requirements.lock
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@ $(VENV)/ready

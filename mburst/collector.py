@@ -177,7 +177,8 @@ class Collector:
             )
 
     async def run(self, duration_s: float | None = None) -> None:
-        """Collect until SIGINT, SIGTERM, the duration or a failure of the store, which is raised as MburstError."""
+        """Collect until SIGINT, SIGTERM, the duration, the last answer where all is asked for once, or a failure of the
+        store, which is raised as MburstError."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not in the main thread
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -219,6 +220,8 @@ class Collector:
             if now - told >= TOLD_S:
                 told = now
                 self._tell()
+                if all(session.done for session in self.sessions):
+                    self.stopped.set()
         raise self.writing.failure
 
     def _flush(self, everything: bool = False) -> None:

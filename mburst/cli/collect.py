@@ -237,7 +237,10 @@ def _trust(target: Target) -> str:
 
 def _asked(subscription: Subscription, target: Target) -> str:
     encoding = subscription.encoding or target.encoding or "PROTO, else JSON_IETF"
-    return f"{subscription.mode}, {encoding}" + (f", target {subscription.target}" if subscription.target else "")
+    mode = subscription.mode
+    if mode == "POLL":
+        mode += f" every {format_duration(subscription.interval_ns)}"
+    return f"{mode}, {encoding}" + (f", target {subscription.target}" if subscription.target else "")
 
 
 def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
@@ -245,7 +248,7 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
     from ..telemetry.gnmi.vendors import Rule
 
     timing = item.stream_mode if subscription.mode == "STREAM" else ""
-    if item.sample_ns:
+    if timing and item.sample_ns:
         timing += f" every {format_duration(item.sample_ns)}"
     print(f"    {as_text(item.path.steps, item.path.origin)}  {timing}".rstrip())
     steps = (*(subscription.prefix.steps if subscription.prefix else ()), *item.path.steps)

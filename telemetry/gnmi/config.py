@@ -9,6 +9,7 @@ from . import limits
 from .path import PathName
 
 DEFAULT_PORT = 57400
+POLL_NS = 10 * 10**9  # between two polls where no sample interval is given
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ class Subscription:
 
     @property
     def interval_ns(self) -> int:
-        """The longest time between two samples that was asked for; 0 where none was."""
+        """The longest time between two samples or polls that was asked for; 0 where none was."""
+        if self.mode == "POLL":
+            return max(item.sample_ns for item in self.items) or POLL_NS
         return max((item.sample_ns for item in self.items if item.stream_mode == "SAMPLE"), default=0)
 
 

@@ -166,6 +166,8 @@ def reason(error: BaseException) -> str:
     """What an error of a connection or a handshake is, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the server's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "TLS: the target does not answer with TLS; is it one without (insecure: true)?"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, socket.gaierror):

@@ -192,8 +192,13 @@ class Stream:
         self.flush()
         self._resumed_ns, self.gap_ns = now_ns, self._newest_ns
 
+    def poll(self, now_ns: int) -> None:
+        """The device is asked for all that there is, once more."""
+        self._resumed_ns = now_ns
+
     def sync(self) -> None:
-        """The device has sent all that there is: neighbours that it named before a gap, but not since, have gone."""
+        """The device has sent all that there is: neighbours that it named before a gap or poll, but not since, have
+        gone."""
         self.flush()
         if not self._resumed_ns:
             return

@@ -3,7 +3,7 @@
 Names and meanings are gnmic's (its user guide: configuration file, targets, subscriptions), so that a file that works
 there works here; what mburst adds is under `mburst:`. What gnmic knows and mburst has no use for is a warning. What
 would leave out rows or change them is an error: a key of targets and subscriptions that nobody knows, a subscription
-to the past, one that waits for somebody's key.
+to the past.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .gnmic_targets import Around, targets_of
 
 MBURST = ("racks", "vendors", "links", "tables", "buffer", "message", "paths")
 LARGEST = {"buffer": 1 << 40, "message": 512 << 20}
+LEAST = 1 << 16  # of buffer and message
 MOST_PATHS = 10_000_000
 LINK = ("device", "port", "queue", "host", "interface", "rack", "link")
 
@@ -57,7 +58,7 @@ def _config(file: File, content: Mapping[str, Any]) -> Config:
         racks=_by_target(own, "racks"),
         vendors=_by_target(own, "vendors"),
     )
-    message, paths = _size(own, "message", limits.MESSAGE_BYTES), _paths(own)
+    message, paths = _size(own, "message", _max_msg_size(top)), _paths(own)
     targets = tuple(replace(target, message_bytes=message, most_paths=paths) for target in targets_of(around, top))
     _check_names(file, around, [target.name for target in targets])
     return Config(
@@ -124,8 +125,21 @@ def _size(own: Part, word: str, default: int) -> int:
         size = parse_size(text) if text else default
     except UsageError as error:
         raise own.file.fail(f"mburst.{word}", str(error), error.hint) from None
-    if not 1 << 16 <= size <= LARGEST[word]:
+    if not LEAST <= size <= LARGEST[word]:
         raise own.file.fail(f"mburst.{word}", f"{text} is not between 64k and {LARGEST[word] >> 20}M")
+    return size
+
+
+def _max_msg_size(top: Part) -> int:
+    """The largest message by gnmic's own key, in bytes; what mburst cannot do is said, and the nearest that it can."""
+    text = top.text("max-msg-size")
+    if not text:
+        return limits.MESSAGE_BYTES
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text)):
+        raise top.file.fail("max-msg-size", f"{text!r} is not a number of bytes")
+    size = min(max(int(text), LEAST), LARGEST["message"])
+    if size != int(text):
+        top.file.warn("max-msg-size", f"{text} is not between 64k and 512M: taken as {size}")
     return size
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import UsageError
+from ...units import format_duration
 from . import gnmic_words as words
 from .config import Item, Subscription
 from .gnmic_parts import File, Part, known, mapping
@@ -37,13 +38,10 @@ def _subscription(file: File, name: str, entry: Any, inherited: Mapping[str, Any
     part = known(file, entry, where, words.SUBSCRIPTION, words.SUBSCRIPTION_UNUSED).over(inherited)
     _refuse_history(part)
     mode = part.choice("mode", _MODES, "stream")
-    if mode == "POLL":
-        raise file.fail(f"{where}.mode", "poll asks only when somebody presses a key",
-                        "write mode: stream, stream-mode: sample and a sample-interval")
     items = [*_items(part), *_stream_subscriptions(part)]
     if not items:
         raise file.fail(where, "there are no paths", "write what is in prefix as a path" if part.text("prefix") else "")
-    return Subscription(
+    made = Subscription(
         name=name,
         items=tuple(items),
         mode=mode,
@@ -55,6 +53,10 @@ def _subscription(file: File, name: str, entry: Any, inherited: Mapping[str, Any
         updates_only=part.flag("updates-only"),
         models=tuple(part.texts("models")),
     )
+    if mode == "POLL":
+        every = format_duration(made.interval_ns)
+        file.warn(f"{where}.mode", f"poll: asked every {every} (sample-interval), since nobody presses a key here")
+    return made
 
 
 def _refuse_history(part: Part) -> None:

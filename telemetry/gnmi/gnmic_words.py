@@ -13,7 +13,7 @@ SHARED = (
     "username", "password", "token", "auth-scheme", "metadata", "encoding", "insecure", "skip-verify", "tls-ca",
     "tls-cert", "tls-key", "tls-server-name", "timeout", "retry", "gzip",
 )  # fmt: skip
-GLOBALS = (*SHARED, "port", "address", "targets-file")
+GLOBALS = (*SHARED, "port", "address", "targets-file", "max-msg-size")
 TOP = (*GLOBALS, "targets", "subscriptions", "loader", "mburst")
 
 _TLS = "gRPC agrees on TLS 1.2 or 1.3 with the target"
@@ -27,7 +27,7 @@ TOP_UNUSED = {
     **dict.fromkeys((
         "outputs", "inputs", "processors", "clustering", "cluster-name", "instance-name", "gnmi-server", "api-server",
         "api", "actions", "plugins", "config", "debug", "enable-pprof", "pprof-addr", "no-prefix", "format", "log",
-        "log-file", "log-format", "log-max-size", "log-max-backups", "log-compress", "max-msg-size",
+        "log-file", "log-format", "log-max-size", "log-max-backups", "log-compress",
         "prometheus-address", "print-request", "target-buffer-size", "proto-file", "proto-dir", "proto-files",
         "proto-dirs", "registered-extensions", "request-extensions", "file", "dir", "exclude", "calculate-latency",
         "plugin-processors-path", "buffer-size", "event-processors",

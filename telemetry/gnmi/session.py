@@ -101,6 +101,7 @@ class Session:
         self.received = False  # whether any message ever came
         self.streams = {wanted.name: Stream(device, wanted.name, wanted.interval_ns) for wanted in target.subscriptions}
         self.up: set[str] = set()  # subscriptions that are being received
+        self.answered: set[str] = set()  # subscriptions in mode ONCE that nothing more comes of
         self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
         self.refused_encodings: set[str] = set()
         self.ending = "the connection was lost"  # why a stream that is cancelled ends
@@ -109,6 +110,11 @@ class Session:
         self._synced: set[str] = set()  # subscriptions of which a row says so
         self._errors = 0  # that the target reported since it was connected
         self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was asked for once, and has come."""
+        return len(self.answered) == len(self.target.subscriptions)
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
@@ -231,6 +237,10 @@ class Session:
             encoding = self.encoding_for(subscription)
             try:
                 ended = await self._stream(channel, subscription, encoding)
+                if subscription.mode == "POLL" and ended.reason == CLOSED:
+                    pause_s = FIRST_PAUSE_S
+                    await self._next_poll(subscription, begun)
+                    continue
             except asyncio.CancelledError:
                 self._lost(subscription, Ended(self.ending))
                 raise
@@ -238,6 +248,7 @@ class Session:
                 continue
             self._lost(subscription, ended)
             if subscription.mode == "ONCE" and ended.reason == CLOSED:
+                self.answered.add(subscription.name)
                 await asyncio.Event().wait()
             self._tell(subscription.name, ended)
             if ended.code == "UNAVAILABLE":
@@ -254,9 +265,17 @@ class Session:
         self.refused_encodings.add(refused)
         return self.encoding_for(subscription) not in self.refused_encodings
 
+    async def _next_poll(self, subscription: Subscription, begun: float) -> None:
+        """Wait until it is time to ask again; what is to be polled is asked for ONCE, and is all there each time."""
+        await asyncio.sleep(begun + subscription.interval_ns / 1e9 - time.monotonic())
+        with self.device.rows.lock:
+            self.streams[subscription.name].poll(self.now())
+
     async def _stream(self, channel: Any, subscription: Subscription, encoding: str) -> Ended:
         stream = self.streams[subscription.name]
-        call = subscribe(channel, request_for(subscription, self.target, encoding), self.metadata())
+        polled = subscription.mode == "POLL"
+        request = request_for(subscription, self.target, encoding, "ONCE" if polled else None)
+        call = subscribe(channel, request, self.metadata(), self.target.timeout_s if polled else None)
         reading = asyncio.create_task(in_thread(lambda: self._read(call, subscription, stream)))
         silence = asyncio.create_task(self._silence(subscription))
         try:
@@ -282,25 +301,28 @@ class Session:
                 now_ns = self.now()
                 with rows.lock:
                     rows.breathe()
-                    self._take_in(message, subscription, stream, now_ns)
+                    kind = self._take_in(message, subscription, stream, now_ns)
                 if self.device.overflowed and not self._full_said:
                     self._full_said = True
                     self.say(f"{self.target.name}: {self.device.full}: what is beyond is dropped (`mburst: paths:`)")
+                if kind == "sync_response" and subscription.mode != "STREAM":
+                    return None  # all has come, though some targets do not end the call
         except grpc.RpcError as error:
             return error
         except Ending:
             return None
         return None
 
-    def _take_in(self, message: bytes, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+    def _take_in(self, message: bytes, subscription: Subscription, stream: Stream, now_ns: int) -> str:
+        """Take in a message; what kind of response it is, '' for none."""
         try:
             response = messages.ReadResponse.FromString(message)
         except DecodeError:
             self.device.count(subscription.name, "not-understood", "a message that is no SubscribeResponse")
-        else:
-            self._receive(response, subscription, stream, now_ns)
+            return ""
+        return self._receive(response, subscription, stream, now_ns)
 
-    def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> None:
+    def _receive(self, response: Any, subscription: Subscription, stream: Stream, now_ns: int) -> str:
         if subscription.name not in self.up:
             self._begin(subscription, stream, now_ns)
         self._lost_ns[subscription.name] = now_ns
@@ -316,6 +338,7 @@ class Session:
                 self.device.event(subscription.name, "sync", now_ns)
         elif kind == "error":
             self._reported(subscription, response.error.message)
+        return kind or ""
 
     def _reported(self, subscription: Subscription, text: str) -> None:
         """An error that the target reports in a stream that goes on: the first ones are said."""

@@ -31,7 +31,8 @@ SELECTOR = re.compile(r"\b(mburst_\w+)(?:\{(.*?)\})?")
 
 
 def tool(name: str, package: str) -> str:
-    found = shutil.which(name)
+    """A program's path: of the machine, or what make put beside the interpreter."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
     if not found:
         pytest.skip(f"no {name}: apt install {package}")
     return found

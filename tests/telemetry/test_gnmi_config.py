@@ -104,6 +104,16 @@ def test_a_path_without_stream_mode_is_the_targets_choice(tmp_path):
     assert found.targets[0].address == "a:57400"
 
 
+@pytest.mark.parametrize(("text", "size", "warned"), [
+    ("max-msg-size: 33554432", 32 << 20, False), ("max-msg-size: 536870912", 512 << 20, False),
+    ("max-msg-size: 33554432\nmburst: {message: 1M}", 1 << 20, False), ("max-msg-size: 4096", 64 << 10, True),
+    ("max-msg-size: 99999999999", 512 << 20, True), ("", 16 << 20, False),
+])  # fmt: skip
+def test_gnmics_largest_message_is_ours(tmp_path, text, size, warned):
+    found = read(tmp_path, S + T + text)
+    assert found.targets[0].message_bytes == size and bool(found.warnings) is warned
+
+
 def test_globals_may_stand_in_the_environment(tmp_path):
     text = "targets: {a: }\nsubscriptions: {s: {paths: [/a]}}\n"
     [target] = read(tmp_path, text, {"GNMIC_USERNAME": "me", "GNMIC_SKIP_VERIFY": "true"}).targets
@@ -126,8 +136,7 @@ BAD = {
     "subscriptions.s.sample-interval: '10' has no unit; write 10s or 10ms": T
     + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
     "subscriptions.s.stream-mode: 'often' is none of": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
-    "subscriptions.s.mode: poll asks only when somebody presses a key; write mode: stream": T
-    + "subscriptions: {s: {paths: [/a], mode: poll}}",
+    "max-msg-size: 'much' is not a number of bytes": S + T + "max-msg-size: much",
     "subscriptions.s.encoding: 'xml' is no encoding": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': a [ without its ]": T + "subscriptions: {s: {paths: ['/a[b']}}",
     "subscriptions.s: qos '99' is no DSCP": T + "subscriptions: {s: {paths: [/a], qos: 99}}",

@@ -58,6 +58,14 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
     assert "secret-1" not in str(said) + str(stored) and "wrong-2" not in str(said) + str(stored)
 
 
+@pytest.mark.parametrize("tls", ["skip-verify: true", "timeout: 60s"])
+def test_a_target_without_tls_is_said(tmp_path, tls):
+    with agent("lo") as (address, _):
+        text = of_agent(config(a=f'{{address: "{address}", {tls}}}'))
+        said = collect(tmp_path, text, lambda collector: bool(said_so_far(collector)))
+    assert "TLS: the target does not answer with TLS; is it one without (insecure: true)?" in said[0]
+
+
 def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
     """skip-verify takes the first certificate, and from then on no other one."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

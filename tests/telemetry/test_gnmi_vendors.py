@@ -144,6 +144,39 @@ def test_juniper_adds_its_two_kinds_of_drops():
     assert {(row["port"], row["queue"], row["semantics"]) for row in rows} == {("et-0/0/34", "0", "max-since-last")}
 
 
+def xr_class(name: str, count: int, unit: str, depth: int, **more: object) -> dict[str, object]:
+    """An entry of class-stats, by Cisco-IOS-XR-qos-ma-oper: lists without keys, counters as text in JSON_IETF."""
+    length = [{"value": depth, "unit": f"policy-param-unit-{unit}"}]
+    return {"class-name": name, "counter-validity-bitmask": "0",
+            "general-stats": {"transmit-bytes": str(1000 * count), "total-drop-packets": str(2 * count)},
+            "queue-stats-array": [{"queue-id": 8, "tail-drop-packets": str(count), "queue-instance-length": length,
+                                   "queue-max-length": [{"value": 10**6, "unit": "policy-param-unit-bytes"}]}],
+            "wred-stats-array": [{"profile-title": title, "red-ecn-marked-packets": str(count)} for title in "ab"],
+            **more}  # fmt: skip
+
+
+def test_ios_xr_tells_a_queues_length_in_bytes_or_in_packets():
+    path = ("/Cisco-IOS-XR-qos-ma-oper:qos/interface-table/interface[interface-name=HundredGigE0/0/0/1]/output/"
+            "service-policy-names/service-policy-instance[service-policy-name=out]/statistics")  # fmt: skip
+    fed = Fed("iosxr")
+    for second in range(2):
+        child = {"policy-name": "inner", "class-stats": [xr_class("voice", second, "bytes", 70)]}
+        rest = xr_class("rest", second, "packets", 40, **{"child-policy": child})
+        classes = [xr_class("gold", second, "bytes", 5000), rest]
+        fed.feed(notification(T0 + second * S, {path: {"policy-name": "out", "class-stats": classes}}))
+    taken = fed.take()
+    counted = {row["queue"]: row for row in taken["queues"] if row["transmit_bytes"] is not None}
+    assert {row["port"] for row in taken["queues"]} == {"HundredGigE0/0/0/1"}
+    assert {row["semantics"] for row in taken["queues"]} == {"gauge"}
+    assert {name: (row["max_bytes"], row["transmit_bytes"], row["dropped_packets"], row["ecn_marked_packets"])
+            for name, row in counted.items()} == {
+        "out/gold": (5000, 1000, 2, 2), "out/rest": (None, 1000, 2, 2), "out/rest/voice": (70, 1000, 2, 2)}  # fmt: skip
+    kept = {row["path"] for row in taken["gnmi_values"]}
+    packets = "queue-instance-length[unit=policy-param-unit-packets]/value"
+    assert any("rest" in one and one.endswith(packets) for one in kept)
+    assert any("queue-max-length" in one for one in kept) and any("counter-validity" in one for one in kept)
+
+
 def test_openconfig_virtual_output_queues():
     path = (
         "/qos/interfaces/interface[interface-id=e1]/input/virtual-output-queues/voq-interface[name=e9]/queues/"

@@ -176,6 +176,20 @@ address: leaf1
 subscribe-name: [a, c]
 subscriptions: {a: {paths: [/a]}, b: {paths: [/b]}, c: {paths: [/c]}}
 """, ["  a: STREAM", "  c: STREAM"], []),
+    "modes without a stream": ("""
+targets: {leaf1: }
+max-msg-size: 536870912
+subscriptions:
+  asked: {paths: [/lldp], mode: poll}
+  often: {paths: [/interfaces], mode: poll, stream-mode: sample, sample-interval: 2s}
+  first: {paths: [/system], mode: once, sample-interval: 2s}
+""", ["  asked: POLL every 10 s, PROTO", "  often: POLL every 2 s, PROTO", "  first: ONCE, PROTO", "/system\n"],
+     ["subscriptions.asked.mode: poll: asked every 10 s", "subscriptions.often.mode: poll: asked every 2 s"]),
+    "gnmic subscribe's options, polling": ("""
+address: leaf1
+subscribe-path: /lldp
+subscribe-mode: poll
+""", ["default: POLL every 10 s"], ["poll: asked every 10 s (sample-interval), since nobody presses a key here"]),
     "words in other cases": ("""
 Targets: {Leaf1: {Address: leaf1, Insecure: true, Subscriptions: [Counters]}}
 Subscriptions: {Counters: {Paths: [/interfaces], Mode: Stream, Stream-Mode: Sample, Sample-Interval: 1s}}
