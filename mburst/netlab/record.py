@@ -11,7 +11,7 @@ from ..errors import UsageError
 from .machine import Stolen
 from .rack import Counters, Rack
 from .rounds import Round, wire_bytes
-from .verbs import Onlooker, measured, require
+from .verbs import RATE, Onlooker, measured, require
 
 _QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
 _TOLD_S = 0.3  # after which the switch has told its counters
@@ -46,7 +46,7 @@ def check_seconds(seconds: float) -> None:
 
 
 def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str = "1gbit", *, seed: int = 1,
-                record: list[str] | None = None, onlooker: Onlooker | None = None) -> Recording:
+                rate: int = RATE, record: list[str] | None = None, onlooker: Onlooker | None = None) -> Recording:
     """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
 
     RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
@@ -61,7 +61,7 @@ def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str 
         folder.mkdir(parents=True, exist_ok=True)
         (onlooker or Onlooker()).built(rack)
         with (rack.record_pcap(capture) if record is None else nullcontext(),
-              measured(rack, store, record, seed=seed, onlooker=onlooker)):
+              measured(rack, store, record, rate=rate, seed=seed, onlooker=onlooker)):
             quiet_from_ns, stolen = time.time_ns(), Stolen()
             time.sleep(quiet_s)
             rounds = rack.run_rounds(count, seed=seed, truth=truth)

@@ -108,7 +108,8 @@ def told_to_stop(timeout_s: float = 0) -> bool:
 
 
 def go_real_time() -> None:
-    """Run before ordinary processes where that is allowed, but never for more than a second without a pause."""
+    """Run before ordinary processes and those that measure (verbs.py) where that is allowed, but never for more than a
+    second without a pause."""
     with contextlib.suppress(OSError):
         resource.setrlimit(RLIMIT_RTTIME, RTTIME_US)
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))

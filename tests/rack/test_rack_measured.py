@@ -164,7 +164,7 @@ def test_every_probe_is_answered_and_stamped(first):
     for probes in (first.probes.busy, first.probes.quiet, first.probes.second):
         columns = columns_of(probes, "seq", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns",
                              "app_recv_ns", "lost")
-        assert len(columns[0]) > 500 and (np.sort(columns[0]) == columns[0].min() + np.arange(len(columns[0]))).all()
+        assert len(columns[0]) > 300 and (np.sort(columns[0]) == columns[0].min() + np.arange(len(columns[0]))).all()
         assert not columns[7].any()
         for earlier, later in pairwise(columns[1:7]):
             assert (earlier <= later).all()
