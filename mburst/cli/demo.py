@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _go_through(folder, arguments, seconds)
     finally:
-        privileges.give([folder] if is_new else [folder / name for name in NAMES], owner)
+        made = [folder] if is_new else [folder / name for name in NAMES]
+        privileges.give([path for path in made if path.exists()], owner)
 
 
 def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> int:
