@@ -84,7 +84,7 @@ class BuildWheel(bdist_wheel):
         parts = [
             *(package(text, "required") for text in about.install_requires),
             *(package(text, "optional") for extra, texts in about.extras_require.items() if extra != "test"
-              for text in texts),
+              for text in texts if not text.startswith(f"{about.get_name()}[")),
             *(linked_library(name) for name in sorted(linked)),
         ]
         unique = {part["bom-ref"]: part for part in reversed(parts)}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import duckdb
 
-# What the application saw where both its stamps are there, else the round trip (DESIGN: a tail is judged so).
+# What the application saw where both its stamps are there, else the round trip: what a request would have waited for.
 LATENCY = "coalesce(app_recv_ns - app_send_ns, rx_ns - tx_ns, rtt_ns)"
 
 _PATHS = f"""

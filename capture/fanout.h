@@ -19,7 +19,7 @@
 struct mb_fanout;
 
 /* Have the kernel share out frames over COUNT bound RINGS: by CPU where the interface has
- * that many receive queues, else by flow; to the next ring when one is full. */
+ * that many receive queues, else in turn; to the next ring when one is full. */
 int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device,
 		   enum mb_direction direction, struct mb_error *error);
 

@@ -35,7 +35,7 @@ struct mb_frame {
 	uint32_t caplen;
 	uint32_t len;        /* bytes that the frame had, as the source counts them (a trailing FCS
 			      * included where the interface says fcs_len) */
-	uint16_t interface;  /* index for mb_source_interface() */
+	uint16_t interface;  /* index into mb_source_interfaces() */
 	uint16_t gso_size;   /* payload bytes of a segment of a merged frame; 0 when the source cannot say */
 	uint8_t direction;   /* enum mb_direction, where the source itself knows it */
 	uint8_t quality;     /* the low bits of enum mb_quality that differ from frame to frame */

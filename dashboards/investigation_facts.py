@@ -1,5 +1,5 @@
-"""An investigation as the JSON that programs rely on: the keys that DESIGN promises, then more. Times in whole ns, null
-where nothing was measured."""
+"""An investigation as the JSON that programs rely on: keys are added and never taken away. Times in whole ns,
+null where nothing was measured."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def estimate_facts(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def evidence_facts(finding: Finding | None) -> dict[str, Any]:
-    """Evidence of one path; every key that DESIGN promises is there."""
+    """Evidence of one path; every key is there, also where its value is null."""
     if finding is None:
         keys = ("relative_risk", "p_value", "lag_ns", "excess_share", "dose_response", "host_share")
         return {**dict.fromkeys(keys), "correlation": {"bin": None, "second": None, "queue": None}, "controls": []}

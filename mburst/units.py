@@ -13,7 +13,8 @@ NS_PER_S = 1_000_000_000
 _TIME = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9,
          "h": 3600 * 10**9, "d": 86400 * 10**9}
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"": 0, "k": 10, "m": 20, "g": 30}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+SIZES = "4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"  # the one rule of sizes, for help and hints
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
 
 
@@ -43,11 +44,12 @@ def parse_rate(text: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "64M", "64MiB" or "1GB": powers of two, as buffers have. Raises UsageError."""
-    value, unit = _split(text, "size", "64M or 1GiB")
-    power = _BINARY.get(re.sub(r"i?b$", "", unit.lower()))
-    if power is None or (size := value * 2**power).denominator != 1 or size <= 0:
-        raise UsageError(f"{text!r} is no size", "write it like 64M or 1GiB")
+    """Bytes of "65536", "4MB" or "64MiB": k, M, G and T are powers of 1000, Ki, Mi, Gi and Ti powers of 1024 (IEC
+    80000-13), with or without a B. Raises UsageError."""
+    value, unit = _split(text, "size", SIZES)
+    factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
+    if factor is None or (size := value * factor).denominator != 1 or size <= 0:
+        raise UsageError(f"{text!r} is no size", f"write it like {SIZES}")
     return int(size)
 
 
@@ -59,6 +61,11 @@ def parse_fraction(text: str) -> float:
     return float(share)
 
 
+def is_duration(text: str) -> bool:
+    """Whether `parse_time` takes the text as a duration and not as a time of its own."""
+    return bool(_NUMBER.fullmatch(text))
+
+
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -66,7 +73,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration back from NEWEST_NS
     where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
     example = "write it like 24h, 2026-11-20 or 2026-11-20T14:03:05.25"
-    if newest_ns is not None and _NUMBER.fullmatch(text):
+    if newest_ns is not None and is_duration(text):
         return max(newest_ns - parse_duration(text), -(2**63))
     match = _ISO.fullmatch(text.strip())
     try:

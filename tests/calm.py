@@ -10,10 +10,11 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import pytest
+
+from mburst.netlab.machine import Stolen
 
 T = TypeVar("T")
 
@@ -33,20 +34,13 @@ class Taken(Generic[T]):
     trouble: str
 
 
-def _processor_ticks() -> tuple[int, int]:
-    """(all, those that a hypervisor gave to others) since boot, of all processors: proc(5), stat, up to `steal`."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return sum(ticks), ticks[7]
-
-
 def take(measure: Callable[[], T]) -> Taken[T]:
     """Measure, and watch the machine meanwhile."""
-    before = _processor_ticks()
+    stolen = Stolen()
     result = measure()
-    ticks, stolen = (now - then for now, then in zip(_processor_ticks(), before, strict=True))
-    load, said = os.getloadavg()[0], []
-    if stolen > _SPOILS * ticks:
-        said.append(f"a hypervisor took {stolen / ticks:.0%} of the processors' time")
+    share, load, said = stolen.share(), os.getloadavg()[0], []
+    if share > _SPOILS:
+        said.append(f"a hypervisor took {share:.0%} of the processors' time")
     if load > 2 * (os.cpu_count() or 1):
         said.append(f"the load was {load:.1f}")
     return Taken(result, " and ".join(said))

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from mburst.sql import Store
 
 MS = 1_000_000
 COMMAND = [sys.executable, "-m", "mburst", "demo"]
-CASE = Case(4, tuple((n * 50 * MS + 300_000, n * 50 * MS + 3_700_000) for n in range(3)), (), Path("queues.csv"))
+CASE = Case(4, tuple((n * 50 * MS + 300_000, n * 50 * MS + 3_700_000) for n in range(3)))
 
 
 def bursts_of(case: Case) -> list[dict[str, Any]]:
@@ -56,6 +56,22 @@ def test_what_is_missing_and_what_is_too_much_is_said() -> None:
     assert said[0] == "Found 2 of 3 rounds, and 1 burst besides."
     assert said[2] == "Fan-in: 3 to 4 senders at once, of 4."
     assert verdict(CASE, []) == ["Found 0 of 3 rounds, and 0 bursts besides."]
+
+
+def test_what_the_machine_did_to_the_rounds_is_said() -> None:
+    """The last round takes 12 ms more than its bytes need, and is found as two bursts."""
+    first, last = CASE.rounds[2]
+    case = replace(CASE, rounds=(*CASE.rounds[:2], (first, last + 12 * MS)), round_ns=3_400_000, stolen=0.031)
+    bursts = [*bursts_of(CASE), {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS, "fan_in": 4, "direction": "in"},
+              {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS, "fan_in": 4, "direction": "in"}]  # fmt: skip
+    assert verdict(case, bursts)[:3] == [
+        "Found 2 of 3 rounds, and 3 bursts besides.",
+        "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: 1 of 1 not found and "
+        "2 of 3 besides are these.",
+        "A hypervisor took 3.1 % of its processors' time.",
+    ]
+    calm = replace(CASE, round_ns=3_400_000, stolen=0.001)
+    assert verdict(calm, bursts_of(calm)) == verdict(CASE, bursts_of(CASE))
 
 
 def write(path: Path, text: str) -> None:
@@ -210,7 +226,7 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     assert not racks_of(demo.pid)
     found = re.search(r"^Found (\d+) of 13 rounds, and (\d+) bursts? besides\.$", demo.out, re.MULTILINE)
     assert found and int(found[1]) > 0
-    assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record eth0 ", demo.out, re.MULTILINE)
+    assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record -i eth0 ", demo.out, re.MULTILINE)
     assert "To the server's second interface, meanwhile: round trip p50" in demo.out
     con = Store.open(demo.folder / "store").connect()
     kept = con.execute("SELECT direction, backend, complete, dropped FROM recordings ORDER BY direction")

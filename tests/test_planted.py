@@ -89,9 +89,9 @@ def test_the_self_test(planted):
 
 
 def test_programs_of_the_rack(planted):
-    role = Role("reflect", 10.0)
+    role = Role("gather", 10.0)
     try:
-        with pytest.raises(Exception, match="reflect"):
+        with pytest.raises(Exception, match="gather"):
             role.wait_ready()  # it is told nothing that it could work with
     finally:
         role.close()

@@ -206,7 +206,7 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
 def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) -> None:
     """The recorder stands still for a while, with a ring that is too small for it."""
     store = tmp_path / "store"
-    recorder = Recorder(lab, store, "--ring", "256K").begun()
+    recorder = Recorder(lab, store, "--ring", "256KiB").begun()
     lab.tell(lab.near, f"{sender} {lab.a} 50 0 300")
     recorder.stored(50)
     stopped_ns = time.time_ns()

@@ -223,7 +223,7 @@ def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
 
 def test_losses_lie_where_they_fell(lab, sender, store):
     """A reader that stands still, and a ring that is too small: the bins from then on say that they are losing."""
-    recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256K", "--bin", "1ms").begun(lab)
+    recording = Recording(lab, store, lab.b, "--direction", "in", "--ring", "256KiB", "--bin", "1ms").begun(lab)
     send(lab, sender, 50)
     time.sleep(0.5)
     recording.process.send_signal(signal.SIGSTOP)

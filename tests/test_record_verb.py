@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -17,6 +18,7 @@ from frames import START_NS, Frame, pcap, write_pcap
 
 from mburst import recorder
 from mburst.__main__ import main
+from mburst.cli.inputs import inputs_of
 from mburst.sql import Store
 
 
@@ -67,13 +69,84 @@ def test_a_filter_as_an_option(capture, tmp_path, capsys, option):
     assert "two filters: 'udp' and 'tcp' (join them with `and`)" in capsys.readouterr().err
 
 
-def test_a_mistyped_file_is_not_taken_for_a_filter(capture, tmp_path, capsys):
-    for words in (["mix.pcp"], ["none/eth1.pcap.gz"], [str(tmp_path / "x.pcapng"), "and", "y.pcap"]):
-        assert main(["record", str(capture), *words, "-o", str(tmp_path / "s")]) == 1
-        [line] = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"mburst: {words[0]}: there is no such file, and as a filter it cannot be compiled")
+@pytest.mark.parametrize("before", [[], ["{capture}"], ["-r", "{capture}"], ["-i", "lo"], ["lo"]])
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["mix.pcp"], "mix.pcp"),
+        (["none/eth1.pcap.gz"], "none/eth1.pcap.gz"),
+        (["{folder}/x.pcapng", "and", "y.pcap"], "{folder}/x.pcapng"),
+        (["./mix"], "./mix"),
+        (["tcp", "mix.cap"], "mix.cap"),
+        (["host", "none/eth1"], "none/eth1"),
+    ],
+)
+def test_a_mistyped_file_is_not_taken_for_a_filter(capture, tmp_path, capsys, before, words, wrong):
+    fill = [word.format(capture=capture, folder=tmp_path) for word in [*before, *words]]
+    if not before and words[0] in ("tcp", "host"):
+        fill[0] = str(capture)
+    assert main(["record", *fill, "-o", str(tmp_path / "s")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"mburst: {wrong.format(folder=tmp_path)}: no such file (")
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_file_that_was_meant_is_named(capture, tmp_path, capsys):
+    wrong = [str(tmp_path / name) for name in ("eth0.pcp", "eth.pcap")]
+    for words in ([wrong[0]], ["-r", wrong[0]], [wrong[1], "tcp"]):
+        assert main(["record", *words, "-o", str(tmp_path / "s")]) == 1
+        assert capsys.readouterr().err.endswith(f": no such file (there is {capture})\n")
+    assert main(["record", str(capture), "tcp", str(capture), "-o", str(tmp_path / "s")]) == 1
+    assert f"{capture}: a file where a filter is expected" in capsys.readouterr().err
+
+
+def test_what_cannot_be_a_filter_is_said_by_libpcap(capture, tmp_path, capsys):
     assert main(["record", str(capture), "hst", "10.0.0.1", "-o", str(tmp_path / "s")]) == 1
-    assert "filter 'hst 10.0.0.1' cannot be compiled" in capsys.readouterr().err  # libpcap's words, as before
+    assert "filter 'hst 10.0.0.1' cannot be compiled" in capsys.readouterr().err
+
+
+FILTERS = ["tcp port 80", "net 10.0.0.0/8", "src net 2001:db8::/32 and udp", "ip[6:2] & 0x1fff / 8 = 0", "ip[0]/4 = 17",
+           "net 10.0.0.0/255.0.0.0", "not net 10/8", "host web.example.cap", "vlan and host 10.0.0.1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_no_filter_is_taken_for_a_file(text):
+    for words in (text.split(), [text]):
+        for given in ({"device": "lo"}, {"inputs": ["lo", *words]}):
+            options = argparse.Namespace(**{"inputs": words, "files": None, "device": None, "filter": "",
+                                            "backend": "auto", **given})  # fmt: skip
+            assert inputs_of(options) == (["lo"], text)
+
+
+def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
+    later = write_pcap(tmp_path / "eth1.pcap", [Frame(START_NS + 10**9, 1, 100)])
+    words = ["udp", "and", "src", "host", "10.0.0.1"]
+    for given in (["-r", str(capture), "-r", str(later), *words], ["-r", str(capture), str(later), *words],
+                  ["-r", str(capture), "-r", str(later), "-f", " ".join(words)]):  # fmt: skip
+        store = tmp_path / str(len(list(tmp_path.iterdir())))
+        assert main(["record", "-o", str(store), *given, "--json"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
+        assert total(store, "SELECT count(DISTINCT source), max(ts_ns) >= ? FROM sources".replace(
+            "?", str(START_NS + 10**9))) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([], 2, "nothing to record (name capture files (-r FILE) or an interface (-i INTERFACE))"),
+        (["-r", "lo"], 1, "lo: no such file (an interface is named with -i)"),
+        (["-i", "{capture}"], 1, "{capture}: no such interface (a capture file is named with -r)"),
+        (["-i", "mb-none0"], 1, "mb-none0: no such"),
+        (["-i", "lo", "-r", "{capture}"], 2, "-r and -i exclude each other"),
+        (["-i", "lo", "tcp", "-f", "udp"], 2, "two filters: 'udp' and 'tcp'"),
+    ],
+)
+def test_what_is_wrong_with_files_and_interfaces(capture, tmp_path, capsys, words, code, says):
+    words = [word.format(capture=capture) for word in words]
+    assert main(["record", *words, "-o", str(tmp_path / "s")]) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("mburst: ") and says.format(capture=capture) in line
 
 
 def test_standard_input_and_compressed_files_give_the_same_bins(capture, tmp_path):

@@ -18,6 +18,7 @@ from mburst.units import (
     parse_duration,
     parse_fraction,
     parse_rate,
+    parse_size,
     parse_time,
 )
 
@@ -141,3 +142,21 @@ def test_numbers_for_people() -> None:
     assert [format_bytes(n) for n in (0, 999, 4_000_000, 1_234_567)] == ["0 B", "999 B", "4 MB", "1.23 MB"]
     assert [format_rate(n) for n in (10**9, 25 * 10**9, 9600)] == ["1 Gb/s", "25 Gb/s", "9.6 kb/s"]
     assert [format_share(n) for n in (0.13, 1.0, 0.0512)] == ["13 %", "100 %", "5.12 %"]
+
+
+UNITS = {"": 1, "B": 1, "k": 10**3, "kB": 10**3, "MB": 10**6, "g": 10**9, "GB": 10**9, "T": 10**12,
+         "K": 10**3, "Ki": 2**10, "KiB": 2**10, "MiB": 2**20, "gib": 2**30, "TiB": 2**40}  # fmt: skip
+
+
+@given(st.integers(1, 10**6), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
+def test_sizes_have_one_rule(number: int, unit: str, gap: str) -> None:
+    assert parse_size(f"{number}{gap}{unit}") == number * UNITS[unit]
+    if UNITS[unit] % 4 == 0:
+        assert parse_size(f"{number}.25{unit}") == number * UNITS[unit] + UNITS[unit] // 4
+
+
+@pytest.mark.parametrize("text", ["", "0", "big", "-1M", "1.5", "1ki2", "4 BB", "1MBit", "1iB", "nan", "1e6"])
+def test_what_is_not_a_size(text: str) -> None:
+    with pytest.raises(UsageError, match="size") as failure:
+        parse_size(text)
+    assert failure.value.hint == "write it like 4MB (4,000,000 bytes) or 4MiB (4,194,304 bytes)"

@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
-from ..units import parse_duration, parse_fraction, parse_rate, parse_time
+from ..units import is_duration, parse_duration, parse_fraction, parse_rate, parse_time
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ..analysis.bursts import BurstDefinition
     from ..sql import Store
+
+NEWEST = """SELECT max(newest) FROM (SELECT max(ts_ns) AS newest FROM bins
+    UNION ALL SELECT max(tx_ns) FROM probes UNION ALL SELECT max(ts_ns) FROM queues)"""
 
 
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
@@ -49,15 +54,24 @@ def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
 
 
 def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds; durations count back from the newest bin. Raises UsageError."""
+    """--since and --until in Unix nanoseconds, as `time_of` has each. Raises UsageError."""
     if arguments.since is None and arguments.until is None:
         return None, None
-    newest = store.connect(arguments.rack).execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0]
-    since, until = (_optional(lambda text: parse_time(text, newest or 0), text)
-                    for text in (arguments.since, arguments.until))
+    with store.connect(arguments.rack) as con:
+        since, until = (time_of(con, text) for text in (arguments.since, arguments.until))
     if since is not None and until is not None and since >= until:
         raise UsageError("--since is not before --until")
     return since, until
+
+
+def time_of(con: duckdb.DuckDBPyConnection, text: str | None) -> int | None:
+    """A time in Unix nanoseconds; a duration counts back from the newest bin, probe or queue window. None where none is
+    given, and for a duration where there is none of these: nothing is left out then. Raises UsageError."""
+    if text is None:
+        return None
+    [(newest,)] = con.execute(NEWEST).fetchall()
+    ns = parse_time(text, newest or 0)
+    return None if newest is None and is_duration(text) else ns
 
 
 def no_recording(arguments: argparse.Namespace, **filters: Any) -> MburstError:

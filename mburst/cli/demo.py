@@ -29,8 +29,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="make a cache server's incast and find it",
         description="Have 40 databases answer one cache server at once, record what it receives, find the bursts, "
         "compare them with the truth, judge what they do to latency, and write a report. As root on Linux these are "
-        "real packets through a real queue, in network namespaces of the demo's own, which are gone when it ends; "
-        "elsewhere it is simulated, which needs scapy.",
+        "real packets through a real queue, in network namespaces of the demo's own, which are gone when it ends; what "
+        "measures them are the verbs record, probe, reflect, switch-agent and collect. Elsewhere it is simulated. "
+        "Needs the extra `demo`.",
     )
     parser.add_argument("-o", "--output", metavar="DIR", default="demo", help="folder for all of it (default: demo)")
     parser.add_argument("--simulate", action="store_true", help="simulate, also as root")
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _go_through(folder, arguments, seconds)
     finally:
-        privileges.give([folder] if is_new else [folder / name for name in NAMES], owner)
+        made = [folder] if is_new else [folder / name for name in NAMES]
+        privileges.give([path for path in made if path.exists()], owner)
 
 
 def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> int:
@@ -103,14 +105,13 @@ def make(folder: Path, seconds: float | None, seed: int) -> Case:
 
 
 def find(case: Case, folder: Path) -> None:
-    """Import, list bursts, investigate, report. Raises CommandFailed."""
+    """Import what is not in the store yet, list bursts, investigate, report. Raises CommandFailed."""
     from ..demo.commands import call, heard
     from ..demo.verdict import verdict
 
     store = str(folder / "store")
-    for path in case.probes:
-        call(["import", "probes", str(path), "-o", store, "--protocol", "udp"])
-    call(["import", "queues", str(case.queues), "-o", store])
+    for words in case.imports:
+        call(["import", *words, "-o", store])
     bursts = json.loads(heard(["bursts", store, *DEFINITION, "--json"]))
     print("\n".join(verdict(case, bursts)))
     print(heard(["investigate", store]).partition("\n")[0])

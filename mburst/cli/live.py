@@ -14,7 +14,7 @@ from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import shown
 from ..stopping import stopping
-from . import definition, record, serving
+from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
     from ..live_service import Service
@@ -94,12 +94,15 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
     from ..recording import Progress, is_live
     from ..sql import Store
 
+    name = arguments.inputs[0]
+    neither = MburstError(f"{name}: neither a store nor an interface of this machine",
+                          "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
+    if arguments.backend == "auto" and not inputs.is_interface(name):
+        raise neither
     recording = record.recording_of(argparse.Namespace(
         **{**vars(arguments), "bin": arguments.bin or "100us", "rack": arguments.rack or "unknown"}))
-    name = recording.targets[0]
     if not is_live(recording):
-        raise MburstError(f"{name}: neither a store nor an interface of this machine",
-                          "`mburst record` makes a store of a capture, `mburst doctor` lists interfaces")
+        raise neither
     dropped: int | None = None  # packets, once it records
 
     def progress(now: Progress) -> None:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import shown
-from ..units import format_bytes, format_duration, format_rate, format_share, parse_duration, parse_rate, parse_size
+from ..units import (
+    SIZES,
+    format_bytes,
+    format_duration,
+    format_rate,
+    format_share,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
+from . import inputs
 
 if TYPE_CHECKING:
     from ..recorder import Recorded
@@ -32,16 +40,14 @@ def add_parser(verbs: Any) -> None:
         "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
         "network interface, until Ctrl-C.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="FILE|INTERFACE|FILTER",
-                        help="files or an interface, then a pcap filter if any")
-    parser.add_argument("-f", "--filter", default="", metavar="FILTER", help="a pcap filter, in one word for the shell")
+    inputs.add_options(parser)
     parser.add_argument("-o", "--store", required=True, metavar="STORE",
                         help="folder of the store; made where there is none")
     add_recording_options(parser)
     parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
     add_live_options(parser)
     add_user_option(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, as_part=inputs.check_given)
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
@@ -85,47 +91,12 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
                       help="the interface's, the kernel's, or the better that serves (default: %(default)s)")
     live.add_argument("--threads", type=int, default=1, metavar="N",
                       help="rings that share the load, each with a thread of its own (default: %(default)s)")
-    live.add_argument("--ring", metavar="SIZE", help="kernel buffer of each ring, such as 256M (default: 64M)")
+    live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
     live.add_argument("--snaplen", type=int, default=0, metavar="BYTES",
                       help="of each frame that are looked at (default: 128)")
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
     live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster to share the load in")
     live.add_argument("--force", action="store_true", help="record fine bins though the stamps are too coarse for them")
-
-
-def split_inputs(inputs: list[str]) -> tuple[list[str], str]:
-    """Files that exist, and what follows them as one filter expression."""
-    files = []
-    for name in inputs:
-        if name != "-" and not _is_file(name):
-            break
-        files.append(name)
-    rest = inputs[len(files) :]
-    return (files, " ".join(rest)) if files else (rest[:1], " ".join(rest[1:]))
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).exists()
-    except OSError:  # a filter may be longer than any name
-        return False
-
-
-def filter_of(arguments: argparse.Namespace, words: str) -> str:
-    """The filter of --filter, which `mburst record` has, or WORDS behind the files. Raises UsageError for both."""
-    named = str(getattr(arguments, "filter", "") or "")
-    if named and words:
-        raise UsageError(f"two filters: {named!r} and {words!r}", "join them with `and`")
-    return named or words
-
-
-def _explained(error: MburstError, expression: str) -> MburstError:
-    """The same, or what is more likely where a word of the filter looks like the name of a file."""
-    names = [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not _is_file(word)]
-    if not names or not str(error).startswith(f"filter '{expression}'"):
-        return error
-    return MburstError(f"{names[0]}: there is no such file, and as a filter it cannot be compiled",
-                       "files come first, a filter behind them or with --filter")
 
 
 def _live(arguments: argparse.Namespace) -> Live:
@@ -156,7 +127,7 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
     """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
     from ..recording import Recording, is_live
 
-    files, words = split_inputs(arguments.inputs)
+    files, expression = inputs.inputs_of(arguments)
     link_bps = parse_rate(arguments.link) if arguments.link else None
     if arguments.spread and not link_bps:
         raise UsageError("--spread needs the speed of the link", "give --link")
@@ -177,7 +148,7 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
         inner=arguments.inner,
         mtu=arguments.mtu,
         spread=arguments.spread,
-        filter=filter_of(arguments, words),
+        filter=expression,
         backend=arguments.backend,
         live=_live(arguments),
     )
@@ -192,6 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..recording import is_live
     from ..sql import Store
 
+    inputs.check_given(arguments)
     recording = recording_of(arguments)
     reporter = _reporter(recording, is_live(recording))
     privileges.lower(arguments.store, arguments.user)
@@ -202,7 +174,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         recorded = record(store, recording, reporter)
     except MburstError as error:
-        raise _explained(error, recording.filter) from error
+        raise inputs.explained(error, recording.filter) from error
     except ValueError as error:
         raise UsageError(str(error)) from error
     if sys.stderr.isatty():

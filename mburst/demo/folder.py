@@ -12,7 +12,7 @@ from ..sql.store import MARKER
 
 MANIFEST = "made-by-mburst-demo.txt"
 NAMES = (
-    "cache.pcap", "probes.csv", "probes-quiet.csv", "probes-second-nic.csv", "queues-1ms.csv", "queues-1s.csv",
+    "cache.pcap", "probes.csv", "queues-1ms.csv", "queues-1s.csv",
     "truth.csv", "store", "report", MANIFEST,
 )  # fmt: skip
 

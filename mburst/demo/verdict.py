@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..units import format_duration
+from ..units import format_count, format_duration, format_share
 from .cases import Case
 
 TOLERANCE_NS = 3_000_000  # bins of 1 ms, and a first and a last one that are too empty to be hot
+STOLEN = 0.005  # of the processors' time: below, nobody would notice
+
+Edges = tuple[int, int]  # first and last frame of a round, Unix ns
+Burst = dict[str, Any]
 
 
-def verdict(case: Case, bursts: list[dict[str, Any]]) -> list[str]:
-    """Lines that say how many rounds were found, how exactly, and with how many senders."""
+def verdict(case: Case, bursts: list[Burst]) -> list[str]:
+    """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
+    played all hosts did to the rounds."""
     incoming = [burst for burst in bursts if burst["direction"] != "out"]
     pairs = [(edges, burst) for edges in case.rounds for burst in incoming if is_of_round(burst, edges)]
     rounds = {edges for edges, _ in pairs}
-    besides = len(incoming) - len(pairs)
-    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds, and {besides} burst{'s' * (besides != 1)} besides."]
+    besides = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
+    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds, and {format_count(len(besides), 'burst')} besides."]
+    lines += disturbed(case, rounds, besides)
     if pairs:
         starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
         ends = max(abs(burst["end_ns"] - last_ns) for (_, last_ns), burst in pairs)
@@ -29,7 +35,27 @@ def verdict(case: Case, bursts: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def is_of_round(burst: dict[str, Any], edges: tuple[int, int]) -> bool:
+def disturbed(case: Case, found: set[Edges], besides: list[Burst]) -> list[str]:
+    """Lines that say how this machine disturbed the rounds, by what the cache server and the kernel wrote down: a round
+    that lasted longer than its bytes take at line rate had pauses, and is several bursts."""
+    lines = []
+    paused = [(first, last) for first, last in case.rounds if last - first > case.round_ns + TOLERANCE_NS]
+    if case.round_ns and paused:
+        longest = max(last - first for first, last in paused)
+        missed = sum(edges not in found for edges in paused)
+        parts = sum(any(burst["start_ns"] < last and burst["end_ns"] > first for first, last in paused)
+                    for burst in besides)  # fmt: skip
+        lines.append(
+            f"This machine paused while it sent {format_count(len(paused), 'round')}, which lasted up to "
+            f"{format_duration(longest)} instead of {format_duration(case.round_ns)}: "
+            f"{missed} of {len(case.rounds) - len(found)} not found and {parts} of {len(besides)} besides are these."
+        )
+    if case.stolen >= STOLEN:
+        lines.append(f"A hypervisor took {format_share(case.stolen)} of its processors' time.")
+    return lines
+
+
+def is_of_round(burst: Burst, edges: Edges) -> bool:
     """Whether a burst begins and ends where a round of the truth does."""
     found = (burst["start_ns"], burst["end_ns"])
     return all(abs(seen - true) <= TOLERANCE_NS for seen, true in zip(found, edges, strict=True))

@@ -5,15 +5,18 @@ cache server is a line-rate FIFO. The cache server asks all senders at once (sca
 port (gather): incast, with the truth of every round written beside it.
 
 It lives in the package and not in tests/, because `mburst demo` needs it where no tests are installed; the tests
-import this same code. It uses the standard library and iproute2 only, and touches nothing outside its namespaces.
+import this same code. It touches nothing outside its namespaces.
 
     with Rack(senders=40) as rack, rack.record_pcap(Path("cache.pcap")):
         rounds = rack.run_rounds(20, truth=Path("truth.csv"))
+
+What measures it are mburst's own verbs (verbs.py). The truth is kept by others: the senders and the cache server write
+down what they sent and received, the kernel counts at the port (`tc -s`), tcpdump captures.
 """
 
 from .errors import RackUnavailable
 from .rack import Rack
-from .record import Recording, check_seconds, record_live, record_rack
+from .record import Recording, check_seconds, record_rack
 from .rounds import Round, read_truth
 
 __all__ = [
@@ -23,6 +26,5 @@ __all__ = [
     "Round",
     "check_seconds",
     "read_truth",
-    "record_live",
     "record_rack",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import itertools
 import json
 import os
@@ -15,23 +14,29 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from .. import units
 from ..errors import UsageError
 from . import namespaces
 from .errors import RackFailed, RackUnavailable
-from .plan import API2_IP, API_IP, CACHE2_IP, CACHE2_PORT, CACHE_IP, CACHE_PORT, MAX_SENDERS, MIN_SENDERS, Plan
+from .plan import CACHE_PORT, MAX_SENDERS, MIN_SENDERS, Plan
 from .role import Role, python_command, python_environment
 from .rounds import DATAGRAM, Round
 from .timers import LONGEST_TRAIN, train_for
 
-PROBE_COLUMNS = ["seq", "src", "dst", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns",
-                 "lost"]
-
 _TCPDUMP_READS_S = 1.5  # it reads a part-filled block after 1 s, and forgets it when it is interrupted before
 _QUEUE_S = 0.032  # the queue's depth in time at line rate: 4 MB at 1 Gb/s
-_TARGETS = {"cache": (API_IP, CACHE_IP, CACHE_PORT), "cache-nic2": (API2_IP, CACHE2_IP, CACHE2_PORT)}
+
+
+class Counters(NamedTuple):
+    """What the kernel says of a port's queue: what it counted since it was made, and what waits there now."""
+
+    bytes: int
+    packets: int
+    dropped: int
+    waiting_bytes: int
+
 
 _serials = itertools.count()
 
@@ -173,6 +178,12 @@ class Rack:
         links = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
         return {link["ifname"]: (link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]) for link in links}
 
+    def queue_counters(self) -> Counters:
+        """The queue of the port to the cache server, as `tc -s` has it."""
+        argv = ["tc", "-n", self.plan.namespace("tor"), "-j", "-s", "qdisc", "show", "dev", CACHE_PORT, "root"]
+        [queue] = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+        return Counters(queue["bytes"], queue["packets"], queue["drops"], queue["backlog"])
+
     def run_rounds(self, count: int, *, protocol: str = "udp", bytes_per_sender: int | None = None,
                    gap_s: tuple[float, float] = (0.15, 0.35), seed: int = 1, truth: Path | None = None) -> list[Round]:
         """Run scatter/gather rounds that begin at random `gap_s` apart; write them to `truth` as they end.
@@ -201,37 +212,6 @@ class Rack:
             (sent,) = respond.stop()
         self.sent = {name: (units, payload) for name, (units, payload) in sent.items()}
         return rounds
-
-    @contextlib.contextmanager
-    def watch_queue(self, fine: Path, coarse: Path) -> Iterator[None]:
-        """Meanwhile, write the port's watermarks of every 1 ms to `fine` and of every 1 s to `coarse`.
-
-        A train that found the queue full counts as one dropped packet: the kernel counts it so.
-        """
-        watch = Role("watermark", self._limit_s, namespace=self.plan.namespace("tor"), port=CACHE_PORT,
-                     fine=str(fine.resolve()), coarse=str(coarse.resolve()))
-        with contextlib.closing(watch):
-            watch.wait_ready()
-            yield
-            watch.stop()
-
-    @contextlib.contextmanager
-    def probe(self, path: Path, target: str = "cache", rate: float = 1000, seed: int = 1) -> Iterator[None]:
-        """Meanwhile, send `rate` probes a second from the API host to "cache" or "cache-nic2"; then write them."""
-        source, address, port = _TARGETS[target]
-        if port == CACHE2_PORT and not self.plan.second_nic:
-            raise UsageError("this rack's cache server has no second NIC", "build it with second_nic=True")
-        reflect = Role("reflect", self._limit_s, namespace=self.plan.namespace("cache"), address=address)
-        with contextlib.closing(reflect):
-            reflect.wait_ready()
-            probe = Role("probe", self._limit_s, namespace=self.plan.namespace("api"), source=source, target=address,
-                         rate=rate, seed=seed)
-            with contextlib.closing(probe):
-                probe.wait_ready()
-                yield
-                exchanges = probe.stop()
-            (left,) = reflect.stop()
-        _write_probes(path, target, exchanges, dict(left))
 
     @contextlib.contextmanager
     def record_pcap(self, path: Path, snaplen: int = 96) -> Iterator[None]:
@@ -265,14 +245,3 @@ def _wait_for(words: IO[str], wanted: str) -> None:
             return
         heard = line.strip() or heard
     raise RackFailed(f"rack: tcpdump: {heard or 'ended at once'}")
-
-
-def _write_probes(path: Path, target: str, exchanges: list[list[int]], left: dict[int, int]) -> None:
-    """probes.csv, as `mburst import probes` reads it. A probe whose departure got no stamp is not a measurement."""
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(PROBE_COLUMNS)
-        for number, (app_send, tx, remote_rx, rx, app_recv) in enumerate(exchanges):
-            if tx:
-                stamps = [app_send, tx, remote_rx, left.get(number, 0), rx, app_recv]
-                writer.writerow([number, "api", target, *(stamp or "" for stamp in stamps), int(not app_recv)])

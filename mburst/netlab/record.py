@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..python import command
-from .errors import RackFailed
-from .rack import Rack
-from .role import python_environment
-from .rounds import Round
+from .machine import Stolen
+from .rack import Counters, Rack
+from .rounds import Round, wire_bytes
+from .verbs import RATE, Onlooker, measured, require
 
 _QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
+_TOLD_S = 0.3  # after which the switch has told its counters
 _ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
-_BEGINS_WITHIN_S = 30
-
-# Meanwhile, records what the cache server receives, and writes it to the path.
-Recorder = Callable[[Rack, Path], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
 class Recording:
-    """The files of a recorded experiment, and its rounds."""
+    """The files of a recorded experiment, its rounds, and what the kernel counted at the port to the cache server."""
 
     link_bps: int
-    capture: Path  # what the cache server received: a capture file, or what else the recorder wrote
+    store: Path  # what mburst measured: probes, the switch's queue, and frames where they were recorded live
+    capture: Path  # what the cache server received, by tcpdump, unless that was recorded live
     truth: Path
-    probes: Path  # API to cache, while rounds run
-    probes_quiet: Path  # the same before them
-    probes_second_nic: Path  # API to the cache's second NIC, while rounds run
-    queues_1ms: Path
-    queues_1s: Path
     rounds: tuple[Round, ...]
+    quiet_from_ns: int  # Unix; until the first round begins, there are only probes
+    port: Counters
+    sent_bytes: int  # of payload, by the senders' own count
+    stolen: float  # share of the processors' time that a hypervisor took meanwhile
+
+    @property
+    def round_ns(self) -> int:
+        """How long the bytes of a round take at line rate."""
+        whole = self.rounds[0]
+        return round(wire_bytes(whole.bytes_expected, whole.dgrams_expected) * 8e9 / self.link_bps)
 
 
 def check_seconds(seconds: float) -> None:
@@ -47,46 +46,26 @@ def check_seconds(seconds: float) -> None:
 
 
 def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str = "1gbit", *, seed: int = 1,
-                capture: str = "cache.pcap", recorder: Recorder = Rack.record_pcap) -> Recording:
+                rate: int = RATE, record: list[str] | None = None, onlooker: Onlooker | None = None) -> Recording:
     """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
 
-    The recorder writes `capture` there. Raises RackUnavailable where no rack can be built; then nothing is written.
+    RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
+    told of each verb. Raises RackUnavailable where no rack can be built; then nothing is written.
     """
     check_seconds(seconds)
+    require()
     quiet_s = seconds * _QUIET_SHARE
     count = max(1, round((seconds - quiet_s) / _ROUND_S))
-    with Rack(senders, link, second_nic=True, limit_s=4 * seconds + 60) as rack:
+    store, capture, truth = folder / "store", folder / "cache.pcap", folder / "truth.csv"
+    with Rack(senders, link, second_nic=True, limit_s=4 * seconds + 120) as rack:
         folder.mkdir(parents=True, exist_ok=True)
-        paths = {name: folder / f"{name.replace('_', '-')}.csv"
-                 for name in ("truth", "probes", "probes_quiet", "probes_second_nic", "queues_1ms", "queues_1s")}
-        with recorder(rack, folder / capture), rack.watch_queue(paths["queues_1ms"], paths["queues_1s"]):
-            with rack.probe(paths["probes_quiet"]):
-                time.sleep(quiet_s)
-            with rack.probe(paths["probes"]), rack.probe(paths["probes_second_nic"], "cache-nic2", seed=2):
-                rounds = rack.run_rounds(count, seed=seed, truth=paths["truth"])
-        return Recording(link_bps=rack.plan.link_bps, capture=folder / capture, rounds=tuple(rounds), **paths)
-
-
-@contextmanager
-def record_live(rack: Rack, store: Path, words: list[str]) -> Iterator[None]:
-    """Meanwhile, run `mburst WORDS`, which makes `store`, on the cache server. It prints where this process does.
-
-    Raises RackFailed if it does not begin, or does not end well.
-    """
-    from ..sql import Store
-
-    process = rack.exec_in(rack.capture_interface[0], command("mburst", *words),
-                           env=python_environment(), start_new_session=True)
-    deadline = time.monotonic() + _BEGINS_WITHIN_S
-    while Store(store).is_empty("clock"):  # its first row is written when frames are being captured
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RackFailed("rack: mburst record did not begin")
-        time.sleep(0.02)
-    yield
-    process.send_signal(signal.SIGTERM)
-    try:
-        code = process.wait(_BEGINS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        raise RackFailed("rack: mburst record did not end") from None
-    if code:
-        raise RackFailed(f"rack: mburst record ended with exit code {code}")
+        (onlooker or Onlooker()).built(rack)
+        with (rack.record_pcap(capture) if record is None else nullcontext(),
+              measured(rack, store, record, rate=rate, seed=seed, onlooker=onlooker)):
+            quiet_from_ns, stolen = time.time_ns(), Stolen()
+            time.sleep(quiet_s)
+            rounds = rack.run_rounds(count, seed=seed, truth=truth)
+            share, port = stolen.share(), rack.queue_counters()
+            time.sleep(_TOLD_S)
+    sent_bytes = sum(payload for _, payload in rack.sent.values())
+    return Recording(rack.plan.link_bps, store, capture, truth, tuple(rounds), quiet_from_ns, port, sent_bytes, share)

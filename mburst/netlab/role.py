@@ -21,7 +21,8 @@ from typing import Any
 from ..python import command
 from .errors import RackFailed
 
-_RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may take without sleeping; asm-generic/resource.h
+RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may take without sleeping; asm-generic/resource.h
+RTTIME_US = (1_000_000, 1_000_000)  # of it: soft and hard limit
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
@@ -107,7 +108,8 @@ def told_to_stop(timeout_s: float = 0) -> bool:
 
 
 def go_real_time() -> None:
-    """Run before ordinary processes where that is allowed, but never for more than a second without a pause."""
+    """Run before ordinary processes and those that measure (verbs.py) where that is allowed, but never for more than a
+    second without a pause."""
     with contextlib.suppress(OSError):
-        resource.setrlimit(_RLIMIT_RTTIME, (1_000_000, 1_000_000))
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        resource.setrlimit(RLIMIT_RTTIME, RTTIME_US)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))

@@ -13,6 +13,14 @@ DATAGRAM = struct.Struct("!II")  # round, place of the datagram in the answer; t
 DATAGRAM_BYTES = 1472  # the UDP payload that fills an Ethernet frame of 1514 bytes
 
 
+_OVERHEAD_BYTES = 14 + 20 + 8 + 24  # Ethernet, IPv4 and UDP; FCS, preamble and gap
+
+
+def wire_bytes(payload: int, datagrams: int) -> int:
+    """What UDP payload takes of a link."""
+    return payload + datagrams * _OVERHEAD_BYTES
+
+
 @dataclass(frozen=True)
 class Round:
     """A row of truth.csv. Times are Unix ns by kernel stamps, bytes are payload; datagrams are 0 for TCP."""

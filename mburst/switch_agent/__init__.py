@@ -1,6 +1,7 @@
 """A gNMI server over a Linux box that forwards: its ports' queues, counters and neighbours under OpenConfig's paths.
 
     netlink      interfaces, their counters and neighbours
+    qdisc        one queue: its depth and what the kernel counted of it
     watermarks   the depth of every port's queue, read each millisecond
     schema       OpenConfig's paths that are served, and which of them a path with wildcards means
     tree         paths → values of this machine

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..netlab.watermark import QueueReader, Statistics
 from .netlink import queue_classes
+from .qdisc import QueueReader, Statistics
 
 PERIOD_S = 0.001
 SWITCH_S = 0.0005  # Python's other threads give way to the readings so often

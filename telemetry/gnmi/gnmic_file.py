@@ -126,7 +126,7 @@ def _size(own: Part, word: str, default: int) -> int:
     except UsageError as error:
         raise own.file.fail(f"mburst.{word}", str(error), error.hint) from None
     if not LEAST <= size <= LARGEST[word]:
-        raise own.file.fail(f"mburst.{word}", f"{text} is not between 64k and {LARGEST[word] >> 20}M")
+        raise own.file.fail(f"mburst.{word}", f"{text} is not between 64KiB and {LARGEST[word] >> 20}MiB")
     return size
 
 
@@ -139,7 +139,7 @@ def _max_msg_size(top: Part) -> int:
         raise top.file.fail("max-msg-size", f"{text!r} is not a number of bytes")
     size = min(max(int(text), LEAST), LARGEST["message"])
     if size != int(text):
-        top.file.warn("max-msg-size", f"{text} is not between 64k and 512M: taken as {size}")
+        top.file.warn("max-msg-size", f"{text} is not between 64KiB and 512MiB: taken as {size}")
     return size
 
 

@@ -72,7 +72,7 @@ def test_reports_and_deliveries(read, monkeypatch):
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
     (BASE + "record = 5\n", "record is no table"),
     (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
-    (BASE + "[record]\n", "[record]: the following arguments are required"),
+    (BASE + "[record]\n", "[record]: nothing to record"),
     (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
     (BASE + '[record]\ninputs = "lo"\nspread = 1\n', "spread of [record] is neither true nor false"),
     (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),

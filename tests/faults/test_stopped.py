@@ -20,7 +20,7 @@ def test_a_recorder_stands_still(lab: Lab, tmp_path: Path) -> None:
     store = Store.create(tmp_path / "store").path
     for _ in times(1):
         before = received(lab)
-        with recording(lab, store, "--ring", "256K") as process:
+        with recording(lab, store, "--ring", "256KiB") as process:
             with sending(lab, 20_000):
                 time.sleep(0.5)
                 process.send_signal(signal.SIGSTOP)

@@ -1,13 +1,17 @@
-"""An independent reading of a rack's files in numpy: nothing here comes from the code that mburst ships."""
+"""A reading of a rack's files in numpy, as they are: no rule of mburst (bursts, latency, windows) is applied here. The
+capture is tcpdump's; probes and queue depths are what mburst's own verbs measured, and are held to it."""
 
 from __future__ import annotations
 
-import csv
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mburst.netlab import Recording
 
 RECORD = struct.Struct("<IIII")
 
@@ -67,15 +71,47 @@ def bursts(frames: Frames, link_bps: int, threshold: float = 0.5) -> list[tuple[
     return [(start + a * ms, start + b * ms) for a, b in found if b - a >= 3]
 
 
-def read_columns(path: Path, *names: str) -> list[np.ndarray]:
-    """Columns of a CSV file as integers; empty is -1."""
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [np.array([int(row[name] or -1) for row in rows], np.int64) for name in names]
+def stored(store: Path, table: str) -> pa.Table:
+    """The rows of a store in which all is sealed: its Parquet files as they are."""
+    assert not list((store / "hot" / table).glob("*")), "a writer has not ended"
+    return pa.concat_tables(pq.ParquetFile(file).read() for file in sorted((store / table).rglob("*.parquet")))
 
 
-def one_way(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def columns_of(rows: pa.Table, *names: str) -> list[np.ndarray]:
+    """Columns as integers; NULL is -1."""
+    return [rows.column(name).cast(pa.int64()).fill_null(-1).to_numpy() for name in names]
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes of one kind of a recorded experiment: to the cache server while rounds ran, the same before them, and
+    to its second interface while they ran."""
+
+    busy: pa.Table
+    quiet: pa.Table
+    second: pa.Table
+
+
+def probes_of(recording: Recording) -> Probes:
+    rows = stored(recording.store, "probes").sort_by("tx_ns")
+    begin, end = recording.rounds[0].t_req_ns, recording.rounds[-1].t_last_ns
+    tx_ns, dst = rows.column("tx_ns").to_numpy(), np.array(rows.column("dst").to_pylist())
+    during = (tx_ns >= begin) & (tx_ns < end)
+    before = (tx_ns >= recording.quiet_from_ns) & (tx_ns < begin)
+    return Probes(*(rows.filter(pa.array(which)) for which in (
+        (dst == "cache") & during, (dst == "cache") & before, (dst == "cache-nic2") & during)))  # fmt: skip
+
+
+def depths_of(store: Path, device: str = "tor") -> list[np.ndarray]:
+    """(start, end, largest depth) of each window in which the depth of a queue was told, by time."""
+    rows = stored(store, "queues").sort_by("ts_ns")
+    found = columns_of(rows, "window_start_ns", "ts_ns", "max_bytes")
+    told = (found[2] >= 0) & (np.array(rows.column("device").to_pylist()) == device)
+    return [column[told] for column in found]
+
+
+def one_way(probes: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(departure, delay to the other host) in ns of the probes that arrived, by kernel stamps of one clock."""
-    tx_ns, remote_rx_ns, lost = read_columns(path, "tx_ns", "remote_rx_ns", "lost")
+    tx_ns, remote_rx_ns, lost = columns_of(probes, "tx_ns", "remote_rx_ns", "lost")
     arrived = (lost == 0) & (remote_rx_ns > 0)
     return tx_ns[arrived], (remote_rx_ns - tx_ns)[arrived]

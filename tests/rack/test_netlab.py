@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from calm import Attempts
-from rackdata import read_columns
+from rackdata import columns_of, depths_of, stored
 
 from mburst.errors import UsageError
 from mburst.netlab import Rack, RackUnavailable, namespaces, read_truth, timers
@@ -24,7 +24,7 @@ from mburst.netlab.rack import _cpu_mask
 from mburst.netlab.respond import Answer, Senders, Sent
 from mburst.netlab.role import Role
 from mburst.netlab.rounds import COLUMNS, DATAGRAM_BYTES, Round
-from mburst.netlab.watermark import attribute
+from mburst.netlab.verbs import Onlooker, Verb, measured, running
 
 AMPLE = 8_000_000  # bytes of a queue that never drops: a round has 4 MB
 OWNER = """
@@ -90,7 +90,7 @@ def test_nothing_is_left(can_build, tmp_path):
         inside = namespaces.namespaces_of(rack.plan.name)
         assert sorted(inside) == sorted(rack.plan.namespaces) and len(inside) == 11
         rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
-        with rack.watch_queue(tmp_path / "1ms.csv", tmp_path / "1s.csv"), rack.probe(tmp_path / "probes.csv"):
+        with measured(rack, tmp_path / "store", ["--link", "1G"]):
             Attempts(*2 * [lambda: rack.run_rounds(2)]).held(every_answer_came)
     assert not namespaces.namespaces_of(rack.plan.name)
     assert host_links() == links and children() == processes
@@ -169,22 +169,10 @@ def test_nonsense_is_refused(options, can_build):
         Rack(**options)
 
 
-def test_a_second_nic_must_be_there_to_be_probed(can_build, tmp_path):
-    with Rack(8) as rack, pytest.raises(UsageError, match="no second NIC"), rack.probe(tmp_path / "p", "cache-nic2"):
-        pass
-
-
 def test_addresses_are_unique():
     nics = Plan("mb-1-1-0", 120, 10**9, 4_000_000, True, 1).nics
     assert len({nic.address for nic in nics}) == len({mac(nic.address) for nic in nics}) == len(nics) == 123
     assert max(len(nic.port) for nic in nics) <= 15  # IFNAMSIZ
-
-
-def test_netlink_attributes():
-    data = b"\x05\x00\x01\x00a\0\0\0" + b"\x08\x00\x07\x80wxyz"  # padded to four; a nested flag that is no type
-    assert attribute(data, 1) == b"a" and attribute(data, 7) == b"wxyz"
-    with pytest.raises(KeyError):
-        attribute(data, 3)
 
 
 def test_a_processor_in_the_kernels_format():
@@ -226,18 +214,37 @@ def test_a_kernel_that_cannot_segment_is_sent_single_datagrams():
 
 
 def test_a_program_that_fails_is_one_line():
-    role = Role("watermark", 5, namespace="mb-no-such", port="p", fine="/dev/null", coarse="/dev/null")
-    with contextlib.closing(role), pytest.raises(RackFailed, match=r"rack: watermark failed: .*mb-no-such") as failure:
+    role = Role("gather", 5, namespace="mb-no-such")
+    with contextlib.closing(role), pytest.raises(RackFailed, match=r"rack: gather failed: .*mb-no-such") as failure:
         role.wait_ready()
     assert "\n" not in str(failure.value)
 
 
 def test_a_program_ends_at_its_time_limit(can_build):
     with Rack(8) as rack:
-        role = Role("reflect", 0.5, namespace=rack.plan.namespace("cache"), address="198.18.0.1")
-        with contextlib.closing(role), pytest.raises(RackFailed, match="reflect did not finish in time"):
+        sender = {"name": "s01", "namespace": rack.plan.namespace("s01"), "address": rack.plan.address("s01")}
+        cpu = min(os.sched_getaffinity(0))
+        role = Role("respond", 0.5, protocol="udp", senders=[sender], chunk_datagrams=1, cpu=cpu)
+        with contextlib.closing(role), pytest.raises(RackFailed, match="respond did not finish in time"):
             role.wait_ready()
             list(role.results())
+
+
+def test_a_verb_that_fails_is_one_line_with_what_it_said(can_build, tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "of-others").touch()
+    with Rack(8) as rack:
+        begins = pytest.raises(RackFailed, match=r"rack: mburst record did not begin: mburst: .*not empty")
+        with begins as failure, measured(rack, tmp_path / "store", ["--link", "1G"]):
+            pass
+        assert "\n" not in str(failure.value)
+        ending = Verb("api", ["reflect", "--duration", "1ms"], lambda said: "reflecting" in said)
+        gone = Verb("api", ["sql", str(tmp_path / "store")], lambda said: bool(said))
+        with running(rack, [ending], Onlooker()):
+            pass  # that it has ended by itself is no failure
+        ends = pytest.raises(RackFailed, match=r"rack: mburst sql ended with exit code -?\d+: mburst: ")
+        with ends, running(rack, [gone], Onlooker()):
+            pass
 
 
 def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tmp_path, captures):
@@ -252,13 +259,17 @@ def test_rounds_of_120_senders_are_written_as_the_recorded_case_is(can_build, tm
 
 
 def test_what_a_full_queue_drops_is_counted_to_the_packet(can_build, tmp_path):
-    fine = tmp_path / "1ms.csv"
+    """By what senders and receiver wrote down, by `tc -s`, and by what the switch agent told."""
     with Rack(8, "100mbit", limit_bytes=100_000, train=1) as rack:
-        with rack.watch_queue(fine, tmp_path / "1s.csv"):
+        with measured(rack, tmp_path / "store"):
             rounds = rack.run_rounds(2, bytes_per_sender=50_000, truth=tmp_path / "truth.csv")
+            time.sleep(0.5)  # of the switch's counters
         sent = sum(units for units, _ in rack.sent.values())
+        counted = rack.queue_counters()
     missing = sent - sum(done.dgrams_rx for done in rounds)
-    depth, dropped = read_columns(fine, "max_bytes", "dropped_packets")
-    assert missing > 0 and missing == dropped.sum()
+    [told] = columns_of(stored(tmp_path / "store", "queues"), "dropped_packets")
+    [lost] = columns_of(stored(tmp_path / "store", "probes"), "lost")
+    assert missing > 0 and told[told > 0].sum() == counted.dropped == missing + lost.sum()
     assert all(done.timed_out and not done.complete for done in rounds)
-    assert depth.max() <= 100_000
+    _, _, depth = depths_of(tmp_path / "store")
+    assert 0 < depth.max() <= 100_000 and counted.waiting_bytes <= 100_000

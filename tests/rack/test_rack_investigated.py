@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from calm import Attempts
+from pyarrow.csv import write_csv
+from rackdata import probes_of, stored
 
 from mburst.__main__ import main
 from mburst.netlab import Recording
 
 SENDERS = 40
-COLUMNS = ["seq", "src", "dst", "tx_ns", "remote_rx_ns", "lost"]
-WANTED = {"probes": "bursts", "probes_second_nic": "none", "probes_quiet": "none"}
+WANTED = {"busy": "bursts", "second": "none", "quiet": "none"}
 
 
-def one_way(probes: Path) -> Path:
+def one_way(recording: Recording, which: str) -> Path:
     """The probes with no stamps but the kernel's on the way out: processes on a busy machine do stall, and a verdict
     that says so would be right."""
-    kept = probes.with_suffix(".one-way.csv")
-    with open(probes, newline="") as file, open(kept, "w", newline="") as out:
-        writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(csv.DictReader(file))
+    kept = recording.truth.with_name(f"{which}.csv")
+    rows = getattr(probes_of(recording), which).select(["seq", "src", "dst", "tx_ns", "remote_rx_ns", "lost"])
+    write_csv(rows.set_column(5, "lost", rows.column("lost").cast("int8")), kept)
+    return kept
+
+
+def depths(recording: Recording) -> Path:
+    """What the switch told of its queue."""
+    kept, rows = recording.truth.with_name("queues.csv"), stored(recording.store, "queues").sort_by("ts_ns")
+    rows = rows.filter(rows.column("max_bytes").is_valid())
+    names = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "semantics"]
+    write_csv(rows.select(names), kept)
     return kept
 
 
@@ -34,7 +41,7 @@ def judged(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]
     of some milliseconds, in which the machine that plays all hosts stood still, ends none."""
     capsys.readouterr()
     words = ["investigate", str(recording.capture), "--link", str(recording.link_bps), "--host", "cache", "--probes",
-             str(one_way(getattr(recording, probes))), "--queues", str(recording.queues_1ms), "--join", "5ms",
+             str(one_way(recording, probes)), "--queues", str(depths(recording)), "--join", "5ms",
              "--json"]  # fmt: skip
     assert main(words) == 0
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -45,7 +52,7 @@ def check(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str])
     """The answer, when it is the true one."""
     answer = judged(recording, probes, capsys)
     assert answer["cause"] == WANTED[probes], answer["summary"]
-    if probes == "probes":
+    if probes == "busy":
         evidence, whose = answer["evidence"], answer["fan_in"][0]
         # At 100 Mb/s a sender's answer is so small that the probes count as another one.
         assert whose["fan_in"] in (SENDERS, SENDERS + 1) and whose["port"] == 9000

@@ -15,6 +15,7 @@ import pytest
 from livelab import Lab
 
 from mburst.__main__ import main
+from mburst.switch_agent.qdisc import attribute
 
 HELD, FRAME = 20, 1000
 SLOW, FAST = 0x10010, 0x10020  # classes 1:10 and 1:20
@@ -166,3 +167,10 @@ def test_every_counter_is_what_ip_says(port, tmp_path, capsys):
         else:
             assert told[name] == value, name
     assert int(told["in-pkts"]) >= 41 and int(told["in-octets"]) >= 41 * 114
+
+
+def test_netlink_attributes():
+    data = b"\x05\x00\x01\x00a\0\0\0" + b"\x08\x00\x07\x80wxyz"  # padded to four; a nested flag that is no type
+    assert attribute(data, 1) == b"a" and attribute(data, 7) == b"wxyz"
+    with pytest.raises(KeyError):
+        attribute(data, 3)

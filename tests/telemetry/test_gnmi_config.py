@@ -54,8 +54,8 @@ subscriptions:
 mburst:
   racks: {tor1: r7}
   vendors: {tor3: sonic}
-  buffer: 64M
-  message: 32M
+  buffer: 64MiB
+  message: 32MiB
   paths: 1234
   links:
     - {device: tor1, port: Ethernet1, host: cache-1, interface: eth0, link: 25G}
@@ -151,7 +151,7 @@ BAD = {
     "mburst.links[0]: host is missing": S + T + "mburst: {links: [{device: a, port: p}]}",
     "mburst.links[0]: 'fast' is no link speed": S + T + "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
     "mburst.buffer: 'much' is no size": S + T + "mburst: {buffer: much}",
-    "mburst.message: 1G is not between 64k and 512M": S + T + "mburst: {message: 1G}",
+    "mburst.message: 1G is not between 64KiB and 512MiB": S + T + "mburst: {message: 1G}",
     "mburst.paths: '0' is not a whole number": S + T + "mburst: {paths: 0}",
     "mburst.paths: 'many' is not a whole number": S + T + "mburst: {paths: many}",
     "targets must be a mapping": S + "targets: [a]",

@@ -1,22 +1,13 @@
-"""Reads the depth of a switch port's queue by rtnetlink (RTM_GETQDISC), as a switch's own counters would tell it.
+"""Reads the depth and the counters of a port's queue from the kernel by rtnetlink (RTM_GETQDISC, RTM_GETTCLASS).
 
-Asking costs some 10 µs, so a window of a millisecond is possible, where `tc -j` forks 266 times a second at most. The
-largest depth of a window is that of the readings in it; a window is as long as it came out, not as long as planned.
+Asking costs some 10 µs, so a reading a millisecond is possible, where `tc -j` forks 266 times a second at most.
 """
 
 from __future__ import annotations
 
-import csv
 import socket
 import struct
-import time
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TextIO
-
-from . import role
-from .namespaces import enter
-
-COLUMNS = ["device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "dropped_packets", "semantics"]
+from typing import NamedTuple
 
 _RTM_NEWQDISC, _RTM_GETQDISC, _RTM_NEWTCLASS, _RTM_GETTCLASS, _NLMSG_ERROR = 36, 38, 40, 42, 2
 _NLM_F_REQUEST, _NLM_F_ECHO = 1, 8  # without ECHO, Linux 6.18 answers only where someone listens to notifications
@@ -92,53 +83,3 @@ class QueueReader:
         if kind != self._answer:
             raise OSError(0, f"rtnetlink answered with message type {kind}")
         return reply[_HEADER.size + _TCMSG.size:size]
-
-
-@dataclass
-class Window:
-    """Gathers readings into rows of one file, each at least `width_ns` long."""
-
-    file: TextIO
-    port: str
-    width_ns: int
-    start_ns: int
-    drops: int
-    max_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        self._writer = csv.writer(self.file, lineterminator="\n")
-        self._writer.writerow(COLUMNS)
-
-    def add(self, now_ns: int, backlog: int, drops: int) -> None:
-        """A reading; ends the window when it is long enough."""
-        self.max_bytes = max(self.max_bytes, backlog)
-        if now_ns - self.start_ns >= self.width_ns:
-            row: list[Any] = ["tor", self.port, 0, self.start_ns, now_ns, self.max_bytes, drops - self.drops]
-            self._writer.writerow([*row, "max-since-last"])
-            self.start_ns, self.drops, self.max_bytes = now_ns, drops, 0
-
-
-def main() -> None:
-    config = role.begin()
-    enter(config["namespace"])
-    reader = QueueReader(config["port"])
-    period_s = 0.001
-    with open(config["fine"], "w", newline="") as fine, open(config["coarse"], "w", newline="") as coarse:
-        _, drops = reader.read()
-        now_ns = time.time_ns()
-        windows = [Window(fine, config["port"], 0, now_ns, drops),
-                   Window(coarse, config["port"], 1_000_000_000, now_ns, drops)]
-        role.go_real_time()
-        role.ready()
-        due = time.monotonic()
-        while not role.told_to_stop():
-            due = max(due + period_s, time.monotonic() - period_s)  # after a stall, do not catch up
-            time.sleep(max(0.0, due - time.monotonic()))
-            backlog, drops = reader.read()
-            now_ns = time.time_ns()
-            for window in windows:
-                window.add(now_ns, backlog, drops)
-
-
-if __name__ == "__main__":
-    main()

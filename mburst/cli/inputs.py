@@ -1,0 +1,136 @@
+"""What a recording reads: capture files or an interface, then a pcap filter, typed as for tcpdump and tshark."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import MburstError, UsageError
+
+_CAPTURE = re.compile(
+    r"\.(pcap|pcapng|pcp|cap|dmp|dump|trc|trace|snoop|erf|ntar)\d*(\.(gz|zst|xz|bz2|lz4))?$|\.(gz|zst|xz|bz2|lz4)$",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(r"[0-9.]+/[0-9.]+|[0-9a-f:.]*:[0-9a-f:.]*/\d+", re.IGNORECASE)
+_ARITHMETIC = re.compile(r"[\[\]()<>=&|+*]")
+_BEFORE_NAMES = {"host", "src", "dst", "net", "gateway", "and", "or", "not", "ra", "ta", "addr1", "addr2"}  # of hosts
+
+
+class Inputs(NamedTuple):
+    """Files or one interface, and a pcap filter; "" for none."""
+
+    targets: list[str]
+    filter: str
+
+
+def add_options(parser: Any) -> None:
+    """FILE, INTERFACE and FILTER as arguments, and -r, -i and -f."""
+    parser.add_argument("inputs", nargs="*", metavar="FILE|INTERFACE|FILTER",
+                        help="files or an interface, then a pcap filter if any; behind -r and -i a filter")
+    parser.add_argument("-r", dest="files", action="append", metavar="FILE",
+                        help="a capture file, - for standard input; may be repeated")
+    parser.add_argument("-i", dest="device", metavar="INTERFACE", help="an interface to capture from")
+    parser.add_argument("-f", "--filter", default="", metavar="FILTER", help="a pcap filter, in one word for the shell")
+
+
+def check_given(arguments: argparse.Namespace) -> None:
+    """Raise UsageError where nothing to read is named."""
+    if not (arguments.inputs or arguments.files or arguments.device):
+        raise UsageError("nothing to record", "name capture files (-r FILE) or an interface (-i INTERFACE)")
+
+
+def inputs_of(arguments: argparse.Namespace) -> Inputs:
+    """What the options name. Raises UsageError, and MburstError for a file that is not there."""
+    files, device = getattr(arguments, "files", None), getattr(arguments, "device", None)
+    if files and device:
+        raise UsageError("-r and -i exclude each other", "record files, or an interface")
+    if files:
+        targets, words = _split([*map(_existing, files), *arguments.inputs])
+    elif device:
+        targets, words = [_interface(device, arguments.backend)], arguments.inputs
+    else:
+        targets, words = _split(arguments.inputs)
+    _refuse_files(words)
+    return Inputs(targets, _one_filter(str(getattr(arguments, "filter", "") or ""), " ".join(words)))
+
+
+def _split(inputs: list[str]) -> tuple[list[str], list[str]]:
+    """Files that exist, or else one name; and the words that follow."""
+    count = next((place for place, name in enumerate(inputs) if name != "-" and not is_file(name)), len(inputs))
+    if not count and is_like_a_file(inputs[0]) and not is_interface(inputs[0]):
+        raise no_such_file(inputs[0])
+    return inputs[:count or 1], inputs[count or 1:]
+
+
+def _existing(name: str) -> str:
+    if name == "-" or is_file(name):
+        return name
+    raise MburstError(f"{name}: no such file", "an interface is named with -i") if is_interface(name) else (
+        no_such_file(name))  # fmt: skip
+
+
+def _interface(name: str, backend: str) -> str:
+    if is_file(name) and not is_interface(name):
+        raise MburstError(f"{name}: no such interface", "a capture file is named with -r")
+    if is_file(name) and backend == "auto":
+        raise UsageError(f"{name} is an interface and a file in this folder", "name the --backend, such as afpacket")
+    return name
+
+
+def _refuse_files(words: list[str]) -> None:
+    """Raise MburstError where a word of a filter looks like the name of a file."""
+    for before, word in zip(["", *words], words, strict=False):
+        if is_like_a_file(word) and ("/" in word or before.lower() not in _BEFORE_NAMES or is_file(word)):
+            if is_file(word):
+                raise MburstError(f"{word}: a file where a filter is expected", "name files before the filter")
+            raise no_such_file(word)
+
+
+def is_like_a_file(word: str) -> bool:
+    """Whether a word is the name of a file rather than an interface or a part of a pcap filter: it has the suffix of a
+    capture or a compressed file, or a slash that belongs to no network (10.0.0.0/8) and no arithmetic (ip[0]/4)."""
+    if " " in word or _ARITHMETIC.search(word):
+        return False
+    has_path = "/" in word and any(map(str.isalpha, word)) and not _NETWORK.fullmatch(word)
+    return has_path or bool(_CAPTURE.search(word))
+
+
+def is_file(name: str) -> bool:
+    """Whether there is a file (or pipe, or folder) of this name."""
+    try:
+        return Path(name).exists()
+    except OSError:  # a filter may be longer than any name
+        return False
+
+
+def no_such_file(name: str) -> MburstError:
+    """The error, with the file that may be meant where there is one."""
+    path = Path(name)
+    try:
+        near = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], 1)
+    except OSError:
+        near = []
+    return MburstError(f"{name}: no such file", f"there is {path.parent / near[0]}" if near else
+                       "files come first, a filter behind them or with -f")
+
+
+def is_interface(name: str) -> bool:
+    """Whether this machine has an interface of this name; "any" is all of them."""
+    from ..capture import device
+
+    return name == "any" or device(name) is not None
+
+
+def _one_filter(named: str, words: str) -> str:
+    if named and words:
+        raise UsageError(f"two filters: {named!r} and {words!r}", "join them with `and`")
+    return named or words
+
+
+def explained(error: MburstError, expression: str) -> MburstError:
+    """The same, or what is more likely where a word of a filter that cannot be compiled has a suffix as files have."""
+    names = [word for word in expression.split() if re.search(r"\.[A-Za-z]\w*$", word) and not is_file(word)]
+    return no_such_file(names[0]) if names and str(error).startswith(f"filter '{expression}'") else error

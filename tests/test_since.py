@@ -1,0 +1,54 @@
+"""--since and --until: a duration counts back from the newest data of any kind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.cli.definition import span_of
+from mburst.sql import Store
+
+S = 10**9
+T0 = 1_800_000_000 * S
+TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns"}
+
+
+def rows(table: str, count: int) -> list[dict[str, Any]]:
+    """One a second from T0 on."""
+    more = {"probes": {"app_send_ns": 0, "rx_ns": 1000, "app_recv_ns": 2000}, "queues": {"window_start_ns": -1000}}
+    shifts = {TIMES[table]: 0, **more.get(table, {})}
+    return [{name: T0 + n * S + shift for name, shift in shifts.items()} for n in range(count)]
+
+
+def span(store: Store, since: str | None = None, until: str | None = None) -> tuple[int | None, int | None]:
+    return span_of(store, argparse.Namespace(rack=None, since=since, until=until))
+
+
+@pytest.mark.parametrize("tables", [["bins"], ["probes"], ["queues"], ["bins", "probes"], ["bins", "queues"]])
+def test_durations_count_back_from_the_newest_data_of_any_kind(tables: list[str], tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    for count, table in enumerate(tables, 10):
+        write(store, table, *rows(table, count))
+    newest = T0 + (9 + len(tables) - 1) * S
+    assert span(store, "3s", "1s") == (newest - 3 * S, newest - S)
+
+
+def test_nothing_is_left_out_of_an_empty_store(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "s")
+    assert span(store, "10m") == (None, None) and span(store, "2027-01-15T08:00", None) == (T0, None)
+
+
+def test_a_report_of_probes_alone_keeps_to_since(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(Store.create(tmp_path / "s"), "probes", *rows("probes", 60))
+    sent = []
+    for name, words in (("all", []), ("some", ["--since", "10s"])):
+        assert main(["report", str(tmp_path / "s"), *words, "-o", str(tmp_path / name)]) == 0
+        [facts] = (tmp_path / name).glob("*.json")
+        sent.append(json.loads(facts.read_text())["paths"][0]["sent"])
+    assert sent == [60, 11]
