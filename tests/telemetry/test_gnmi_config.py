@@ -106,7 +106,7 @@ def test_a_path_without_stream_mode_is_the_targets_choice(tmp_path):
 
 @pytest.mark.parametrize(("text", "size", "warned"), [
     ("max-msg-size: 33554432", 32 << 20, False), ("max-msg-size: 536870912", 512 << 20, False),
-    ("max-msg-size: 33554432\nmburst: {message: 1M}", 1 << 20, False), ("max-msg-size: 4096", 64 << 10, True),
+    ("max-msg-size: 33554432\nmburst: {message: 1MiB}", 1 << 20, False), ("max-msg-size: 4096", 64 << 10, True),
     ("max-msg-size: 99999999999", 512 << 20, True), ("", 16 << 20, False),
 ])  # fmt: skip
 def test_gnmics_largest_message_is_ours(tmp_path, text, size, warned):
