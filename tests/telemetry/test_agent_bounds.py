@@ -102,7 +102,7 @@ def fast() -> dict[str, int]:
 def test_clients_that_are_killed_leave_nothing():
     """Their connections, subscriptions and watches go."""
     program = (
-        "import sys, grpc; sys.path[:0] = sys.argv[2:]; import test_agent_access as t\n"
+        "import sys, grpc; sys.path[:0] = sys.argv[2:]; import test_agent_bounds as t\n"
         "channel = grpc.insecure_channel(sys.argv[1])\n"
         "calls = [t.subscribe(channel, t.request(**t.fast())) for _ in range(5)]\n"
         "[next(call) for call in calls]; print('streams', flush=True)\n"
