@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._engine import Capture, Rows, clock_synchronized, device, sources
+from ._engine import Capture, Rows, clock_synchronized, device, give_up, sources
 
 if TYPE_CHECKING:
     from ._engine import Device, Facts, Lane, SourceState
@@ -21,5 +21,6 @@ __all__ = [
     "SourceState",
     "clock_synchronized",
     "device",
+    "give_up",
     "sources",
 ]

@@ -131,6 +131,11 @@ def device(name: str, /) -> Device | None:
 def clock_synchronized() -> bool:
     """Whether NTP or PTP keeps the system's clock (adjtimex)."""
 
+def give_up(kept: int | None, ruleset: int | None, no_new: bool, /) -> int:
+    """In all threads of the process: have no capabilities but those of the mask KEPT and pass none on (None: leave
+    them), gain none by starting programs (NO_NEW), and be restricted by the Landlock RULESET, a descriptor. How many
+    threads did not answer within two seconds, and keep what they had. Raises OSError."""
+
 @final
 class Rows:
     """Rows that share the engine's memory. Speaks the Arrow PyCapsule protocol; each stream is fresh."""

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that tell of this host: sources and interfaces.
+ * The functions that tell of this host, its sources and interfaces, and of this process.
  */
 #include "module.h"
 
+#include <errno.h>
+
 #include "device.h"
 #include "source.h"
+#include "threads.h"
 #include "timestamp.h"
 
 /* LIST gets the new reference ITEM. -1 with an exception set. */
@@ -90,9 +93,39 @@ static PyObject *host_clock_synchronized(PyObject *module, PyObject *unused)
 	return PyBool_FromLong(mb_clock_synchronized());
 }
 
+/* (kept: int | None, ruleset: int | None, no_new: bool) -> threads that were not reached */
+static PyObject *host_give_up(PyObject *module, PyObject *arguments)
+{
+	struct mb_rights rights = { .ruleset = -1 };
+	PyObject *kept, *ruleset;
+	uint32_t left;
+	int no_new, code;
+
+	(void)module;
+	if (!PyArg_ParseTuple(arguments, "OOp", &kept, &ruleset, &no_new))
+		return NULL;
+	rights.no_new = no_new;
+	rights.limit = kept != Py_None;
+	if (rights.limit)
+		rights.kept = PyLong_AsUnsignedLongLong(kept);
+	if (ruleset != Py_None)
+		rights.ruleset = (int)PyLong_AsLong(ruleset);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	code = mb_rights_apply(&rights, &left);
+	Py_END_ALLOW_THREADS
+	if (code) {
+		errno = -code;
+		return PyErr_SetFromErrno(PyExc_OSError);
+	}
+	return PyLong_FromUnsignedLong(left);
+}
+
 PyMethodDef mb_host_methods[] = {
 	{ "sources", host_sources, METH_O, NULL },
 	{ "device", host_device, METH_O, NULL },
 	{ "clock_synchronized", host_clock_synchronized, METH_NOARGS, NULL },
+	{ "give_up", host_give_up, METH_VARARGS, NULL },
 	{ 0 },
 };

@@ -1,13 +1,14 @@
-"""Landlock: a process gives up files for good (landlock(7), Linux 5.13 and later). Needs no rights but no_new_privs."""
+"""Landlock: which files a process may still use (landlock(7), Linux 5.13 and later)."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+_CREATE_RULESET, _ADD_RULE = 444, 445  # the same on every architecture
 _VERSION_FLAG, _RULE_PATH_BENEATH = 1, 1
 
 # LANDLOCK_ACCESS_FS_*, linux/landlock.h
@@ -18,6 +19,8 @@ _FIRST = (1 << 13) - 1  # all of the first version
 _OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
 _READS = _READ_FILE | _READ_DIR
 _WRITES = _READS | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER | _TRUNCATE
+
+StrPath = str | os.PathLike[str]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,30 +39,30 @@ def version() -> int:
     return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)), 0)
 
 
-def restrict(reads: Iterable[str], writes: Iterable[str]) -> bool:
-    """Let this thread, and those that it starts, read the files READS and what is below them, write WRITES likewise,
-    and start no program. Paths that there are not are left out. False, with nothing changed, where the kernel cannot.
-
-    The process must have no_new_privs."""
+@contextmanager
+def ruleset(reads: Iterable[StrPath], writes: Iterable[StrPath],
+            removes: Iterable[StrPath] = ()) -> Iterator[int | None]:
+    """A descriptor of what is allowed: to read the files READS and what is below the folders of that, to write WRITES
+    likewise, to remove files and empty folders of REMOVES, and to start no program. Paths that there are not are left
+    out. None where the kernel cannot."""
     known = version()
-    if not known:
-        return False
     handled = _FIRST | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
     attributes = _Ruleset(handled)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
-    ruleset = int(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
-    if ruleset < 0:
-        return False
+    made = int(_libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0)) if known else -1
+    if made < 0:
+        yield None
+        return
     try:
-        for paths, access in ((reads, _READS), (writes, _WRITES)):
+        for paths, access in ((reads, _READS), (writes, _WRITES), (removes, _REMOVE_DIR | _REMOVE_FILE)):
             for path in paths:
-                _allow(ruleset, path, access & handled)
-        return bool(_libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
+                _allow(made, path, access & handled)
+        yield made
     finally:
-        os.close(ruleset)
+        os.close(made)
 
 
-def _allow(ruleset: int, path: str, access: int) -> None:
+def _allow(ruleset: int, path: StrPath, access: int) -> None:
     try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -69,6 +72,6 @@ def _allow(ruleset: int, path: str, access: int) -> None:
         rule = _PathBeneath(access if is_folder else access & _OF_FILES, opened)
         if _libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0):
             number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), path)
+            raise OSError(number, os.strerror(number), os.fspath(path))
     finally:
         os.close(opened)

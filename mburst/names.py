@@ -14,7 +14,7 @@ import re
 import sys
 
 LONGEST = 60  # characters of a name in a file's name
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes a cell to be computed for
+FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # what a spreadsheet takes a cell to be computed for, wide signs too
 
 
 def shown(text: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import resource
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from . import landlock
 from .errors import MburstError, UsageError
 
 NOBODY = "nobody"
+MOST_FILES = 65_536  # open at a time
 UMASK = 0o027  # who sent what to whom is not for all to read
 
 # capability(7)
@@ -28,17 +30,15 @@ DAC_OVERRIDE, DAC_READ_SEARCH, SETGID, SETUID = 1, 2, 6, 7
 NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK = 10, 12, 13, 14
 OPENING = frozenset({DAC_OVERRIDE, DAC_READ_SEARCH, SETGID, SETUID, NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK})
 
-SERVING = frozenset({DAC_OVERRIDE, DAC_READ_SEARCH, NET_BIND_SERVICE})  # what a part that captures nothing may need
-
 # prctl(2)
-_SET_PDEATHSIG, _GET_PDEATHSIG, _SET_KEEPCAPS, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 1, 2, 8, 38, 47
-_CAP_AMBIENT_CLEAR_ALL = 4
-_CAPABILITY_VERSION_3 = 0x20080522
+_SET_PDEATHSIG, _GET_PDEATHSIG, _SET_KEEPCAPS = 1, 2, 8
 
-# Read by libraries while they run. Not all of /etc: as root without capabilities one still owns /etc/shadow.
+# Read by libraries while they run. All of /etc, whose files are replaced as networks change, only by another than root:
+# without capabilities he still owns /etc/shadow.
 _READABLE = ["/usr", "/lib", "/lib64", "/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf",
              "/etc/services", "/etc/protocols", "/etc/networks", "/etc/ethers", "/etc/hosts", "/etc/resolv.conf",
-             "/etc/host.conf", "/etc/gai.conf", "/etc/passwd", "/etc/group"]
+             "/etc/host.conf", "/etc/gai.conf", "/etc/passwd", "/etc/group", "/run/systemd/resolve",
+             "/run/NetworkManager", "/run/resolvconf"]
 _WRITABLE = ["/dev"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,9 +61,12 @@ class _State:
 
 
 def own_process() -> None:
-    """At the start of a command: what follows may change this process for good."""
+    """At the start of a command: what follows may change this process for good. It may open as many files as it can be
+    allowed to, since the database ends the process where it cannot open one."""
     _State.own = True
     os.umask(os.umask(0) | UMASK)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))
 
 
 @contextmanager
@@ -132,10 +135,10 @@ def lower(store: str | os.PathLike[str], user: str | None = None) -> None:
     if os.geteuid() != 0:
         if user and owner_of(store, user).uid != os.geteuid():
             raise MburstError(f"--user {user}: only root can work as another user")
-        _limit(OPENING)
+        _give_up(OPENING, no_new=False)
         return
     owner = owner_of(store, user)
-    _limit(OPENING)
+    _give_up(OPENING, no_new=False)
     if owner.uid == 0:
         return
     _State.owner, _State.groups = owner, os.getgroups()
@@ -192,8 +195,7 @@ def drop(*, keep: Iterable[int] = ()) -> None:
             os.setresgid(owner.gid, owner.gid, owner.gid)
             os.setresuid(owner.uid, owner.uid, owner.uid)
         _State.owner = None
-    _limit(kept)
-    _prctl(_SET_NO_NEW_PRIVS, 1)
+    _give_up(kept)
 
 
 def settle(user: str | None) -> None:
@@ -205,16 +207,19 @@ def settle(user: str | None) -> None:
     drop()
 
 
-def confine(reads: Sequence[str | os.PathLike[str]], writes: Sequence[str | os.PathLike[str]]) -> None:
-    """Let this thread and those that it starts write below WRITES alone, and read those, READS and what Python itself
-    and libraries read. Says so on standard error where root runs this and the kernel cannot."""
+def confine(reads: Sequence[str | os.PathLike[str]], writes: Sequence[str | os.PathLike[str]],
+            removes: Sequence[str | os.PathLike[str]] = ()) -> None:
+    """Let this process write below WRITES alone, read those, READS and what Python itself and libraries read, and
+    remove files and empty folders of REMOVES. Says so on standard error where root runs this and the kernel cannot."""
     if not _State.own:
         return
-    _prctl(_SET_NO_NEW_PRIVS, 1)
-    readable = [*_READABLE, *_of_python(), *(os.fspath(path) for path in reads)]
-    with raised():  # the way to a path may be shut to the owner of the store
-        is_done = landlock.restrict(readable, [*_WRITABLE, *(os.fspath(path) for path in writes)])
-    if not is_done and os.getuid() == 0:
+    is_root = os.geteuid() == 0 and _State.owner is None
+    readable = [*_READABLE, *([] if is_root else ["/etc"]), *_of_python(), *reads]
+    writable = [*_WRITABLE, *writes]
+    with (raised(),  # the way to a path may be shut to the owner of the store
+          landlock.ruleset(readable, writable, removes) as ruleset):
+        _give_up(ruleset=ruleset)
+    if ruleset is None and os.getuid() == 0:
         print("mburst: note: this kernel has no Landlock (Linux 5.13): files are not shut off from this process",
               file=sys.stderr)
 
@@ -245,27 +250,10 @@ def _parent_death_signal() -> Iterator[None]:
         _prctl(_SET_PDEATHSIG, number.value)
 
 
-class _Header(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+def _give_up(kept: frozenset[int] | None = None, ruleset: int | None = None, no_new: bool = True) -> None:
+    """In all threads. Says so where one could not be reached, which nothing known here does."""
+    from .capture import give_up
 
-
-class _Sets(ctypes.Structure):
-    """struct __user_cap_data_struct, capget(2): one for the lower 32 capabilities, one for the upper."""
-
-    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
-
-
-def _limit(to: frozenset[int]) -> None:
-    """Have no capabilities but those of TO that there are, and pass none on."""
-    header, sets = _Header(_CAPABILITY_VERSION_3, 0), (_Sets * 2)()
-    if _libc.capget(ctypes.byref(header), sets):
-        raise OSError(ctypes.get_errno(), "capget failed")
-    for half, one in enumerate(sets):
-        mask = sum(1 << number % 32 for number in to if number // 32 == half)
-        one.permitted &= mask
-        one.effective = one.permitted
-        one.inheritable = 0
-    if _libc.capset(ctypes.byref(header), sets):
-        raise OSError(ctypes.get_errno(), "capset failed")
-    with suppress(OSError):  # before Linux 4.3 there are none
-        _prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
+    mask = None if kept is None else sum(1 << number for number in kept)
+    if left := give_up(mask, ruleset, no_new):
+        print(f"mburst: note: {left} threads of this process keep the rights of its start", file=sys.stderr)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SWITCH_S = 0.0001  # how long the storing thread may keep the prober from running Python
 _GATHER_S = 1.0  # of probes become one batch of rows
+MOST_WAITING = 1_000_000  # probes that wait for the disk, of some 90 bytes each: a minute's at the highest rate
 _SIOCGIFADDR = 0x8915
 _MOST_APART_NS = 1_000_000  # of an interface's clock from system time, as `mburst record` has it
 
@@ -47,7 +48,8 @@ class Keeper:
     """Takes settled probes and appends them to the store, in a thread of its own.
 
     `watch`, where given, is called in that thread with every batch of rows (a pyarrow.Table). When the store cannot be
-    written, `failed` is called and `close` raises what happened.
+    written, `failed` is called and `close` raises what happened. While it cannot be written for long, probes beyond
+    MOST_WAITING are dropped; `dropped` counts them.
     """
 
     def __init__(self, store: Store, failed: Callable[[], None], watch: Callable[[Any], None] | None = None) -> None:
@@ -56,12 +58,22 @@ class Keeper:
         self._failed = failed
         self._watch = watch
         self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._waiting = self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="mburst-probes", daemon=True)
         self._thread.start()
 
     def take(self, settled: Settled, names: Names) -> None:
         """Keep these probes. Returns at once."""
-        self._queue.put((settled, names))
+        count = len(settled.sent)
+        with self._lock:
+            fits = not self._waiting or self._waiting + count <= MOST_WAITING
+            if fits:
+                self._waiting += count
+            else:
+                self.dropped += count
+        if fits:
+            self._queue.put((settled, names))
 
     def close(self) -> None:
         """Store what was taken. Raises what kept it from being stored."""
@@ -96,6 +108,8 @@ class Keeper:
         if batches:
             rows = pa.Table.from_batches(batches).unify_dictionaries()
             self._writer.append(rows)
+            with self._lock:
+                self._waiting -= rows.num_rows
             if self._watch:
                 self._watch(rows)
         return not ended
@@ -126,6 +140,9 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
                 prober.run(keeper.take)
             finally:
                 keeper.close()
+        if keeper.dropped:
+            tell(f"{keeper.dropped:,} probes were not stored, since the store did not keep up: they are missing from "
+                 "what was measured")
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
         return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
     finally:

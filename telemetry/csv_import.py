@@ -17,6 +17,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import os
 import re
 import shutil
 import sys
@@ -91,30 +92,33 @@ class Summary:
 
 
 class Text:
-    """The content of an open file, of one compressed by gzip too, to be read from its beginning as often as is wanted.
+    """The content of a file, of one compressed by gzip too, to be read from its beginning as often as is wanted.
 
-    Arrow reads ahead in threads of its own. A thread that reads by a Python object needs the interpreter, and aborts
-    the process where it outlives it; so Arrow is given a stream that knows none.
+    The file is not opened again, since the right to do so may have been given up. Arrow reads ahead in threads of its
+    own. A thread that reads by a Python object needs the interpreter, and aborts the process where it outlives it; so
+    Arrow is given a stream that knows none.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._path = f"/proc/self/fd/{descriptor}"
-        with open(self._path, "rb") as file:
-            self._packed = file.read(2) == b"\x1f\x8b"
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._native = pa.OSFile(f"/proc/self/fd/{file.fileno()}")
+        file.seek(0)
+        self._packed = file.read(2) == b"\x1f\x8b"
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """For Python."""
-        with open(self._path, "rb") as file:
-            if not self._packed:
-                yield file
-                return
-            with gzip.GzipFile(fileobj=file) as unpacked:
+        """For Python. One at a time."""
+        self._file.seek(0)
+        if self._packed:
+            with gzip.GzipFile(fileobj=self._file) as unpacked:
                 yield cast(BinaryIO, unpacked)
+        else:
+            yield self._file
 
     def stream(self) -> pa.NativeFile:
         """For Arrow."""
-        return pa.input_stream(self._path, compression="gzip" if self._packed else None)
+        segment = self._native.get_stream(0, os.fstat(self._file.fileno()).st_size)
+        return pa.CompressedInputStream(segment, "gzip") if self._packed else segment
 
 
 @contextmanager
@@ -133,7 +137,7 @@ def open_text(path: str) -> Iterator[Text]:
             spool.flush()
             stream = cast(io.BufferedReader, spool)
         try:
-            yield Text(stream.fileno())
+            yield Text(cast(BinaryIO, stream))
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise MburstError(f"{path}: damaged gzip data: {error}") from None
 

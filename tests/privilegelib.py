@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,12 @@ def status(pid: int | str, thread: int | str | None = None) -> dict[str, str]:
 
 
 def threads(pid: int) -> list[dict[str, str]]:
-    """The same of each thread."""
-    return [status(pid, thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    """The same of each thread that is still there."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append(status(pid, thread.name))
+    return found
 
 
 def run_python(script: str, *arguments: object, everywhere: bool = False) -> subprocess.CompletedProcess[str]:

@@ -142,3 +142,12 @@ def test_the_line_to_say_is_one_line(capsys):
     for lines in (said.err.splitlines(), said.out.splitlines()):
         assert len(lines) == len(HOSTILE) and all(map(is_seen, lines))
     assert "hostile" in said.out and len(MARKUP) > 5 and sys.stderr
+
+
+def test_neither_cells_nor_columns_of_csv_are_formulas():
+    begins = ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"]
+    texts = [f"{begin}SUM(1)" for begin in begins]
+    out = io.StringIO()
+    output.write_csv(texts, [texts], out)
+    rows = list(csv.reader(io.StringIO(out.getvalue(), newline="")))
+    assert rows == [[f"'{text}" for text in texts]] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -210,20 +211,6 @@ open(sys.argv[1] + "/new", "w").write("y")
 
 
 @needs_root
-def test_a_part_that_captures_nothing_keeps_what_serving_needs():
-    done = run_python("""
-from mburst import privileges
-privileges.own_process()
-privileges.drop(keep=privileges.SERVING)
-print(open("/proc/self/status").read())
-""")
-    found = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
-    serving = sum(1 << number for number in privileges.SERVING)
-    assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == serving & int(status(os.getpid())["CapPrm"], 16)
-    assert found["CapAmb"].strip("0") == "" and found["NoNewPrivs"] == "1"
-
-
-@needs_root
 def test_the_signal_of_a_dead_supervisor_outlives_the_change_of_user(strangers):
     done = run_python("""
 import ctypes, os, sys
@@ -277,6 +264,21 @@ privileges.give([Path(sys.argv[1], "made"), Path(sys.argv[1], "none")], privileg
 """, strangers)
     assert {path.lstat().st_uid for path in (strangers / "made", *(strangers / "made").rglob("*"))} == {STRANGER}
     assert (tmp_path / "roots").stat().st_uid == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [((64, 4096), (4096, 4096)), ((256, 256), (256, 256)),
+                                               ((100, 70_000), (65_536, 70_000))])
+def test_a_command_may_open_as_many_files_as_it_can_be_allowed_to(before, after):
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] not in (resource.RLIM_INFINITY, *range(before[1], 1 << 31)):
+        pytest.skip("fewer files are allowed here")
+    done = run_python("""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
+from mburst import privileges
+privileges.own_process()
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+""", *before)
+    assert done.stdout == f"{after}\n", done.stderr
 
 
 # --- whose files ------------------------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ import sys
 from .. import privileges
 from ..__main__ import main
 
-OPENING = ("record", "probe", "reflect", "live")  # verbs that open sockets of theirs first, and drop what that needs
-
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 if __name__ == "__main__":
@@ -20,6 +18,4 @@ if __name__ == "__main__":
     if os.getppid() != supervisor:  # it died before we asked to be told
         sys.exit(1)
     privileges.own_process()
-    if sys.argv[2] not in OPENING:
-        privileges.drop(keep=privileges.SERVING)
     sys.exit(main(sys.argv[2:]))

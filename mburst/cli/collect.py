@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import ssl
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from ..names import say
 from ..units import format_duration, parse_duration
-from . import output
+from . import output, record
 
 if TYPE_CHECKING:
     from ..collector import Progress
@@ -34,6 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--check", action="store_true", help="read the file, say what each path means to mburst, and connect to nobody"
     )
     output.add_format(parser)
+    record.add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -53,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("collect: where to?", "name a store with -o STORE, or look with --once")
     if arguments.format != "table":
         raise UsageError("--json and --csv go with --once")
+    privileges.lower(arguments.store, arguments.user)
     return collect(config, arguments.store, arguments.duration)
 
 
@@ -88,9 +94,11 @@ def collect(config: Config, store: str, duration: str | None) -> int:
     from ..sql import Store
 
     seconds = parse_duration(duration) / 1e9 if duration else None
+    kept = Store.create(store)
+    settle(config, store)
 
     async def work() -> Any:
-        collector = Collector(config, Store.create(store), say, _show if sys.stderr.isatty() else None)
+        collector = Collector(config, kept, say, _show if sys.stderr.isatty() else None)
         await collector.run(seconds)
         return collector
 
@@ -114,6 +122,34 @@ def collect(config: Config, store: str, duration: str | None) -> int:
     if collector.interrupted:
         return 130
     return 0 if any(session.received for session in collector.sessions) else 1
+
+
+def settle(config: Config, store: str) -> None:
+    """Before anything of a target is heard: give up all rights but to write the store and the pinned certificates, and
+    to read the folders of the certificates, which are read with each connection. Raises MburstError."""
+    encrypted = [target for target in config.targets if not target.insecure]
+    named = {path for target in encrypted for path in (target.tls_ca, target.tls_cert, target.tls_key) if path}
+    trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
+    pins = [_pins_folder()] if any(target.skip_verify for target in encrypted) else []
+    privileges.confine([*{os.path.dirname(path) or "." for path in named}, *trusted], [store, *pins])
+    privileges.drop()
+
+
+def _pins_folder() -> Path:
+    """Where the pinned certificates are: there it is, and can be written. Raises MburstError."""
+    from ..telemetry.gnmi.credentials import pins_folder
+
+    folder = pins_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK | os.X_OK, effective_ids=True) else "permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise MburstError(f"{folder}: cannot keep certificates there as user {os.geteuid()}: {reason}",
+                          "move the folder to where that user can write, and name its parent's parent by "
+                          "XDG_STATE_HOME; or keep to root with --user root")
+    return folder
 
 
 def _show(progress: Progress) -> None:

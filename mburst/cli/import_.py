@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..units import format_count, format_time
+from . import record
 
 if TYPE_CHECKING:
     from ..sql import Store
@@ -28,6 +31,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                         help="folder of the store; made where there is none")
     parser.add_argument("--protocol", default="", help="of probes whose file does not tell: udp, tcp, icmp")
     parser.add_argument("--json", action="store_true", help="print what was added as JSON")
+    record.add_user_option(parser)
     parser.set_defaults(run=run)
 
 
@@ -36,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..telemetry.csv_import import CsvFile, open_text
 
     with open_text(arguments.file) as text:
+        privileges.lower(arguments.store, arguments.user)
+        privileges.confine([], [_there(Path(arguments.store).absolute())])
+        privileges.drop()
         source = CsvFile(text, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
         summary = source.scan()
         added = add(Store.create(arguments.store), arguments.kind, source, summary, arguments.protocol)
@@ -45,6 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     }  # fmt: skip
     sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(told(result)) + "\n")
     return 0
+
+
+def _there(store: Path) -> Path:
+    """The store, or the folder in which it will be: a bad file makes none."""
+    return next(path for path in (store, *store.parents) if path.exists())
 
 
 def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: str) -> int:

@@ -43,6 +43,7 @@ def add_parser(verbs: Any) -> None:
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
     record.add_recording_options(recording)
     record.add_live_options(parser)
+    record.add_user_option(parser)
     parser.set_defaults(run=run, bin=None, rack=None, as_part=as_part)
 
 
@@ -81,7 +82,10 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
 
     if arguments.store or len(arguments.inputs) > 1 or arguments.duration:
         raise UsageError(f"{folder} is a store: --store, --duration and a filter are for an interface")
+    privileges.lower(folder, arguments.user)
     service = _service(arguments, Store.open(folder), where, str(folder))
+    privileges.confine([], [folder])
+    privileges.drop()
     with stopping(service.stop) as ended_by:
         _say(service, f"live view of {folder}")
         service.run()
@@ -112,11 +116,12 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
         dropped = now.facts["dropped"]
 
     with ExitStack() as stack:
-        if arguments.store:
-            privileges.lower(arguments.store)
+        privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
         folder = arguments.store or stack.enter_context(tempfile.TemporaryDirectory(prefix="mburst-live-"))
         store = Store.create(folder)
         service = _service(arguments, store, where, name, dropped=lambda: dropped or 0)
+        if recording.backend != "pfring":  # libraries of network cards open what they like
+            privileges.confine(recording.targets, [folder], [] if arguments.store else [tempfile.gettempdir()])
         with service.beside():
             try:
                 rows = into(store, recording, progress).rows

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import privileges
 from ..errors import UsageError
 from ..names import say, shown
 from ..stopping import stopping
-from . import definition, serving
+from . import definition, record, serving
 
 if TYPE_CHECKING:
     from ..web.address import Where
@@ -35,6 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--since", metavar="TIME",
                         help="count from then on: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
     definition.add_burst_options(parser)
+    record.add_user_option(parser)
     parser.set_defaults(run=run, until=None, rack=None)
 
 
@@ -46,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     require()
     where = where_of(arguments)
+    privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
         say(f"{arguments.store}: there was no store: it is made, and empty until something is recorded there")
     store = Store.create(arguments.store)
@@ -53,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     meter = Meter(store, definition.definition_of(arguments), since)
     with closing(meter):
         service = Service(meter, where)
+        privileges.confine([], [store.path])
+        privileges.drop()
         with stopping(service.stop) as ended_by:
             print(f"metrics of {shown(arguments.store)}: {service.url}", flush=True)
             service.run()

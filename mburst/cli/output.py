@@ -53,13 +53,23 @@ def write_json_value(value: Any, out: TextIO | None = None) -> None:
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:
     """NULL is an empty cell, a list is JSON in its cell. Text that a spreadsheet would compute has a quote before it,
     and a terminal obeys nothing."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    writer = csv.writer(_UnixLines(out), lineterminator="\r\n")  # so that a lone CR is quoted
     see = shown if out.isatty() else str
+    writer.writerow(see(cell(column)) for column in columns)  # names from a store, where a PIVOT makes them columns
     for row in rows:
         writer.writerow([see(cell(value)) if isinstance(value, str) else
                          json.dumps(value, ensure_ascii=out.isatty(), default=_plain) if isinstance(value, list | dict)
                          else value for value in row])
+
+
+class _UnixLines:
+    """Rows of a csv.writer, of which each ends by a newline alone."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, row: str) -> None:
+        self._out.write(row.removesuffix("\r\n") + "\n")
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> None:

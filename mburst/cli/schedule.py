@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import ssl
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import privileges
 from ..errors import UsageError
 from ..names import say, tell
 from ..stopping import stopping
@@ -53,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not config.reports:
         raise UsageError(f"{config.path}: no [[report]]", "`mburst run --init` writes an example")
     system = os.geteuid() == 0 if arguments.system is None else arguments.system
+    if delivers:
+        settle(config)
     if arguments.once:
         return once(config, arguments.once)
     if arguments.loop:
@@ -76,6 +81,23 @@ def _unwritten(config: Config, form: str | None) -> list[str]:
     names = ", ".join(config.environment.lacking())
     place = "the Secret mburst" if form == "kubernetes" else str(config.environment.path.resolve())
     return [f"{names}: write to {place}, since a timer has not the environment of this shell"] if names else []
+
+
+def settle(config: Config) -> None:
+    """Work as the owner of the stores, who writes them, reports and the folders of deliveries, and nowhere else. As
+    root, with stores of several users, be root still, with the right to their files alone."""
+    stores = {report.store: privileges.owner_of(report.store).uid for report in config.reports}
+    is_one = len(set(stores.values())) == 1
+    if is_one:
+        privileges.lower(next(iter(stores)))
+    folders = {report.output for report in config.reports}
+    folders |= {Path(to.settings["path"]) for to in config.deliveries.values() if to.kind == "folder"}
+    for folder in folders:  # where there is none, nothing could be allowed in it
+        with suppress(OSError):  # which is said where it is written to
+            folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+    trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
+    privileges.confine(trusted, [*stores, *folders])
+    privileges.drop(keep=[] if is_one else [privileges.DAC_OVERRIDE, privileges.DAC_READ_SEARCH])
 
 
 def once(config: Config, name: str) -> int:

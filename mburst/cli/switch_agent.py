@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 from ..stopping import stopping
 from ..units import parse_rate
+from . import record
 
 if TYPE_CHECKING:
     from ..switch_agent.server import Entry
@@ -58,6 +60,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="store_true",
         help="serve other hosts without TLS, or without --username or --tls-ca",
     )
+    record.add_user_option(parser, "nobody; with unix:PATH, who starts it")
     parser.set_defaults(run=run)
 
 
@@ -83,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     async def work() -> int:
         address = await agent.start()
         watermarks.start()
+        _settle(entry, arguments.user)
         print(f"serving {len(ports)} ports, {queues_of(watermarks)}, on {address}"
               + ("" if entry.certificates else " without TLS"), flush=True)  # fmt: skip
         serving, loop = asyncio.ensure_future(agent.serve()), asyncio.get_running_loop()
@@ -95,6 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
         return asyncio.run(work())
     finally:
         watermarks.close()
+
+
+def _settle(entry: Entry, user: str | None) -> None:
+    """Everything is open: give up what that needed. A socket of a file is removed in the end by who made it."""
+    path = entry.address.path
+    privileges.confine([], [], [os.path.dirname(path) or "."] if path else [])
+    if path and not user:
+        privileges.drop()
+    else:
+        privileges.settle(user)
 
 
 def tell(line: str) -> None:

@@ -88,6 +88,7 @@ class Agent:
             except RuntimeError:
                 raise MburstError(f"{folder}: gRPC cannot listen there", "is TMPDIR too long a name?") from None
             await self._server.start()
+            path.chmod(0o666)  # for who we are later on: nobody else can enter the folder, and soon there is none
             self._inner = os.open(path, os.O_PATH | os.O_CLOEXEC)
         self.door.inner = f"/proc/self/fd/{self._inner}"
 

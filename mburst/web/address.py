@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import privileges
 from ..errors import MburstError, UsageError
 
 LEAST_TOKEN = 16  # characters
@@ -113,7 +114,8 @@ def listening(where: Where) -> socket.socket:
     """A socket that listens there. Raises MburstError when it cannot."""
     family = socket.AF_INET6 if ":" in where.address else socket.AF_INET
     try:
-        return socket.create_server((where.address, where.port), family=family, backlog=128)
+        with privileges.raised():
+            return socket.create_server((where.address, where.port), family=family, backlog=128)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise MburstError(f"{where.host}:{where.port}: cannot listen: {reason}",

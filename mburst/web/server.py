@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from .. import privileges
 from ..errors import MburstError
 from .address import Where
 
@@ -204,7 +205,8 @@ class WebServer(uvicorn.Server):
                 http=_Http, h11_max_incomplete_event_size=HEADER_BYTES, ws=_WebSocket,
                 ws_per_message_deflate=False, ws_max_size=MESSAGE_BYTES, timeout_graceful_shutdown=1,
                 ssl_certfile=certificate and str(certificate), ssl_keyfile=key and str(key))
-            config.load()
+            with privileges.raised():  # a key is not for all to read
+                config.load()
         except OSError as error:  # ssl.SSLError is one
             raise MburstError(f"{certificate}, {key}: no certificate and key in PEM: {error.strerror}") from error
         return config

@@ -9,7 +9,6 @@ import os
 import resource
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,10 @@ NOW = 1_795_228_464_011_544_286
 
 def content(data: bytes) -> Text:
     """What a file with these bytes holds. Memory is its disk."""
-    descriptor = os.memfd_create("some.csv")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(data)
-    text = Text(descriptor)
-    weakref.finalize(text, os.close, descriptor)
-    return text
+    file = os.fdopen(os.memfd_create("some.csv"), "w+b")
+    file.write(data)
+    file.flush()
+    return Text(file)
 
 
 def load(data: bytes, kind: str = "probes", **how: Any) -> tuple[Summary, list[dict[str, Any]]]:

@@ -1,0 +1,229 @@
+"""Which rights each part that parses what strangers send has while it works, as the kernel has it: started as root, in
+a store of another user and in one of root's. SECURITY.md has the same table."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from privilegelib import STRANGER, for_all, needs_root, run_python, threads
+
+from mburst import landlock
+
+CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapAmb")
+OWNER, NOBODY = "owner", "nobody"
+
+# Part → (its command line, who it is). STORE, FILE and PORT are filled in.
+PARTS = {
+    "record": ("record lo -o STORE --threads 2", OWNER),
+    "live of an interface": ("live lo -o STORE --listen 127.0.0.1:0 --open", OWNER),
+    "live of a store": ("live STORE --listen 127.0.0.1:0 --open", OWNER),
+    "metrics": ("metrics STORE --listen 127.0.0.1:0", OWNER),
+    "collect": ("collect FILE.yaml -o STORE", OWNER),
+    "probe": ("probe 127.0.0.1:PORT --rate 10/s -o STORE", OWNER),
+    "import": ("import probes FILE.csv -o STORE", OWNER),
+    "schedule": ("schedule --loop FILE.toml", OWNER),
+    "reflect": ("reflect --listen 127.0.0.1:PORT", NOBODY),
+    "switch-agent": ("switch-agent lo --listen 127.0.0.1:0", NOBODY),
+}
+
+ENDS = ("import",)  # of its own accord
+
+# Runs a command line. At SIGUSR1, and at the end, it tries what only Landlock keeps it from (the files are for all to
+# read and write, so that no user or capability is needed), and says what it could do.
+HARNESS = """
+import atexit, json, os, signal, subprocess, sys
+report, outside, words = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+def could(call):
+    try:
+        call()
+        return True
+    except PermissionError:
+        return False
+
+def status(task):
+    try:
+        return dict(line.split(":\\t", 1) for line in open(f"/proc/self/task/{task}/status").read().splitlines())
+    except OSError:  # it has ended
+        return None
+
+def tried(*_):
+    tasks = [found for found in map(status, os.listdir("/proc/self/task")) if found]
+    did = {"read": could(lambda: open(outside).read()), "write": could(lambda: open(outside, "a")),
+           "list": could(lambda: os.listdir(os.path.dirname(outside))), "shadow": could(lambda: open("/etc/shadow")),
+           "run": could(lambda: subprocess.run(["/bin/true"]))}
+    os.write(report, json.dumps({"did": did, "threads": tasks}).encode() + b"\\n")
+
+signal.signal(signal.SIGUSR1, tried)
+atexit.register(tried)
+sys.argv = ["mburst", *words]
+from mburst.__main__ import command
+sys.exit(command())
+"""
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A file that everybody may read and write, in a folder that everybody may list."""
+    with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
+        os.chmod(name, 0o777)
+        path = Path(name, "there")
+        path.write_text("x")
+        path.chmod(0o666)
+        yield path
+
+
+@contextmanager
+def place(uid: int) -> Iterator[Path]:
+    """A folder of a user's, with a store in it and what parts are told by."""
+    with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
+        folder = Path(name)
+        store = folder / "store"
+        store.mkdir(mode=0o750)
+        (store / "mburst.json").write_text('{"format": 2}\n')
+        (folder / "file.yaml").write_text("insecure: true\ntargets: {sw: {address: '127.0.0.1:1'}}\n"
+                                          "subscriptions: {all: {paths: [/interfaces], mode: stream}}\n")
+        (folder / "file.csv").write_text("src,dst,tx_ns,rtt_ns\na,b,1790000000000000000,1000\n")
+        (folder / "file.toml").write_text(f'store = "{store}"\n[[report]]\nname = "day"\nevery = "day"\n'
+                                          f'output = "{folder / "reports"}"\nlink = "1G"\n')
+        for path in (folder, store, store / "mburst.json"):
+            os.chown(path, uid, uid)
+        yield folder
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def has_given_up(thread: dict[str, str], uid: int) -> bool:
+    return (thread["Uid"].split() == 4 * [str(uid)] and thread["NoNewPrivs"].strip() == "1"
+            and all(int(thread[name], 16) == 0 for name in CAPABILITIES))
+
+
+class Part:
+    """A part while it runs."""
+
+    def __init__(self, line: str, folder: Path, outside: Path) -> None:
+        words = [word.replace("STORE", str(folder / "store")).replace("FILE", str(folder / "file"))
+                 .replace("PORT", str(free_port())) for word in line.split()]
+        self.heard, told = os.pipe()
+        command = [sys.executable, "-P", "-c", HARNESS, str(told), str(outside), *words]
+        self.process = subprocess.Popen(for_all(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        pass_fds=[told])
+        os.close(told)
+
+    def report(self) -> dict:
+        """What it says next of itself."""
+        said = b""
+        end = time.monotonic() + 60
+        while not said.endswith(b"\n"):
+            ready, _, _ = select.select([self.heard], [], [], max(0.0, end - time.monotonic()))
+            chunk = os.read(self.heard, 1 << 16) if ready else b""
+            assert chunk, self.process.communicate(timeout=30)[0]
+            said += chunk
+        return json.loads(said.splitlines()[-1])
+
+    def wait_for(self, uid: int) -> None:
+        """Until it has given up its rights, or has ended."""
+        end = time.monotonic() + 60
+        while self.process.poll() is None:
+            if all(has_given_up(thread, uid) for thread in threads(self.process.pid)):
+                return
+            assert time.monotonic() < end, [(one["Name"], one["Uid"], one["CapEff"], one["NoNewPrivs"])
+                                            for one in threads(self.process.pid)]
+            time.sleep(0.05)
+
+    def close(self, interrupt: bool) -> str:
+        if interrupt and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        output = self.process.communicate(timeout=60)[0]
+        os.close(self.heard)
+        return output
+
+
+@needs_root
+@pytest.mark.parametrize("uid", [STRANGER, 0], ids=["in a stranger's store", "in root's store"])
+@pytest.mark.parametrize("name", PARTS)
+def test_what_a_part_may_do(name, uid, outside):
+    line, who = PARTS[name]
+    with place(uid) as folder:
+        uid = uid if who == OWNER else 65534
+        part = Part(line, folder, outside)
+        try:
+            part.wait_for(uid)
+            if part.process.poll() is None:
+                part.process.send_signal(signal.SIGUSR1)
+            found = part.report()
+        finally:
+            output = part.close(interrupt=name not in ENDS)
+    assert all(has_given_up(thread, uid) for thread in found["threads"]), found["threads"]
+    if landlock.version():
+        assert not any(found["did"].values()), (found["did"], output)
+    assert "Traceback" not in output
+
+
+def test_the_table_of_security_md_is_this_one():
+    text = (ROOT / "SECURITY.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)`[^|]*\| ([^|]+?) \|", text, re.MULTILINE)
+    assert {name: who for name, who in rows if name in PARTS} == {
+        name: "the store's owner" if who == OWNER else "nobody" for name, (_, who) in PARTS.items()}
+
+
+@needs_root
+def test_threads_that_were_there_before_give_up_the_same(outside):
+    done = run_python("""
+import os, signal, sys, threading
+from mburst import landlock, privileges
+go, seen = threading.Event(), []
+
+def early(deaf):
+    if deaf:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    ready.release()
+    go.wait()
+    try:
+        open(sys.argv[1]).read()
+        seen.append("read")
+    except PermissionError:
+        seen.append("refused")
+
+ready = threading.Semaphore(0)
+before = [threading.Thread(target=early, args=[i % 2]) for i in range(20)]
+for thread in before:
+    thread.start()
+    ready.acquire()
+privileges.own_process()
+privileges.confine([], [])
+privileges.drop(keep=[privileges.SETUID])
+
+def tasks():
+    return [open(f"/proc/self/task/{task}/status").read() for task in os.listdir("/proc/self/task")]
+
+assert len(tasks()) == 21
+for text in tasks():
+    assert f"CapPrm:\\t{1 << privileges.SETUID:016x}" in text and "NoNewPrivs:\\t1" in text, text
+os.setresuid(1, 1, 1)  # what the C library does in all threads, it does as before
+assert all("Uid:\\t1\\t1\\t1\\t1" in text for text in tasks())
+go.set()
+for thread in before:
+    thread.join()
+assert set(seen) == {"refused" if landlock.version() else "read"}, seen
+print("all")
+""", outside)
+    assert done.stdout == "all\n", done.stderr
