@@ -177,6 +177,27 @@ def test_ios_xr_tells_a_queues_length_in_bytes_or_in_packets():
     assert any("queue-max-length" in one for one in kept) and any("counter-validity" in one for one in kept)
 
 
+def test_ios_xr_counters_of_a_shared_queue_are_left_out_while_its_bitmask_says_that_they_are_undetermined():
+    path = ("/Cisco-IOS-XR-qos-ma-oper:qos/interface-table/interface[interface-name=e1]/output/service-policy-names/"
+            "service-policy-instance[service-policy-name=out]/statistics")  # fmt: skip
+    masks = [0x100, 0x100, 1, 2, 3, 0, 4783898624]
+    for front in (True, False):  # where the bitmask stands among its siblings
+        fed = Fed("iosxr")
+        for second, mask in enumerate(masks):
+            made = xr_class("gold", second, "bytes", 5000)
+            del made["counter-validity-bitmask"]
+            bits = {"counter-validity-bitmask": str(mask)}
+            stats = bits | made if front else made | bits
+            fed.feed(notification(T0 + second * S, {path: {"policy-name": "out", "class-stats": [stats]}}))
+        taken = fed.take()
+        rows = [(row["transmit_bytes"], row["dropped_packets"], row["max_bytes"], row["ts_ns"] - row["window_start_ns"])
+                for row in taken["queues"]]  # fmt: skip
+        assert rows == [(None, None, 5000, 0), (1000, 2, 5000, S), (None, 2, 5000, S), (None, None, 5000, S),
+                        (None, None, 5000, S), (None, None, 5000, S), (1000, 2, 5000, S)]  # fmt: skip
+        kept = [row["value"] for row in taken["gnmi_values"] if row["path"].endswith("counter-validity-bitmask")]
+        assert kept == [str(mask) for mask in masks]
+
+
 def test_openconfig_virtual_output_queues():
     path = (
         "/qos/interfaces/interface[interface-id=e1]/input/virtual-output-queues/voq-interface[name=e9]/queues/"
@@ -251,6 +272,8 @@ BAD = {
     "unknown word 'gauge'": '[[rows]]\ntable = "ports"\npath = "/a/{port}"\ngauge = {x = "in_bytes"}',
     "no fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
     "invalid model 'a'": QUEUE + 'semantics = "gauge"\nmodel = "a"',
+    "no column 'bytes'": QUEUE + 'semantics = "gauge"\nundetermined = {x = {bytes = 1}}',
+    "invalid bits": QUEUE + 'semantics = "gauge"\nundetermined = {x = {max_bytes = 0}}',
     "is no duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
 }
 
