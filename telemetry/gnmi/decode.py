@@ -339,7 +339,7 @@ class Stream:
             return Ignored(steps)
         names = {key: text.format(**found.places) for key, text in found.rule.names.items()}
         kind = Neighbour if found.rule.table == "links" else Entity
-        key = (found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
+        key = (found.rule.vendor, found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
         entity = self._entity(found, key, kind, names)
         return (Mask if meaning.kind == "mask" else Slot)(entity, steps, meaning)
 
