@@ -142,7 +142,7 @@ def _merged(count: int, mtu: int) -> str:
     if not count:
         return ""
     return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
-            "reckoned from segments, their timing inside is not known")
+            "computed from segments, their timing inside is not known")
 
 
 def describe(capture: Capture, lanes: list[Lane]) -> list[str]:

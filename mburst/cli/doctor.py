@@ -77,7 +77,7 @@ def advice(device: Device) -> list[str]:
                            (False, "frames that leave are seen before they are cut to size")):
         words = [word for word, receive in device["offloads"] if receive == arriving]
         if words:
-            found.append(f"{what}: bytes are reckoned, timing inside is lost; for bins below 1 ms: "
+            found.append(f"{what}: bytes are computed, timing inside is lost; for bins below 1 ms: "
                          f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}")
     if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
         how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"

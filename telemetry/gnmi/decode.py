@@ -15,7 +15,7 @@ from typing import Any
 from ..tables import PLAUSIBLE_NS
 from . import limits, values
 from .deletes import Branches
-from .entities import Entity, FactLeaf, Ignored, Leaf, Plain, Refused, Slot, short
+from .entities import Entity, FactLeaf, Ignored, Leaf, Mask, Plain, Refused, Slot, short
 from .neighbours import Neighbour
 from .path import NoPath, Steps, as_text, steps_in
 from .records import Record, RecordLeaf
@@ -339,9 +339,9 @@ class Stream:
             return Ignored(steps)
         names = {key: text.format(**found.places) for key, text in found.rule.names.items()}
         kind = Neighbour if found.rule.table == "links" else Entity
-        key = (found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
+        key = (found.rule.vendor, found.rule.table, *names.values(), found.rule.semantics, str(found.rule.window_ns))
         entity = self._entity(found, key, kind, names)
-        return Slot(entity, steps, meaning)
+        return (Mask if meaning.kind == "mask" else Slot)(entity, steps, meaning)
 
     def _entity(self, found: Found, key: tuple[str, ...], kind: Any, names: dict[str, str] | None = None) -> Any:
         entity = self._entities.get(key)

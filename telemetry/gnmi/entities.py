@@ -200,11 +200,51 @@ class Slot(Leaf):
         self.entity.slots -= 1
 
 
+class Mask(Leaf):
+    """Says by its bits which columns of its entity's rows are not determined; kept as a plain leaf besides."""
+
+    __slots__ = ("entity", "masks", "plain")
+
+    def __init__(self, entity: Entity, steps: Steps, meaning: Meaning) -> None:
+        super().__init__(steps)
+        self.entity = entity
+        columns = COLUMNS[entity.rule.table]
+        self.masks = [(columns.index(column), bits) for column, bits in meaning.masks]
+        self.plain = Plain(entity.stream, steps)
+        entity.slots += 1
+
+    def take(self, ts_ns: int, receive_ns: int, kind: str, value: Any, duplicates: int) -> None:
+        entity = self.entity
+        if entity.filled and entity.ts_ns != ts_ns:
+            entity.emit()
+        bits = values.as_integer(value)
+        if bits is None:
+            entity.stream.device.count(entity.stream.name, "not-understood", f"{as_text(self.steps)}: is no number")
+        else:
+            entity.undetermined = frozenset(column for column, mask in self.masks if bits & mask)
+        self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
+
+    def delete(self, ts_ns: int, receive_ns: int) -> None:
+        if self.entity.filled:
+            self.entity.emit()
+        self.entity.undetermined = frozenset()
+        self.plain.delete(ts_ns, receive_ns)
+
+    @property
+    def idle(self) -> bool:
+        return self.plain.idle
+
+    def forget(self) -> None:
+        self.entity.slots -= 1
+        self.plain.forget()
+
+
 class Entity:
     """A queue, a port or a chip: its values of one time become a row."""
 
     slots = 0  # leaves that are its columns
     begun_ns = 0  # of a record's: end of the window before
+    undetermined: frozenset[int] = frozenset()  # columns whose values the device says not to be determined
 
     def __init__(self, stream: Stream, rule: Rule, names: dict[str, str]) -> None:
         self.stream, self.rule, self.names = stream, rule, names
@@ -247,7 +287,9 @@ class Entity:
             if value is None:
                 self._not_understood(slot)
                 continue
-            if slot.counter:
+            if slot.column in self.undetermined:
+                value = slot.last = None
+            elif slot.counter:
                 value, quality = self._increase(slot, value, quality)
             if ts_ns > slot.last_ns:
                 slot.last_ns = ts_ns

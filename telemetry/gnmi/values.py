@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -114,7 +115,7 @@ def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...
     """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module. Raises TooMuch.
 
     A list of objects needs to know its keys: KEYS_OF has for the name of a list the sets of names that can be its keys.
-    A list whose keys are not known, and a list of scalars, is a leaf.
+    A list whose keys are not known, and a list of scalars, is a leaf; so are entries that these keys do not tell apart.
     """
     if len(base) > STEPS:
         raise TooMuch(f"JSON that is nested deeper than {STEPS} levels")
@@ -145,14 +146,22 @@ def _is_key_like(name: str) -> bool:
 def _entries(
     name: str, entries: list[dict[str, Any]], base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...]]
 ) -> Iterator[tuple[Steps, Any]]:
-    for entry in entries:
-        plain = {_plain(key): value for key, value in entry.items()}
-        keys = next((keys for keys in keys_of.get(name, ()) if all(key in plain for key in keys)), None)
-        if keys is None:
+    steps = [_step(name, entry, keys_of.get(name, ())) for entry in entries]
+    times = Counter(steps)
+    for entry, step in zip(entries, steps, strict=True):
+        if step is None or times[step] > 1:  # another list of that name, with keys of its own
             yield (*base, (name, ())), entry
             continue
-        step: Step = (name, tuple(sorted((key, str(plain[key])) for key in keys)))
-        yield from leaves({key: value for key, value in plain.items() if key not in keys}, (*base, step), keys_of)
+        keys = {key for key, _ in step[1]}
+        rest = {key: value for key, value in entry.items() if _plain(key) not in keys}
+        yield from leaves(rest, (*base, step), keys_of)
+
+
+def _step(name: str, entry: dict[str, Any], keys_of: tuple[tuple[str, ...], ...]) -> Step | None:
+    """The step of a list's entry: its name with the first of the sets of keys that the entry has."""
+    plain = {_plain(key): value for key, value in entry.items()}
+    keys = next((keys for keys in keys_of if all(key in plain for key in keys)), None)
+    return None if keys is None else (name, tuple(sorted((key, str(plain[key])) for key in keys)))
 
 
 def as_text(value: Any) -> str:

@@ -44,6 +44,7 @@ _ROW_WORDS = {
     "time",
     "event",
     "times",
+    "undetermined",
     "plain",
     "ignore",
     *KINDS,
@@ -60,11 +61,13 @@ class Meaning:
     """What a leaf is: a column of the rule's table, and how its values are to be taken.
 
     kind: gauge (as it is), counter (the increase since the value before), count (an increase already), speed (text such
-    as SPEED_100GB, in bits a second), text, plain (a row of `gnmi_values`), or ignore.
+    as SPEED_100GB, in bits a second), text, mask (its bits say which columns are not determined), plain (a row of
+    `gnmi_values`), or ignore.
     """
 
     column: str
     kind: str
+    masks: tuple[tuple[str, int], ...] = ()  # of a mask: column, and the bits of which one says that it is undetermined
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,7 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
             raise UsageError(
                 f"{where}: {table} has no column {meaning.column!r}", f"it has {', '.join(COLUMNS[table])}"
             )
+    leaves |= {leaf: _mask(masks, table, where) for leaf, masks in entry.get("undetermined", {}).items()}
     leaves |= {leaf: Meaning("", "ignore") for leaf in entry.get("ignore", ())}
     leaves |= {leaf: Meaning("", "plain") for leaf in entry.get("plain", ())}
     semantics = entry.get("semantics", "")
@@ -245,6 +249,14 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
         model=_model(entry.get("model", ""), where),
         models={leaf: _model(text, where) for leaf, text in entry.get("models", {}).items()},
     )  # fmt: skip
+
+
+def _mask(masks: dict[str, int], table: str, where: str) -> Meaning:
+    if unknown := sorted(set(masks) - set(COLUMNS[table])):
+        raise UsageError(f"{where}: {table} has no column {unknown[0]!r}", f"it has {', '.join(COLUMNS[table])}")
+    if any(type(bits) is not int or bits <= 0 for bits in masks.values()):
+        raise UsageError(f"{where}: invalid bits of undetermined", "write { LEAF = { COLUMN = 1 } }")
+    return Meaning("", "mask", tuple(masks.items()))
 
 
 def _fact(vendor: str, entry: dict[str, Any]) -> Fact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from gnmilib import T0, Fed, S, notification
 from places import ROOT
 
 from mburst.errors import UsageError
+from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import parse
 from mburst.telemetry.gnmi.vendors import COLUMNS, Rule, Tables, built_in, load
 from mburst.telemetry.tables import QUALITY_GUESSED
@@ -177,6 +179,102 @@ def test_ios_xr_tells_a_queues_length_in_bytes_or_in_packets():
     assert any("queue-max-length" in one for one in kept) and any("counter-validity" in one for one in kept)
 
 
+NXOS = "/System/ipqos-items/queuing-items/policy-items/out-items/intf-items"
+
+
+def nxos_queue(name: str, count: int, kind: str = "queuing") -> dict[str, object]:
+    """An entry of QueuingStats-list, by Cisco-NX-OS-device; numbers of 64 bits are text, as in published answers."""
+    counted = {"txBytes": 1500 * count, "txPackets": count, "dropBytes": 3000 * count, "dropPackets": 2 * count,
+               "randDropPackets": count, "randEcnMarkedPackets": 3 * count, "pfcTxPpp": 0}  # fmt: skip
+    depths = {"currQueueDepth": 4096, "ucCurrQueueDepth": 4000, "mcCurrQueueDepth": 96, "maxQueueDepth": 307_200}
+    return {"cmapName": name, "statType": kind, "pmapName": "default-out-policy",
+            **{leaf: str(number) for leaf, number in (counted | depths).items()}}  # fmt: skip
+
+
+def nxos_ports(count: int) -> list[dict[str, object]]:
+    queues = [nxos_queue("c-out-8q-q3", count), nxos_queue("c-out-8q-q-default", 10 * count)]
+    queues.append(nxos_queue("c-out-8q-q3", 7, "microburst"))
+    return [{"name": port, "delIntfBit": False, "queCmap-items": {"QueuingStats-list": queues}}
+            for port in ("eth1/1", "eth1/2")]  # fmt: skip
+
+
+def json_val(tree: object) -> object:
+    return messages.TypedValue(json_val=json.dumps(tree).encode())
+
+
+@pytest.mark.parametrize("asked", ["policy-items", "interfaces", "one interface", "leaves"])
+def test_nx_os_answers_with_a_whole_object_for_a_container(asked: str):
+    """The value of an update is the object of the path that was asked for, which has keys below a list."""
+    above = NXOS.removesuffix("/out-items/intf-items")
+    fed = Fed("nxos")
+    for second in range(2):
+        ports = nxos_ports(second)
+        if asked == "policy-items":
+            made = {above: json_val({"out-items": {"intf-items": {"If-list": ports}}})}
+        elif asked == "interfaces":
+            made = {NXOS: json_val({"If-list": ports})}
+        elif asked == "one interface":
+            made = {f"/Cisco-NX-OS-device:{NXOS[1:]}/If-list[name={port['name']}]": json_val(port) for port in ports}
+        else:
+            made = {
+                f"{NXOS}/If-list[name={port['name']}]/queCmap-items/QueuingStats-list"
+                f"[cmapName={queue['cmapName']}][statType={queue['statType']}]/{leaf}": given
+                for port in ports
+                for queue in port["queCmap-items"]["QueuingStats-list"]
+                for leaf, given in queue.items()
+            }
+        fed.feed(notification(T0 + second * S, made))
+    taken = fed.take()
+    assert {row["semantics"] for row in taken["queues"]} == {"gauge"}
+    found = {(row["port"], row["queue"]): (row["max_bytes"], row["transmit_bytes"], row["dropped_packets"],
+                                           row["ecn_marked_packets"])
+             for row in taken["queues"] if row["ts_ns"] == T0 + S}  # fmt: skip
+    assert found == {(port, queue): (4096, 1500 * count, 2 * count, 3 * count)
+                     for port in ("eth1/1", "eth1/2")
+                     for queue, count in (("c-out-8q-q3", 1), ("c-out-8q-q-default", 10))}  # fmt: skip
+    assert len(taken["queues"]) == 2 * len(found), "an entry of another statType is no queue"
+    kept = {(row["path"].rpartition("/")[2], row["value"]) for row in taken["gnmi_values"]}
+    assert {("maxQueueDepth", "307200"), ("ucCurrQueueDepth", "4000"), ("pmapName", "default-out-policy")} <= kept
+    assert any("statType=microburst]/currQueueDepth" in row["path"] for row in taken["gnmi_values"])
+
+
+def test_nx_os_by_its_own_model_and_by_openconfig_are_two_rows_and_no_sum():
+    own = f"{NXOS}/If-list[name=eth1/1]/queCmap-items/QueuingStats-list[cmapName=q][statType=queuing]/txBytes"
+    other = "/qos/interfaces/interface[interface-id=eth1/1]/output/queues/queue[name=q]/state/transmit-octets"
+    fed = Fed("nxos").feed(*(notification(T0 + i * S, {own: 100 * i, other: 100 * i}) for i in range(2)))
+    assert [row["transmit_bytes"] for row in fed.take()["queues"]] == [100, 100]
+
+
+def test_entries_of_a_list_that_are_not_told_apart_by_its_keys_are_kept_whole():
+    """Another list of the same name may have other keys: If-list has "id" below lldp-items."""
+    path = "/System/lldp-items/inst-items/if-items"
+    ports = [{"id": f"eth1/{number}", "name": "", "adminRxSt": "enabled"} for number in (1, 2)]
+    kept = Fed("nxos").feed(notification(T0, {path: json_val({"If-list": ports})})).take()["gnmi_values"]
+    assert {row["path"] for row in kept} == {f"{path}/If-list"}
+    assert [json.loads(row["value"]) for row in kept] == ports
+
+
+def test_ios_xr_counters_of_a_shared_queue_are_left_out_while_its_bitmask_says_that_they_are_undetermined():
+    path = ("/Cisco-IOS-XR-qos-ma-oper:qos/interface-table/interface[interface-name=e1]/output/service-policy-names/"
+            "service-policy-instance[service-policy-name=out]/statistics")  # fmt: skip
+    masks = [0x100, 0x100, 1, 2, 3, 0, 4783898624]
+    for front in (True, False):  # where the bitmask stands among its siblings
+        fed = Fed("iosxr")
+        for second, mask in enumerate(masks):
+            made = xr_class("gold", second, "bytes", 5000)
+            del made["counter-validity-bitmask"]
+            bits = {"counter-validity-bitmask": str(mask)}
+            stats = bits | made if front else made | bits
+            fed.feed(notification(T0 + second * S, {path: {"policy-name": "out", "class-stats": [stats]}}))
+        taken = fed.take()
+        rows = [(row["transmit_bytes"], row["dropped_packets"], row["max_bytes"], row["ts_ns"] - row["window_start_ns"])
+                for row in taken["queues"]]  # fmt: skip
+        assert rows == [(None, None, 5000, 0), (1000, 2, 5000, S), (None, 2, 5000, S), (None, None, 5000, S),
+                        (None, None, 5000, S), (None, None, 5000, S), (1000, 2, 5000, S)]  # fmt: skip
+        kept = [row["value"] for row in taken["gnmi_values"] if row["path"].endswith("counter-validity-bitmask")]
+        assert kept == [str(mask) for mask in masks]
+
+
 def test_openconfig_virtual_output_queues():
     path = (
         "/qos/interfaces/interface[interface-id=e1]/input/virtual-output-queues/voq-interface[name=e9]/queues/"
@@ -251,6 +349,8 @@ BAD = {
     "unknown word 'gauge'": '[[rows]]\ntable = "ports"\npath = "/a/{port}"\ngauge = {x = "in_bytes"}',
     "no fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
     "invalid model 'a'": QUEUE + 'semantics = "gauge"\nmodel = "a"',
+    "no column 'bytes'": QUEUE + 'semantics = "gauge"\nundetermined = {x = {bytes = 1}}',
+    "invalid bits": QUEUE + 'semantics = "gauge"\nundetermined = {x = {max_bytes = 0}}',
     "is no duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
 }
 
