@@ -118,7 +118,6 @@ def test_a_disk_that_fills_while_a_file_is_recorded(tmp_path: Path) -> None:
     outcome("record FILE, disk full, again", f"{len(times(3))} disks, {full} full", "sums of the file in all")
 
 
-@pytest.mark.xfail(reason="the next recorder ends well and leaves the hot log of recordings of the one that failed")
 def test_a_disk_without_inodes(lab: Lab, tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", "size=50m,nr_inodes=40") as folder:
         store = Store.create(folder / "store").path
