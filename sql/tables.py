@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCHEMA = Path(__file__).parent / "schema"
 STORE_FORMAT = 2
+COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
 
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [

@@ -29,13 +29,13 @@ def promiscuity(lab: Lab) -> int:
 
 
 @contextmanager
-def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None,
+def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None, prefix: tuple[str, ...] = (),
               **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A live recording of what comes in, from when it captures."""
     program = MBURST if roll_s is None else (sys.executable, str(HERE / "rolling.py"), str(roll_s))
     before = promiscuity(lab)
     with started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1", *words,
-                 prefix=inside(lab), program=program, **options) as process:
+                 prefix=(*inside(lab), *prefix), program=program, **options) as process:
         wait_for(lambda: promiscuity(lab) > before or process.poll() is not None, "the recording begins")
         if process.poll() is None:
             time.sleep(0.2)  # libpcap has more to do after that

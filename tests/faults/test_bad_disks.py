@@ -139,6 +139,7 @@ def test_a_disk_without_inodes(lab: Lab, tmp_path: Path) -> None:
         followed = follower.stop()
         for path in folder.glob("inode*"):
             path.unlink()
+        sh(f"mount -o remount,nr_inodes=400 {folder}")
         left = record_on(lab, store, {table: kept[table] + followed[table] for table in TABLES})
     outcome("record live, no inodes left", 1, f"exit 1; {left}")
 

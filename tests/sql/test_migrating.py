@@ -106,6 +106,30 @@ def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: 
     assert packets == bins == 309
 
 
+@pytest.mark.parametrize(("backend", "note", "ended", "complete"), [
+    ("file", "", "finished", True),
+    ("file", "12 packets were dropped\nthe recording was interrupted", "interrupted", False),
+    ("file", "the input ended early: a.pcap: cut off\n12 packets", "failed", False),
+    ("afpacket", "ended by SIGTERM", "stopped", True),
+    ("afpacket", "", "stopped", True),
+    ("libpcap", "the input ended early: eth0 has vanished", "failed", False),
+])
+def test_a_recording_that_was_broken_off_is_not_complete(
+    old: Path, tmp_path: Path, backend: str, note: str, ended: str, complete: bool
+) -> None:
+    """Format 1 called all of them complete; their notes know better."""
+    path = next((old / "runs").rglob("*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    for name, value in (("backend", backend), ("notes", note)):
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array([value] * len(rows)))
+    pq.write_table(rows, path)
+    before = rows.filter(rows["complete"])["packets"].to_pylist()
+    migrate(old, tmp_path / "new")
+    assert Store.open(tmp_path / "new").connect().execute(
+        "SELECT ended, complete, counted_segments, packets FROM recordings WHERE host = 'cache-1'").fetchall() == [
+            (ended, complete, None, *before)]
+
+
 def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> None:
     with next((old / "hot" / "bins").iterdir()).open() as log:
         fcntl.flock(log, fcntl.LOCK_EX)
