@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,20 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "cache.pcap"
     path.write_bytes(pcap(Frame(START_NS + i * 40_000, i % 50, 100) for i in range(400_000)))
     return path
+
+
+def test_captures_that_differ_in_one_byte_are_two(tmp_path: Path) -> None:
+    """In its middle, far from what a look at both ends would see; and one capture by two names is one."""
+    capture = tmp_path / "a.pcap"
+    frames = [Frame(START_NS + i * 40_000, i % 50, 100) for i in range(40_000)]
+    capture.write_bytes(pcap(frames))
+    other = tmp_path / "b.pcap"
+    other.write_bytes(pcap([*frames[:20_000], replace(frames[20_000], size=101), *frames[20_001:]]))
+    (tmp_path / "link.pcap").symlink_to(capture)
+    for path in (capture, other, tmp_path / "link.pcap", capture):
+        assert main(["record", str(path), "-o", str(tmp_path / "store"), "--host", "cache-1"]) == 0
+    assert Store.open(tmp_path / "store").connect().execute(
+        "SELECT count(*), sum(packets) FROM recordings").fetchall() == [(2, 80_000)]
 
 
 def wait_for_bins(store: Path, process: subprocess.Popen[str]) -> None:

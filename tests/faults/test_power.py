@@ -19,6 +19,7 @@ from livelab import Lab
 from mburst import gaps, recovery
 from mburst.sql import Store, locks
 from mburst.sql.disk import SYNC_S
+from mburst.sql.repairing import repair
 
 RECORDED_S = 6.0
 TABLES = ("bins", "sources")
@@ -67,7 +68,9 @@ def _first_missing(store: Path, table: str, rows: Any, moment: float, follower: 
         [(doubled,)] = connection.execute(
             f"SELECT count(*) FROM (SELECT *, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1)").fetchall()
         damaged = connection.execute("SELECT path, reason FROM damaged_files").fetchall()
-    assert doubled == 0 and damaged == []
+    assert doubled == 0
+    for path, reason in damaged:  # a file system may keep a length whose bytes it did not write: that is said
+        assert "/hot/" in path and reason.count("at byte") == 1 and reason.endswith("bytes were never written")
     return moment if number is None else follower.came[number][0]
 
 
@@ -112,6 +115,7 @@ def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
 def goes_on(store: Path) -> None:
     """The store is sealed and written to as any other; what was there stays."""
     counts = {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES}
+    assert all(done.aside and done.saved is not None for done in repair(store))
     Store.open(store).seal()
     assert {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES} == counts
     assert query(store, "SELECT path, reason FROM damaged_files") == []

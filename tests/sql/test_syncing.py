@@ -15,7 +15,6 @@ from mburst.errors import MburstError
 from mburst.sql import Store, disk
 from mburst.units import parse_duration
 
-
 SENDER = {"first_ns": 1, "last_ns": 2}
 
 
