@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
+from .. import files
 from ..errors import MburstError
 
 SYNC_S = 1.0  # what the machine's death may cost of a hot log
@@ -68,19 +69,11 @@ def make_folder(folder: Path, inside: Path | None = None) -> None:
 
 def write_durably(path: Path, text: str) -> None:
     """Make or replace the file at PATH, so that it is whole or not there whatever happens. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            write_all(file, text.encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+        files.put(folder, path.name, text.encode(), files.GROUP)
+    finally:
+        os.close(folder)
 
 
 def write_all(file: int, data: bytes) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from disks import LEFT, LoggedDisk, in_memory, logged_disk, mounted
 from faultlib import Follower, chance, end, outcome, query, succeed, times
-from labrecorder import recording, sending
+from labrecorder import TABLES, recording, sending
 from livelab import Lab
 
 from mburst import gaps, recovery
@@ -22,7 +22,6 @@ from mburst.sql.disk import SYNC_S
 from mburst.sql.repairing import repair
 
 RECORDED_S = 6.0
-TABLES = ("bins", "sources")
 BOOT = "00000000-0000-4000-8000-000000000000"  # the id of the machine's boot after the cut
 
 

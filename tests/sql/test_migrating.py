@@ -74,7 +74,7 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
     assert main(["check", "--deep", str(tmp_path / "new")]) == 0
 
 
-@pytest.mark.parametrize("name", ["format-2"])
+@pytest.mark.parametrize("name", ["format-2", "format-2-f835f3c"])
 def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> None:
     shutil.copytree(STORES / name / "store", tmp_path / "store")
     wanted = json.loads((STORES / name / "expected.json").read_text())
