@@ -38,6 +38,12 @@ ORDER = {
     "device_clocks": ("device", "ts_ns"),
 }
 
+# What newer columns are in rows that were written before the table had them, where older columns say it.
+DERIVED = {
+    ("recordings", "begun_ns"): "written_ns",
+    ("recordings", "ended"): "CASE WHEN complete THEN 'finished' ELSE '' END",
+}
+
 _COLUMN = re.compile(
     r"^ {4}(\w+)\s+(VARCHAR|BIGINT|UINTEGER|USMALLINT|BOOLEAN)( NOT NULL)?(?: DEFAULT ([^,]+))?,?\s*(?:--.*)?$",
     re.MULTILINE
@@ -64,7 +70,7 @@ def schema_sql(name: str) -> str:
 def columns(table: str) -> tuple[Column, ...]:
     """The columns of TABLE in their order."""
     return tuple(
-        Column(name, kind, not required, default.strip() or "NULL")
+        Column(name, kind, not required, DERIVED.get((table, name)) or default.strip() or "NULL")
         for name, kind, required, default in _COLUMN.findall(schema_sql(table))
     )
 

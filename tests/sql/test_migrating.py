@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import ROOT
 
+from mburst import recovery
 from mburst.__main__ import main
 from mburst.errors import MburstError
 from mburst.sql import Store, format1
@@ -81,6 +82,20 @@ def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> 
     found = make.expected(Store.open(tmp_path / "store"))
     assert {table: {column: found[table][column] for column in sums} for table, sums in wanted.items()} == wanted
     assert check(tmp_path / "store").is_sound
+
+
+def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_same(tmp_path: Path) -> None:
+    """What says how they ended came later: the older columns say it. The next recorder finds the one that was
+    killed."""
+    shutil.copytree(STORES / "format-2" / "store", tmp_path / "store")
+    store = Store.open(tmp_path / "store")
+    ends = "SELECT host, ended, complete, begun_ns > 0 FROM recordings ORDER BY 1"
+    whole = ("cache-1", "finished", True, True)
+    assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "", False, True)]
+    [(capture,)] = store.connect().execute("SELECT capture_id FROM recordings WHERE host = 'cache-2'").fetchall()
+    [of_it] = recovery.attempts(store, capture).items()
+    recovery.end_killed(store, *of_it, "killed")
+    assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "killed", False, True)]
 
 
 def test_every_table_of_format_1_is_in_its_stores() -> None:
