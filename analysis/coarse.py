@@ -18,7 +18,7 @@ _MOSTLY_COARSE = """
 WITH wanted AS (
     SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS judged_ns
     FROM recordings
-    WHERE judged_ns < $fine_ns AND (quality & $coarse <> 0 OR NOT complete)
+    WHERE judged_ns < $fine_ns AND (quality & $coarse <> 0 OR ended = '')
       AND ($hosts IS NULL OR list_contains($hosts, host)) AND rack = coalesce($rack, rack)
       AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
       AND recording_id = coalesce($recording, recording_id)

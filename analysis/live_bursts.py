@@ -79,7 +79,7 @@ class BurstWatch:
 
     def _judge(self, lane: LiveLane, run: str) -> bool:
         since = self._judged[run]
-        known_ns = max(lane.edge_ns if not lane.runs[run]["complete"] else 2**62, lane.spans[run][1])
+        known_ns = max(lane.edge_ns if not lane.runs[run]["ended"] else 2**62, lane.spans[run][1])
         bursts = find_bursts(self._database(lane, run, since), replace(self.definition, link_bps=self._link(lane)))
         reach, senders_until = self._reach(lane), self._senders_until(run)
         ended: list[dict[str, Any]] = []

@@ -88,12 +88,14 @@ class LiveLane:
         return self._recorded() is not None
 
     def _recorded(self) -> str | None:
-        """The run that goes on. One that was cut off never says that it ended: a later one took its place."""
-        unended = [run for run in self.runs.values() if not run["complete"]]
+        """The run that goes on. One that was killed says that it ended when the next recorder finds it: until then a
+        later one takes its place. (The row of one that was killed is written by somebody else, later.)"""
+        unended = [run for run in self.runs.values() if not run["ended"]]
         if not unended:
             return None
-        newest = max(unended, key=lambda run: run["written_ns"])
-        ended_ns = max((run["written_ns"] for run in self.runs.values() if run["complete"]), default=0)
+        newest = max(unended, key=lambda run: run["begun_ns"])
+        ended_ns = max((run["written_ns"] for run in self.runs.values()
+                        if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]), default=0)
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def coverage(self) -> list[Interval]:

@@ -86,7 +86,7 @@ class LiveStore:
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["complete"]]
+        unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["ended"]]
         for run, first, last in con.execute("SELECT recording_id, min(ts_ns), max(ts_ns) FROM bins "
                                             "WHERE recording_id IN (SELECT unnest($1)) GROUP BY recording_id",
                                             [unended]).fetchall():
@@ -135,7 +135,7 @@ class LiveStore:
             key = tuple(run[name] for name in KEY)
             lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
             known = lane.runs.get(run["recording_id"])
-            if known is None or (known["complete"], known["written_ns"]) <= (run["complete"], run["written_ns"]):
+            if known is None or (known["ended"] != "", known["written_ns"]) <= (run["ended"] != "", run["written_ns"]):
                 covered = lane.coverage()
                 lane.runs[run["recording_id"]] = run
                 self.lane_of[run["recording_id"]] = lane

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 PATTERNS = ("single-source", "incast", "many-sources", "unknown")
 POINTS = 200  # of a distribution
 
-# A complete run says when it began and ended. One that was cut off, or is still going on, says only its beginning.
+# A recording that has ended says when it began and ended. One that goes on says only its beginning.
 _RUNS = """
 CREATE TEMP TABLE rack_runs AS
 SELECT * REPLACE (coalesce($link,
                            link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS number
 FROM main.recordings
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
-                            ELSE start_ns < $until AND (NOT complete OR end_ns >= $since) END
+                            ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
 """
 _TOTALS = """
 CREATE TEMP TABLE rack_totals AS

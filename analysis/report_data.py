@@ -14,6 +14,7 @@ import numpy as np
 from ..sql.damage import DamagedFile, damaged_files
 from . import beside, distributions, envelope
 from .bursts import BurstDefinition, find_bursts
+from .endings import ending, gaps_behind
 from .envelope import Envelope, Interval, Slice
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class LaneReport:
     queues: list[beside.Queue] = field(default_factory=list)
     queue_count: int = 0
     damaged: list[DamagedFile] = field(default_factory=list)
+    endings: list[str] = field(default_factory=list)  # of recordings that broke off or have not ended
 
     @property
     def recorded_ns(self) -> int:
@@ -227,10 +229,11 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     share = (limits or Limits()).share(busy)
     covered = [_coverage(lane, facts, period) for lane in chosen]
     owned = _assign(bursts, chosen)
-    damaged = damaged_files(con)
+    damaged, behind = damaged_files(con), gaps_behind(con)
     return [
         replace(_lane_report(con, lane, coverage, facts, qualities, own, share), damaged=[
-            file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)])
+            file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
+            endings=[told for run in lane.runs if (told := ending(run, behind.get(run["recording_id"])))])
         for lane, coverage, own in zip(chosen, covered, owned, strict=True)
     ]
 

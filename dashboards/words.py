@@ -97,13 +97,11 @@ def missing_files(damaged: Sequence[DamagedFile], shown: int = 5) -> Iterator[St
 
 
 def _completeness(report: LaneReport) -> Iterator[Statement]:
-    cut = sum(not run["complete"] for run in report.lane.runs)
-    if cut:
+    if report.endings:
         all_runs = len(report.lane.runs)
-        which = "The recording was" if all_runs == 1 else f"{cut} of {all_runs} recordings were"
-        yield Statement(WARNING, f"{which} cut off before the end",
-                        "What was stored until then is shown. How many packets the recorder dropped, and what came "
-                        "after, is not known.")
+        which = "The recording has" if all_runs == 1 else f"{len(report.endings)} of {all_runs} recordings have"
+        yield Statement(WARNING, f"{which} not come to the end", "What was stored until then is shown. "
+                        + "; ".join(f"{told[0].upper()}{told[1:]}" for told in report.endings[:5]) + ".")
     pauses = len(report.coverage) - 1
     if pauses > 0:
         yield Statement(NOTE, f"{count(pauses, 'pause')} between recordings",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 
 class MburstError(Exception):
     """Something that a user can act on. `hint` is what to do about it, in a sentence or empty."""
@@ -23,3 +25,8 @@ class Interrupted(MburstError):
     """SIGINT or SIGTERM ended what was asked before it was done."""
 
     exit_code = 130
+
+
+def print_trouble(error: MburstError) -> None:
+    """Say on standard error what went wrong, though work goes on."""
+    print(f"mburst: {error}", file=sys.stderr, flush=True)

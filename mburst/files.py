@@ -28,15 +28,16 @@ def write(path: Path, text: str, what: str, hint: str, mode: int = GROUP) -> Non
         path.parent.mkdir(mode=0o750 if mode != PUBLIC else 0o755, parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _put(folder, path.name, text.encode("utf-8", "surrogatepass"), mode)
+            put(folder, path.name, text.encode("utf-8", "surrogatepass"), mode)
         finally:
             os.close(folder)
     except OSError as error:
         raise MburstError(f"{path.parent}: {what} cannot be written: {error.strerror}", hint) from error
 
 
-def _put(folder: int, name: str, content: bytes, mode: int) -> None:
-    """NAME in the open FOLDER, by way of a file that nobody can have put there before."""
+def put(folder: int, name: str, content: bytes, mode: int) -> None:
+    """Make or replace NAME in the open FOLDER, by way of a file that nobody can have put there before, so that it is
+    whole or not there whatever happens. Raises OSError."""
     draft = f".{name[:100]}.{secrets.token_hex(8)}"
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
     try:
@@ -45,6 +46,7 @@ def _put(folder: int, name: str, content: bytes, mode: int) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
     except BaseException:
         with suppress(OSError):
             os.unlink(draft, dir_fd=folder)

@@ -11,7 +11,7 @@ from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
 
 from . import counters, gaps, privileges, recovery
-from .errors import Interrupted, MburstError
+from .errors import Interrupted, MburstError, print_trouble
 from .recording import Progress, Recording, Row, fingerprint, is_live, is_repeatable, merged_beyond, own_addresses
 from .recording_rows import Attempt, State, describe, silent_lanes
 from .stopping import stopping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .sql.locks import Lock
     from .sql.recovery import Totals
 
-ROWS_EVERY_S = 10.0  # at most between a loss and its row in the store
+ROWS_EVERY_S = 10.0  # at most between a loss or a trouble and its row in the store
 _LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its recording in order
 
 
@@ -59,7 +59,7 @@ def record(
         earlier = recovery.ended_attempts(store, capture_id, lock) if repeatable else {}
         if kept := recovery.complete_attempt(earlier):
             recovery.remove_replaced(store, earlier, kept)
-            recovery.tidy(store, _print)
+            recovery.tidy(store, print_trouble)
             return Recorded(earlier[kept], False, "already recorded: nothing added")
         recorder = _Recorder(store, recording, capture_id, lock)
         with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
@@ -102,12 +102,6 @@ def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
     return lock
 
 
-def _print(error: MburstError) -> None:
-    from .sql.writer import print_trouble
-
-    print_trouble(error)
-
-
 class _Recorder:
     """One call of record(): the engine, the store's writers, and the lanes seen so far."""
 
@@ -148,7 +142,7 @@ class _Recorder:
         if str(error) not in self.troubles:
             self.troubles.append(str(error))
         if not self.gave_up:  # else there is a failure to say
-            _print(error)
+            print_trouble(error)
 
     def run(self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping) -> list[Row]:
         with stopping(self.capture.stop) as self.ended_by:
@@ -210,7 +204,7 @@ class _Recorder:
             self._append_bins(named)
         if len(sources):
             self.sources.append(self._name_lanes(sources))
-        if time.monotonic() > self.row_due and self._lost_more():
+        if time.monotonic() > self.row_due and self._has_news():
             self._append_rows()
         return named
 
@@ -223,11 +217,12 @@ class _Recorder:
             self.held, self.counted = before, self.bins.segments - 1
             self._append_rows()
 
-    def _lost_more(self) -> bool:
-        """Whether packets were lost that no row tells of, looked at every ROWS_EVERY_S."""
+    def _has_news(self) -> bool:
+        """Whether packets were lost, or something failed, that no row tells of; looked at every ROWS_EVERY_S."""
         self.row_due = time.monotonic() + ROWS_EVERY_S
-        dropped = self.capture.facts["dropped"]
-        return any((row["dropped"], row["late"], row["unparsed"]) != (dropped, lane["late"], lane["unparsed"])
+        dropped, notes = self.capture.facts["dropped"], "\n".join(self.troubles)
+        return any((row["notes"], row["dropped"], row["late"], row["unparsed"])
+                   != (notes, dropped, lane["late"], lane["unparsed"])
                    for row, lane in zip(self.rows, self.lanes, strict=True))
 
     def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
@@ -255,7 +250,7 @@ class _Recorder:
 
     def _append_rows(self) -> None:
         """Store the rows of all lanes as of now, while it runs."""
-        self.rows = self._rows(State(self.held, self.counted, self._counters()))
+        self.rows = self._rows(State(self.held, self.counted, self._counters(), notes=tuple(self.troubles)))
         self._store_rows()
 
     def _rows(self, state: State) -> list[Row]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from .errors import MburstError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 Direction = Literal["in", "out", "both"]
 Stamps = Literal["auto", "hw", "sw"]
 Row = dict[str, Any]
-
-_FINGERPRINT_BYTES = 1 << 20  # of each end of a file
 
 
 @dataclass(frozen=True)
@@ -73,21 +72,20 @@ class Progress:
 def fingerprint(recording: Recording) -> str:
     """An identity of capture files and settings, so that recording them again adds nothing.
 
-    Of each file: its size and a BLAKE2 digest of its first and last MiB. What cannot be read twice
-    (a pipe) gets a random identity.
+    Of each file all bytes count: two captures may differ in one. What cannot be read twice (a pipe) gets a random
+    identity. Raises MburstError.
     """
+    from .sql import verified
+
     digest = hashlib.blake2b(digest_size=6)
     for name in recording.targets:
         path = Path(name)
         if not path.is_file():
             return secrets.token_hex(6)
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            digest.update(f"{size}:".encode())
-            digest.update(file.read(_FINGERPRINT_BYTES))
-            if size > _FINGERPRINT_BYTES:
-                file.seek(max(_FINGERPRINT_BYTES, size - _FINGERPRINT_BYTES))
-                digest.update(file.read())
+        try:
+            digest.update(verified.digest(path.resolve()).encode())
+        except OSError as error:
+            raise MburstError(f"{path}: cannot read: {error.strerror}") from error
     settings = {name: value for name, value in vars(recording).items() if name not in ("targets", "live")}
     digest.update(repr(sorted(settings.items())).encode())
     return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from . import __version__
 from .counters import Counters
 from .recording import Recording, Row
+from .sql.tables import COMPLETE
 from .units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 # Bits of quality: sql/schema/quality.sql; a test holds them against the engine's.
 QUALITY_RING, QUALITY_FILE_US = 4, 8
 STAMP_KINDS = ((1, "hardware"), (2, "software"), (QUALITY_RING, "ring"))
-
-COMPLETE = ("finished", "stopped")  # how a recording ends that came to its end
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,9 @@ def tidy(store: Store, failed: Callable[[MburstError], None]) -> None:
     """Put in order what dead writers left: their files, and the recordings that they did not end."""
     from .sql import locks
     from .sql.recovery import clean
+    from .sql.writer import unless_damaged
 
-    clean(store.path, lambda damaged: None)  # readers name a damaged file, `mburst repair` mends
+    clean(store.path, unless_damaged(failed))
     for name in locks.names(store.path):
         try:
             lock = locks.acquire(store.path, name, make=False)

@@ -6,14 +6,17 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
+from .. import files
 from ..errors import MburstError
 
 SYNC_S = 1.0  # what the machine's death may cost of a hot log
+EVERY_S = SYNC_S / 4  # a sync may take half of SYNC_S before more is at risk
+SPELL_S = 60.0
 
 SHORTAGES = (EMFILE, ENFILE, ENOMEM)  # of this process or machine
 
@@ -66,19 +69,11 @@ def make_folder(folder: Path, inside: Path | None = None) -> None:
 
 def write_durably(path: Path, text: str) -> None:
     """Make or replace the file at PATH, so that it is whole or not there whatever happens. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            write_all(file, text.encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+        files.put(folder, path.name, text.encode(), files.GROUP)
+    finally:
+        os.close(folder)
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -113,44 +108,78 @@ def read_from(descriptor: int, offset: int) -> bytes:
 
 
 class Syncing:
-    """A file that is written to disk within SYNC_S of `dirty`."""
+    """A file that is written to disk by a thread of its own, so that it waits for no other: what is told to `dirty` is
+    on the disk within SYNC_S, or that is said."""
 
-    def __init__(self, descriptor: int, syncer: Syncer) -> None:
+    def __init__(self, descriptor: int, syncer: Syncer, on_late: Callable[[float], None]) -> None:
         self._descriptor = descriptor
         self._syncer = syncer
-        self._dirty = False
+        self._on_late = on_late
+        self._dirty_since: float | None = None  # monotonic: what no sync has begun to write yet
+        self._writing_since: float | None = None  # likewise: what one is just writing
         self._failure: OSError | None = None
         self._lock = threading.Lock()  # the descriptor is not closed while it is synced
+        self._due = threading.Event()
+        self._stopped = False
+        threading.Thread(target=self._run, name="mburst-sync", daemon=True).start()
 
-    def dirty(self) -> None:
-        """Something was written."""
-        self._dirty = True
+    def dirty(self, since: float) -> None:
+        """Something was written, from SINCE on (monotonic seconds)."""
+        if self._dirty_since is None:
+            self._dirty_since = since
 
     def raise_failure(self) -> None:
         """Raises the OSError with which an earlier sync failed: rows may be missing after the machine's death."""
         if self._failure:
             raise self._failure
 
+    def at_risk_s(self) -> float:
+        """For how long the oldest of what was written may have been on no disk."""
+        since = [at for at in (self._writing_since, self._dirty_since) if at is not None]
+        return time.monotonic() - min(since) if since else 0.0
+
     def sync(self) -> None:
         """Write to disk what is dirty; a failure is kept."""
         with self._lock:
-            if not self._dirty or self._failure:
+            if self._dirty_since is None or self._failure:
                 return
-            self._dirty = False
+            self._writing_since, self._dirty_since = self._dirty_since, None
             try:
                 os.fdatasync(self._descriptor)
             except OSError as error:
                 self._failure = error
+            late_s = time.monotonic() - self._writing_since
+            self._writing_since = None
+        self._syncer.wrote(self, late_s)
+
+    def tell(self, late_s: float) -> None:
+        """Rows were at risk for LATE_S."""
+        self._on_late(late_s)
+
+    def begin(self) -> None:
+        """Have the thread write what is dirty, unless it is at it."""
+        if self._dirty_since is not None:
+            self._due.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._due.wait()
+            self._due.clear()
+            self.sync()
 
     def stop(self) -> None:
         """No more: the descriptor may be closed once this has returned."""
         self._syncer.forget(self)
         with self._lock:
-            self._dirty = False
+            self._dirty_since = None
+            self._stopped = True
+        self._due.set()
 
 
 class Syncer:
-    """A thread that syncs what is dirty every SYNC_S."""
+    """A thread that has what is dirty synced every EVERY_S, and says when rows are at risk for longer than SYNC_S: at
+    once, again when it is twice as long, and how long it was in the end. Files that are late together are one spell,
+    which ends when nothing was late for SPELL_S."""
 
     _shared: Syncer | None = None
     _shared_lock = threading.Lock()
@@ -158,6 +187,8 @@ class Syncer:
     def __init__(self) -> None:
         self._watched: list[Syncing] = []
         self._process = os.getpid()
+        self._said_s = self._late_at = 0.0
+        self._lock = threading.Lock()
         threading.Thread(target=self._run, name="mburst-sync", daemon=True).start()
 
     @classmethod
@@ -168,9 +199,10 @@ class Syncer:
                 cls._shared = cls()
             return cls._shared
 
-    def watch(self, descriptor: int) -> Syncing:
-        """Have the file synced from now on."""
-        syncing = Syncing(descriptor, self)
+    def watch(self, descriptor: int, on_late: Callable[[float], None]) -> Syncing:
+        """Have the file synced from now on. ON_LATE hears, in another thread, for how many seconds rows were at risk
+        where that is more than SYNC_S."""
+        syncing = Syncing(descriptor, self, on_late)
         self._watched.append(syncing)
         return syncing
 
@@ -179,8 +211,28 @@ class Syncer:
         if syncing in self._watched:
             self._watched.remove(syncing)
 
+    def wrote(self, syncing: Syncing, late_s: float) -> None:
+        """What is on the disk now was at risk for LATE_S."""
+        if late_s > SYNC_S:
+            self._say(syncing, late_s, late_s)
+
+    def _say(self, syncing: Syncing, late_s: float, least_s: float) -> None:
+        """Say it where LEAST_S is more than was said in this spell."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._late_at > SPELL_S:
+                self._said_s = 0.0
+            self._late_at = now
+            if least_s <= self._said_s:
+                return
+            self._said_s = late_s
+        syncing.tell(late_s)
+
     def _run(self) -> None:
         while True:
-            time.sleep(SYNC_S / 2)
+            time.sleep(EVERY_S)
             for syncing in list(self._watched):
-                syncing.sync()
+                syncing.begin()
+                late_s = syncing.at_risk_s()
+                if late_s > SYNC_S:
+                    self._say(syncing, late_s, late_s / 2)

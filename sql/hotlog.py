@@ -7,12 +7,13 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import MburstError, print_trouble
 from . import disk, frames, tables
 from .disk import failing_as_one_line
 from .filenames import Segment, hot_path
@@ -46,12 +47,14 @@ class About:
 class HotLog:
     """The hot form of a segment while its writer lives, who holds a lock (flock) on it as a sign of life.
 
-    Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which a
-    thread of disk.Syncer calls every second."""
+    Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which
+    disk.Syncer has done within a second, or says."""
 
-    def __init__(self, store: Path, table: str, segment: Segment, rack: str) -> None:
+    def __init__(self, store: Path, table: str, segment: Segment, rack: str,
+                 on_trouble: Callable[[MburstError], None] = print_trouble) -> None:
         """Make the file. It gets its name when it is locked and its header is on the disk, so no one ever sees it
-        otherwise. Raises MburstError."""
+        otherwise. ON_TROUBLE hears, in another thread, of rows that do not reach the disk in time. Raises
+        MburstError."""
         self.segment = segment
         self.path = hot_path(store, table, segment)
         self.about = About(table, segment.host, rack, len(tables.columns(table)))
@@ -74,15 +77,16 @@ class HotLog:
                 os.close(self._file)
                 hidden.unlink(missing_ok=True)
                 raise
-        self._syncing = disk.Syncer.shared().watch(self._file)
+        self._syncing = disk.Syncer.shared().watch(self._file, lambda late_s: on_trouble(late(self.path, late_s)))
 
     def append(self, rows: pa.Table) -> None:
         """Write and hand to the kernel. After a failure the log must not be appended to again. Raises MburstError, also
         when an earlier row did not reach the disk."""
+        begun = time.monotonic()
         with failing_as_one_line(self.path, "write"):
             self._syncing.raise_failure()
             self._write([as_stream(batch) for batch in rows.to_batches() if batch.num_rows])
-            self._syncing.dirty()
+            self._syncing.dirty(begun)
         self.rows += rows.num_rows
 
     def _write(self, payloads: Iterable[bytes | memoryview]) -> None:
@@ -115,6 +119,12 @@ class HotLog:
         with failing_as_one_line(self.path, "remove"):
             self.path.unlink()
             disk.sync(self.path.parent)
+
+
+def late(path: Path, seconds: float) -> MburstError:
+    """What is said when rows of the log at PATH were on no disk for so long."""
+    return MburstError(f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
+                       f"more than {disk.SYNC_S:g} s", "record to a faster disk, or to one with less to do")
 
 
 def as_stream(batch: pa.RecordBatch) -> memoryview:

@@ -22,7 +22,7 @@ from .format1 import OldFile, Unreadable
 from .sealing import Parts
 from .segments import Narrow, list_sealed
 from .store import MARKER, format_of
-from .tables import ORDER, STORE_FORMAT
+from .tables import COMPLETE, ORDER, STORE_FORMAT
 from .writer import conform
 
 if TYPE_CHECKING:
@@ -229,11 +229,13 @@ class Attempts:
 
     def complete(self, file: OldFile, rows: pa.Table) -> tuple[pa.Table, int]:
         """Rows of `recordings` with the columns that format 1 has not, and how many are of recordings that did not
-        end: what such a row counts was not brought up to date, so that its totals come from its bins."""
+        end: what such a row counts was not brought up to date, so that its totals come from its bins. Format 1 calls
+        all others complete; that some were broken off is in their notes."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         done = rows.column("complete")
+        ended = [_ended(row) for row in _few(rows, ("complete", "notes", "backend"))]
         for name in TOTALS:
             index = rows.column_names.index(name)
             rows = rows.set_column(index, name, pc.if_else(done, rows.column(name), pa.scalar(0, pa.int64())))
@@ -243,8 +245,22 @@ class Attempts:
         rows = rows.append_column("writer_id", pa.array(writers, pa.string()))
         rows = rows.append_column("counted_segments", counted)
         rows = rows.append_column("begun_ns", rows.column("written_ns"))  # nearest to it of what format 1 knows
-        rows = rows.append_column("ended", pc.if_else(done, "finished", "killed"))
+        rows = rows.append_column("ended", pa.array(ended, pa.string()))
+        rows = rows.set_column(rows.column_names.index("complete"), "complete",
+                               pa.array([text in COMPLETE for text in ended]))
         return rows, rows.num_rows - (pc.sum(done).as_py() or 0)
+
+
+def _ended(row: dict[str, Any]) -> str:
+    """How the recording of a row of format 1 ended: what `ended` of recordings says today."""
+    notes = row["notes"].splitlines()
+    if not row["complete"]:
+        return "killed"
+    if any(note.startswith("the input ended early: ") for note in notes):
+        return "failed"
+    if "the recording was interrupted" in notes:
+        return "interrupted"
+    return "finished" if row["backend"] == "file" else "stopped"
 
 
 def _few(rows: pa.Table, names: Iterable[str]) -> list[dict[str, Any]]:

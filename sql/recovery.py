@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
 OWNED = ("bins", "sources", "recordings")  # tables of one attempt; the rows that say it was replaced come last
-_GRACE_S = 60.0  # that a draft without a lock may be of a writer that is just about to lock it
+GRACE_S = 60.0  # that a draft without a lock may be of a writer that is just about to lock it
 
 
 def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
@@ -49,7 +49,7 @@ def _remove_draft(path: Path) -> None:
         draft = disk.open_regular(path)
         try:
             fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if time.time() - os.fstat(draft).st_mtime > _GRACE_S:
+            if time.time() - os.fstat(draft).st_mtime > GRACE_S:
                 path.unlink()
         except BlockingIOError:
             return

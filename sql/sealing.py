@@ -27,6 +27,10 @@ PAGE = ROW_GROUP * 8  # bytes: a column of a row group is one page, as readers t
 MOST_DAYS = 4  # that a row group is cut into: beyond, its rows of all days are one file
 
 
+class DamagedLog(MburstError):
+    """A log that is not sealed because part of it cannot be read."""
+
+
 class Part:
     """A Parquet file that is being written."""
 
@@ -213,7 +217,7 @@ def _is_abandoned(lock: int, path: Path) -> bool:
 def _seal_locked(store: Path, table: str, path: Path, lock: int) -> None:
     log = LogReader(path, lock).read()
     for damage in damage_of_log(log, table):
-        raise MburstError(str(damage), "`mburst repair STORE` saves what can be read of it")
+        raise DamagedLog(str(damage), "`mburst repair STORE` saves what can be read of it")
     publish_log(store, table, log)
     with failing_as_one_line(path, "remove"):
         path.unlink()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCHEMA = Path(__file__).parent / "schema"
 STORE_FORMAT = 2
+COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
 
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
@@ -35,6 +36,12 @@ ORDER = {
     "gnmi_values": ("device", "path", "ts_ns"),
     "gnmi_events": ("device", "ts_ns"),
     "device_clocks": ("device", "ts_ns"),
+}
+
+# What newer columns are in rows that were written before the table had them, where older columns say it.
+DERIVED = {
+    ("recordings", "begun_ns"): "written_ns",
+    ("recordings", "ended"): "CASE WHEN complete THEN 'finished' ELSE '' END",
 }
 
 _COLUMN = re.compile(
@@ -63,7 +70,7 @@ def schema_sql(name: str) -> str:
 def columns(table: str) -> tuple[Column, ...]:
     """The columns of TABLE in their order."""
     return tuple(
-        Column(name, kind, not required, default.strip() or "NULL")
+        Column(name, kind, not required, DERIVED.get((table, name)) or default.strip() or "NULL")
         for name, kind, required, default in _COLUMN.findall(schema_sql(table))
     )
 

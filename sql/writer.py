@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError
+from ..errors import MburstError, print_trouble
 from . import filenames, sealing, segments, tables
 from .hotlog import HotLog
+from .sealing import DamagedLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class Writer:
         if self._segment is None:
             self._schema = rows.schema
             segment = filenames.new_segment(self._host, self._id, self.segments)
-            log = HotLog(self._store, self._table, segment, self._rack)
+            log = HotLog(self._store, self._table, segment, self._rack, self._on_trouble)
             self.segments += 1
             self._segment = _Segment(log, sealing.Parts(self._store, self._table, self._rack, segment))
             self._behind = self._behind or _Behind(self._retry, self._on_trouble)
@@ -125,7 +125,7 @@ class Writer:
         failures = self._stop(self._segment.finish if self._segment is not None else None)
         if failures:
             raise failures[0]
-        seal_abandoned(self._store, self._table, lambda error: None)  # readers report a damaged one
+        seal_abandoned(self._store, self._table, unless_damaged(self._on_trouble))
 
     def __enter__(self) -> Writer:
         return self
@@ -167,21 +167,23 @@ def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | N
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def print_trouble(error: MburstError) -> None:
-    """Say on standard error that rows could not be sealed."""
-    print(f"mburst: not sealed yet, trying again: {error}", file=sys.stderr, flush=True)
-
-
 def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None]) -> int:
     """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is told to
-    FAILED and does not keep the others from it."""
+    FAILED and does not keep the others from it; the next writer that begins or ends tries again."""
     sealed = 0
     for path in segments.list_hot(store, table).logs:
         try:
             sealed += sealing.seal(store, table, path)
-        except MburstError as error:
+        except DamagedLog as error:
             failed(error)
+        except MburstError as error:
+            failed(MburstError(f"not sealed yet: {error}", error.hint))
     return sealed
+
+
+def unless_damaged(failed: Callable[[MburstError], None]) -> Callable[[MburstError], None]:
+    """FAILED, but for damaged logs: readers name them, and `mburst repair` mends them."""
+    return lambda error: None if isinstance(error, DamagedLog) else failed(error)
 
 
 class _Segment:
@@ -284,6 +286,6 @@ class _Behind:
         except MburstError as error:
             self._trouble = error
             if str(error) != str(known):
-                self._on_trouble(error)
+                self._on_trouble(MburstError(f"not sealed yet, trying again: {error}", error.hint))
         except BaseException as error:  # not lost: stop() raises it in the writer's thread
             self._failure = self._failure or error

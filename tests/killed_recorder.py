@@ -1,22 +1,18 @@
 """A process for tests: forks workers that record a file and are killed at a chosen step.
 
-Reads lines of JSON: {"arguments": [of `mburst record`], "step": N or null}. For each it forks a worker that runs the
-command and kills itself (SIGKILL) when it is about to make its Nth call of a function that changes files; segments of
-bins are short. Answers {"killed": bool, "code": exit code, "calls": N}.
+Reads orders (killing.py): {"arguments": [of `mburst record`], "step": N or null}; segments of bins are short. Answers
+{"killed": bool, "code": exit code, "calls": N}.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import sys
-import threading
 from typing import Any
 
 import duckdb
 import numpy
 import pyarrow.parquet as pq
+from killing import Steps, serve
 
 from mburst.__main__ import main
 from mburst.capture import Capture
@@ -25,24 +21,7 @@ from mburst.sql.writer import Writer
 
 assert duckdb and numpy  # loaded before the fork
 ROLL_ROWS = 300
-calls = 0
-limit: int | None = None
-lock = threading.Lock()
-
-
-def killing(owner: Any, name: str) -> None:
-    """Make OWNER.NAME count itself, and kill the process instead of making the call that reaches the limit."""
-    original = getattr(owner, name)
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        global calls
-        with lock:
-            calls += 1
-            if calls == limit:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return original(*args, **kwargs)
-
-    setattr(owner, name, wrapped)
+steps = Steps()
 
 
 class InPieces:
@@ -86,47 +65,23 @@ class Piece:
         return pa.Table.from_batches([batch]).__arrow_c_stream__(schema)
 
 
-def worker(order: dict[str, Any]) -> int:
-    global limit
-    limit = order["step"]
-    for owner, names in (
-        (os, ["rename", "unlink", "fsync", "mkdir", "pwrite", "ftruncate"]),
-        (pq.ParquetWriter, ["__init__", "write_table", "close"]),
-        (hotlog.HotLog, ["append"]),
-    ):
-        for name in names:
-            killing(owner, name)
+def worker(order: dict[str, Any], told: int) -> int:
+    steps.limit = order["step"]
+    steps.watch(os, "rename", "unlink", "fsync", "mkdir", "pwrite", "ftruncate")
+    steps.watch(pq.ParquetWriter, "__init__", "write_table", "close")
+    steps.watch(hotlog.HotLog, "append")
     import mburst.capture
 
     mburst.capture.Capture = InPieces  # type: ignore[assignment,misc]
     defaults = Writer.__init__.__defaults__
     assert defaults is not None
     Writer.__init__.__defaults__ = (*defaults[:-2], ROLL_ROWS, defaults[-1])
-    return main(["record", *order["arguments"]])
-
-
-def serve() -> None:
-    for line in sys.stdin:
-        order = json.loads(line)
-        hear, told = os.pipe()
-        if (child := os.fork()) == 0:
-            os.close(hear)
-            code = 1
-            try:
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, 1)
-                code = worker(order)
-            finally:
-                os.write(told, str(calls).encode())
-                sys.stderr.flush()
-                os._exit(code)
-        os.close(told)
-        with os.fdopen(hear) as pipe:
-            made = pipe.read()
-        _, status = os.waitpid(child, 0)
-        print(json.dumps({"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status),
-                          "calls": int(made or 0)}), flush=True)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        return main(["record", *order["arguments"]])
+    finally:
+        os.write(told, str(steps.made).encode())
 
 
 if __name__ == "__main__":
-    serve()
+    serve(worker, lambda said: {"calls": int(said or 0)})

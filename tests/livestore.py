@@ -33,7 +33,8 @@ class Growing:
 
     def _tell_run(self, end_ns: int, complete: bool) -> None:
         self.writers["recordings"].append(rows("recordings", {
-            **self.names, "bin_ns": BIN, "complete": complete, "clock": "software, ns", "quality": 2, "packets": 1,
+            **self.names, "bin_ns": BIN, "complete": complete, "begun_ns": self.begin_ns,
+            "clock": "software, ns", "quality": 2, "packets": 1,
             "start_ns": self.begin_ns, "end_ns": end_ns, "written_ns": time.time_ns()}))
 
     def append(self, wire: list[int], quality: int = 2, senders: tuple[str, ...] = ()) -> None:

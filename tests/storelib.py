@@ -75,7 +75,8 @@ def rows(table: str, *given: dict[str, Any]) -> pa.Table:
     ]
     if table == "recordings":
         full = [
-            {**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"])}
+            {**row, "link_bps": wanted.get("link_bps", DEFAULTS["link_bps"]),
+             "ended": wanted.get("ended", DEFAULTS["ended"] if row["complete"] else "")}
             for row, wanted in zip(full, given, strict=True)
         ]
     return pa.Table.from_pylist(full, schema)

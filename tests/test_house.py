@@ -21,7 +21,7 @@ ALLOWED = {
     "workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {"errors", "units"},
-    "sql": {"errors", "units"},
+    "sql": {"errors", "files", "units"},
     "analysis": {"errors", "units", "sql"},
     "dashboards": {"errors", "files", "names", "units", "workers", "sql", "analysis"},
 }

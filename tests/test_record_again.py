@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
+from killing import Killer, memory_folder, serving
 
 from mburst.__main__ import main
 from mburst.sql import Store, locks
@@ -66,37 +66,21 @@ def is_tidy(store: Path) -> None:
     assert len({name.segment.writer for name in sealed if name}) == 1 and None not in sealed
 
 
-class Killer:
-    """The process of killed_recorder.py."""
-
-    def __init__(self) -> None:
-        path = os.pathsep.join([str(HERE.parent), str(HERE)])
-        self.process = subprocess.Popen([sys.executable, str(HERE / "killed_recorder.py")], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})
-
-    def record(self, file: Path, store: Path, step: int | None = None) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        order = {"step": step, "arguments": [str(file), "-o", str(store)]}
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
-
-
 @pytest.fixture(scope="module")
 def killer() -> Iterator[Killer]:
-    killer = Killer()
-    yield killer
-    assert killer.process.stdin
-    killer.process.stdin.close()
-    killer.process.wait(10)
+    with serving(HERE / "killed_recorder.py") as killer:
+        yield killer
 
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="mburst-test-", dir=folder) as made:
-        yield Path(made)
+    with memory_folder() as folder:
+        yield folder
+
+
+def killed_recording(killer: Killer, file: Path, store: Path, step: int | None = None) -> dict[str, Any]:
+    """Record FILE, up to a step."""
+    return killer.order(arguments=[str(file), "-o", str(store)], step=step)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +91,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, memory: Path) -> None:
     """Also where the second attempt is killed, too: each step of it follows some step of the first."""
-    whole = killer.record(file, memory / "whole")
+    whole = killed_recording(killer, file, memory / "whole")
     assert whole["code"] == 0
     wanted = sums(memory / "whole")
     assert wanted["bins"][1] == 1500 and wanted["recordings"][1] == 1500
@@ -116,15 +100,15 @@ def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, mem
     chosen = steps if LONG else sorted({*chooser.sample(steps, 8), *steps[-10:]})
     for step in chosen:
         store = memory / str(step)
-        first = killer.record(file, store, step)
+        first = killed_recording(killer, file, store, step)
         assert first["killed"] or step > whole["calls"] - 3, step
         consistent(store)
         if step % 2:
-            killer.record(file, store, chooser.choice(steps))
+            killed_recording(killer, file, store, chooser.choice(steps))
             consistent(store)
-        assert killer.record(file, store)["code"] == 0
+        assert killed_recording(killer, file, store)["code"] == 0
         assert sums(store) == wanted, step
-        assert killer.record(file, store)["code"] == 0  # what a killed removal has left is gone by then
+        assert killed_recording(killer, file, store)["code"] == 0  # what a killed removal has left is gone by then
         assert sums(store) == wanted, step
         is_tidy(store)
         shutil.rmtree(store)
@@ -140,6 +124,20 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "cache.pcap"
     path.write_bytes(pcap(Frame(START_NS + i * 40_000, i % 50, 100) for i in range(400_000)))
     return path
+
+
+def test_captures_that_differ_in_one_byte_are_two(tmp_path: Path) -> None:
+    """In its middle, far from what a look at both ends would see; and one capture by two names is one."""
+    capture = tmp_path / "a.pcap"
+    frames = [Frame(START_NS + i * 40_000, i % 50, 100) for i in range(40_000)]
+    capture.write_bytes(pcap(frames))
+    other = tmp_path / "b.pcap"
+    other.write_bytes(pcap([*frames[:20_000], replace(frames[20_000], size=101), *frames[20_001:]]))
+    (tmp_path / "link.pcap").symlink_to(capture)
+    for path in (capture, other, tmp_path / "link.pcap", capture):
+        assert main(["record", str(path), "-o", str(tmp_path / "store"), "--host", "cache-1"]) == 0
+    assert Store.open(tmp_path / "store").connect().execute(
+        "SELECT count(*), sum(packets) FROM recordings").fetchall() == [(2, 80_000)]
 
 
 def wait_for_bins(store: Path, process: subprocess.Popen[str]) -> None:

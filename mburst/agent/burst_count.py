@@ -90,7 +90,7 @@ class BurstCount:
         for of in due:
             recording = of.recording["recording_id"]
             found += self._settle(of, [burst for burst in bursts if burst["recording_id"] == recording], now_ns)
-            if of.recording["complete"]:
+            if of.recording["ended"]:
                 del self._waiting[recording]
         return found
 
@@ -152,7 +152,7 @@ class BurstCount:
     def _settle(self, of: Waiting, bursts: list[dict[str, Any]], now_ns: int) -> list[dict[str, Any]]:
         """Of a recording's bursts those that have ended; forgets what is no longer needed."""
         width = self._width_ns(of)
-        over = of.recording["complete"] or now_ns - of.newest_ns > QUIET_NS
+        over = of.recording["ended"] or now_ns - of.newest_ns > QUIET_NS
         until = of.newest_ns + 1 if over else of.newest_ns // width * width - self._join_ns(of)
         mine = [burst for burst in bursts if burst["start_ns"] >= of.settled_ns]
         going_on = [burst for burst in mine if not over and of.newest_ns - burst["start_ns"] < LONGEST_NS

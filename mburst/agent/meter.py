@@ -46,7 +46,7 @@ FOLLOWED = {
     "queues": (("device", "port", "queue", "ts_ns", "max_bytes", "dropped_packets"), "ts_ns"),
     "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
     "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
-                    "dropped", "late", "end_ns", "complete", "written_ns"), "written_ns"),
+                    "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
 }
 
 _BINS = f"""
@@ -90,7 +90,7 @@ WHERE event IN {tuple(STANDING)} GROUP BY device ORDER BY device
 """
 _RECORDINGS = f"""
 SELECT {', '.join(FOLLOWED['recordings'][0])} FROM recordings
-WHERE NOT complete OR end_ns >= $since ORDER BY recording_id
+WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
 """
 
 
@@ -269,9 +269,9 @@ class Meter:
     def _take_recording(self, recording: dict[str, Any]) -> None:
         """A row of `recordings`, of which the last that was written counts."""
         before = self._recordings.get(recording["recording_id"])
-        if before is None and recording["complete"] and (recording["end_ns"] or 0) < self.since_ns:
+        if before is None and recording["ended"] and (recording["end_ns"] or 0) < self.since_ns:
             return  # it was over
-        if before and (before["written_ns"], before["complete"]) > (recording["written_ns"], recording["complete"]):
+        if before and _age(before) > _age(recording):
             return
         self._recordings[recording["recording_id"]] = recording
         name = self._names[recording["recording_id"]] = LaneName(*(recording[label] for label in LaneName._fields))
@@ -369,3 +369,8 @@ def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) 
                     f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}").to_arrow_table()
     con.unregister("fresh")
     return joined(table, names, [found])
+
+
+def _age(recording: dict[str, Any]) -> tuple[bool, int]:
+    """Larger for the later one of two rows of a recording."""
+    return recording["ended"] != "", recording["written_ns"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.endings import ending, gaps_behind
 from ..names import say, tell
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from . import definition, output
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.write_json_objects(bursts, sys.stdout)
     elif arguments.format == "table":
         every = list(bursts)
-        _print(_judged(connection, since, until), every, wanted)
+        _print(_judged(connection, since, until), every, wanted, gaps_behind(connection))
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in bursts))
     for first, second in overlapping_runs(connection):
@@ -77,14 +78,14 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     """The runs that were judged, with how (columns of the table `lanes`) and `span_ns`, for how long."""
     lanes = connection.execute(
         """
-        SELECT lanes.*, clock, dropped, late, complete,
+        SELECT lanes.*, clock, dropped, late, complete, ended,
                coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
                CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, start_ns, end_ns FROM recordings)
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
             USING (recording_id)
         LEFT JOIN (  -- a recording that was killed has left its bins only
             SELECT recording_id, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-            FROM bins WHERE recording_id IN (SELECT recording_id FROM recordings WHERE NOT complete)
+            FROM bins WHERE recording_id IN (SELECT recording_id FROM recordings WHERE ended = '')
                 GROUP BY recording_id) USING (recording_id)
         ORDER BY host, interface, direction, start_ns, recording_id""",
         {"since": -(2**63) if since is None else since, "until": 2**63 - 1 if until is None else until})
@@ -92,8 +93,9 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     return [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
 
 
-def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition) -> None:
-    """For each recording: what was judged, the table, the sum."""
+def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition,
+           gaps: dict[str, dict[str, Any]]) -> None:
+    """For each recording: what was judged, the table, the sum. GAPS are those behind recordings that broke off."""
     for index, lane in enumerate(judged):
         if index:
             print()
@@ -101,7 +103,7 @@ def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: B
         tell(_heading(lane, wanted))
         if mine:
             output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))
-        tell(_summary(lane, mine))
+        tell(_summary(lane, mine, gaps.get(lane["recording_id"])))
 
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
@@ -132,7 +134,7 @@ CELLS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]]) -> str:
+def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]], gap: dict[str, Any] | None) -> str:
     """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
     found = _count(len(bursts), "burst", "bursts")
     if (lane["span_ns"] or 0) > 0:
@@ -143,8 +145,8 @@ def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]]) -> str:
         lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped unseen: counts are lower bounds")
     if lane["late"]:
         lost.append(_count(lane["late"], "packet", "packets") + " came too late for any bin")
-    if not lane["complete"]:
-        lost.append("the recording did not end: what was lost is not known")
+    if broken := ending(lane, gap):
+        lost.append(broken)
     return found + "; " + ("; ".join(lost) or "no packet was lost")
 
 

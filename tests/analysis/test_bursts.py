@@ -392,8 +392,30 @@ def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: St
     write(store, "recordings", {"complete": False})
     write(store, "bins", *full_bins(0, 10), {"ts_ns": T0 + 40 * MS, "wire_bytes": 9})
     assert ask()[1].splitlines()[-1] == (
-        "2 bursts in 40 ms, 5 % of the time; the recording did not end: what was lost is not known"
+        "2 bursts in 40 ms, 5 % of the time; the recording has not ended, or was killed: what was lost is not known yet"
     )
+
+
+@pytest.mark.parametrize(("gap", "said"), [
+    (None, "the recording broke off (killed): what came after that is not known"),
+    ({"end_ns": None}, "the recording broke off (power): what came after that is not known until the interface is "
+                       "recorded again"),
+    ({"packets": 1234}, "the recording broke off (power): 1,234 packets were missed in the 2 s after that"),
+    ({"packets": 0}, "the recording broke off (power): 0 packets were missed in the 2 s after that"),
+    ({}, "the recording broke off (power): packets were missed in the 2 s after that, not known how many packets: x"),
+])
+def test_what_a_recording_that_broke_off_has_missed_is_what_its_gap_says(
+    ask: Ask, store: Store, gap: dict[str, Any] | None, said: str
+) -> None:
+    end_ns = T0 + 50 * MS
+    write(store, "recordings", {"complete": False, "ended": "killed", "start_ns": T0, "end_ns": end_ns})
+    write(store, "bins", *full_bins(0, 10))
+    lost = {"start_ns": T0, "end_ns": T0 + MS, "reason": "dropped", "detail": "", "packets": 9}
+    write(store, "gaps", lost)
+    if gap is not None:
+        write(store, "gaps", {"start_ns": end_ns, "end_ns": end_ns + 2000 * MS, "reason": "power",
+                              "detail": "not known how many packets: x", **gap})
+    assert ask()[1].splitlines()[-1].split("; ")[1] == said
 
 
 def test_json_and_csv_hold_the_same(ask: Ask, told: Store) -> None:

@@ -178,6 +178,25 @@ def test_a_recording_that_was_cut_off_is_not_taken_on_by_the_next(tmp_path):
     live.close()
 
 
+def test_a_recording_that_is_found_killed_does_not_end_the_one_that_goes_on(tmp_path):
+    """The row that says so is written by the next recorder, after that one's own."""
+    growing = Growing(tmp_path / "store", NOW)
+    growing.append([84] * 10)
+    growing.begin_again(500)
+    growing.append([84] * 10)
+    live = LiveStore(growing.store)
+    [lane] = live.lanes.values()
+    write(growing.store, "recordings", {
+        **lane.runs[RUN], "complete": False, "ended": "killed", "written_ns": time.time_ns() + SECOND})
+    live.poll()
+    assert lane.recording and lane._recorded() == RUN + "-again"
+    growing.end()
+    live.poll()
+    assert not lane.recording
+    growing.close()
+    live.close()
+
+
 def test_a_recording_goes_on_beside_one_that_ended(tmp_path):
     growing = Growing(tmp_path / "store", NOW)
     growing.append([84])

@@ -19,6 +19,7 @@ from livelab import sh
 from logged_disk import ENTRY, WRITE
 
 BLOCK = 4096  # of the file systems: what the disk writes whole or not at all
+LEFT = {"ext4": "loop", "xfs": "loop,nouuid"}  # options for the image of a cut, beside others of the same disk
 SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}  # bytes; mkfs.xfs makes none of less than 300 MiB
 
 
@@ -105,9 +106,9 @@ class LoggedDisk:
     def cuts(self, moments: list[float], seed: object) -> Iterator[tuple[float, Path]]:
         """(moment, image): what the disk may have had when the power was cut at each of MOMENTS, which rise. All that
         was written before the last flush is there. Of what was written after it: every block, or only some (the disk's
-        cache was lost), by turns."""
+        cache was lost), by turns. Each image is a file of its own: who started in a mount namespace of their own
+        meanwhile may keep an earlier one mounted, and its loop device would be taken for the next one's."""
         base = copy(self.empty, self.empty.with_name("base"))
-        image = self.empty.with_name("cut")
         chances = random.Random(repr(seed))
         entries, cached = _entries(self.log), []
         entry = next(entries, None)
@@ -120,10 +121,11 @@ class LoggedDisk:
                     _write(base, cached)
                     cached = []
                 entry = next(entries, None)
-            copy(base, image)
+            image = copy(base, self.empty.with_name(f"cut{number}"))
             share = 1.0 if number % 2 else chances.random()
             _write(image, [block for write in cached for block in _blocks(*write) if chances.random() < share])
             yield moment, image
+            image.unlink()
 
 
 def _entries(log: Path) -> Iterator[tuple[float, int, int, bytes]]:
@@ -142,11 +144,6 @@ def _write(image: Path, writes: list[tuple[int, bytes]]) -> None:
     with image.open("r+b", buffering=0) as file:
         for offset, data in writes:
             os.pwrite(file.fileno(), data, offset)
-
-
-def flushes(log: Path) -> list[float]:
-    """When the disk was told to flush its cache."""
-    return [at for at, what, _, _ in _entries(log) if what != WRITE]
 
 
 @contextmanager

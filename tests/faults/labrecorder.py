@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import livelab
-from faultlib import HERE, MBURST, started, wait_for
+from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started, wait_for
 from livelab import Lab
+
+TABLES = ("bins", "sources")  # that a recorder is followed by
 
 
 def inside(lab: Lab) -> tuple[str, ...]:
@@ -29,13 +32,13 @@ def promiscuity(lab: Lab) -> int:
 
 
 @contextmanager
-def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None,
+def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None, prefix: tuple[str, ...] = (),
               **options: Any) -> Iterator[subprocess.Popen[str]]:
     """A live recording of what comes in, from when it captures."""
     program = MBURST if roll_s is None else (sys.executable, str(HERE / "rolling.py"), str(roll_s))
     before = promiscuity(lab)
     with started("record", lab.b, "-o", store, "--direction", "in", "--host", "cache", "--rack", "r1", *words,
-                 prefix=inside(lab), program=program, **options) as process:
+                 prefix=(*inside(lab), *prefix), program=program, **options) as process:
         wait_for(lambda: promiscuity(lab) > before or process.poll() is not None, "the recording begins")
         if process.poll() is None:
             time.sleep(0.2)  # libpcap has more to do after that
@@ -69,3 +72,56 @@ def received(lab: Lab) -> int:
     """The packets that the interface's counter has."""
     [link] = json.loads(livelab.sh(f"ip -n {lab.far} -s -j link show {lab.b}"))
     return int(link["stats64"]["rx"]["packets"])
+
+
+def children(pid: int) -> list[int]:
+    """The processes that process PID has started."""
+    try:
+        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
+                for child in (task / "children").read_text().split()]
+    except OSError:
+        return []
+
+
+def recorder(pid: int) -> int | None:
+    """The child that records."""
+    for child in children(pid):
+        try:
+            if "\0record\0" in Path(f"/proc/{child}/cmdline").read_text():
+                return child
+        except OSError:
+            continue
+    return None
+
+
+@contextmanager
+def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`mburst run` in the far namespace, with a recording and metrics; its file and log are in FOLDER."""
+    (folder / "mburst.toml").write_text(
+        f'store = "{store}"\nrack = "r1"\n[record]\ninputs = ["{lab.b}"]\ndirection = "in"\nhost = "cache"\n'
+        '[metrics]\nlisten = "127.0.0.1:0"\n')
+    with (folder / "log").open("a") as log:
+        process = subprocess.Popen([*inside(lab), *MBURST, "run"], cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+                process.wait()
+    assert "Traceback" not in (folder / "log").read_text()
+
+
+def finish(lab: Lab, store: Path, acknowledged: dict[str, list[Any]]) -> str:
+    """End clean, and hold the store against what was acknowledged."""
+    with recording(lab, store) as process:
+        time.sleep(0.2)
+        assert end(process, signal.SIGTERM)[0] == 0
+    assert_sealed(store)
+    assert_totals(store)
+    counts = {table: assert_kept(store, table, acknowledged[table]) for table in TABLES}
+    assert all(counts.values())
+    return f"{counts['bins']:,} bins, {counts['sources']:,} sources acknowledged: 0 lost, 0 doubled"

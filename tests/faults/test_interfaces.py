@@ -20,13 +20,10 @@ from faultlib import (
     wait_for,
     wait_for_rows,
 )
-from labrecorder import recording, sending
+from labrecorder import TABLES, finish, recorder, recording, running, sending
 from livelab import Lab, sh
-from test_killed_run import finish, recorder, running
 
 from mburst.sql import Store
-
-TABLES = ("bins", "sources")
 
 
 def test_an_interface_goes_down_and_up(lab: Lab, tmp_path: Path) -> None:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from faultlib import (
-    MBURST,
     Follower,
-    assert_kept,
-    assert_sealed,
-    assert_totals,
     chance,
     held,
     outcome,
@@ -25,66 +17,10 @@ from faultlib import (
     wait_for,
     wait_for_rows,
 )
-from labrecorder import inside, recording, sending
+from labrecorder import TABLES, children, finish, recorder, running, sending
 from livelab import Lab
 
 from mburst.sql import Store
-
-TABLES = ("bins", "sources")
-
-
-def children(pid: int) -> list[int]:
-    """The processes that process PID has started."""
-    try:
-        return [int(child) for task in Path(f"/proc/{pid}/task").iterdir()
-                for child in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def recorder(pid: int) -> int | None:
-    """The child that records."""
-    for child in children(pid):
-        try:
-            if "\0record\0" in Path(f"/proc/{child}/cmdline").read_text():
-                return child
-        except OSError:
-            continue
-    return None
-
-
-@contextmanager
-def running(lab: Lab, folder: Path, store: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`mburst run` in the far namespace, with a recording and metrics; its file and log are in FOLDER."""
-    (folder / "mburst.toml").write_text(
-        f'store = "{store}"\nrack = "r1"\n[record]\ninputs = ["{lab.b}"]\ndirection = "in"\nhost = "cache"\n'
-        '[metrics]\nlisten = "127.0.0.1:0"\n')
-    with (folder / "log").open("a") as log:
-        process = subprocess.Popen([*inside(lab), *MBURST, "run"], cwd=folder, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(30)
-            finally:
-                process.kill()
-                process.wait()
-    assert "Traceback" not in (folder / "log").read_text()
-
-
-def finish(lab: Lab, store: Path, acknowledged: dict[str, list[Any]]) -> str:
-    """End clean, and hold the store against what was acknowledged."""
-    with recording(lab, store) as process:
-        time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    assert_sealed(store)
-    assert_totals(store)
-    counts = {table: assert_kept(store, table, acknowledged[table]) for table in TABLES}
-    assert all(counts.values())
-    return f"{counts['bins']:,} bins, {counts['sources']:,} sources acknowledged: 0 lost, 0 doubled"
 
 
 def test_the_parent_is_killed(lab: Lab, tmp_path: Path) -> None:

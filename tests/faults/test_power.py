@@ -1,7 +1,9 @@
-"""The power is cut while `mburst record` writes: every disk that is left opens, and at most a second is missing."""
+"""The power is cut while `mburst record` writes: every disk that is left opens, at most a second is missing (or
+what the recorder said at the time), and the next recorder makes a gap of it."""
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -9,33 +11,37 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from disks import LoggedDisk, flushes, in_memory, logged_disk, mounted
-from faultlib import Follower, chance, outcome, query, succeed, times
-from labrecorder import recording, sending
+from disks import LEFT, LoggedDisk, in_memory, logged_disk, mounted
+from faultlib import Follower, chance, end, outcome, query, succeed, times
+from labrecorder import TABLES, recording, sending
 from livelab import Lab
 
-from mburst.sql import Store
+from mburst import gaps, recovery
+from mburst.sql import Store, locks
 from mburst.sql.disk import SYNC_S
+from mburst.sql.repairing import repair
 
 RECORDED_S = 6.0
-LOGS = 5  # that a recorder has synced one after the other: bins, sources, recordings, clock, gaps
-TABLES = ("bins", "sources")
+BEHIND = "gaps WHERE reason NOT IN ('dropped', 'reader too slow')"  # of a recorder that the machine is too slow for
+BOOT = "00000000-0000-4000-8000-000000000000"  # the id of the machine's boot after the cut
 
 
-def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower]:
-    """Record from a store's beginning on, with rolls, and once more: (start, end, what was acknowledged when)."""
-    start = time.monotonic()
+def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float]:
+    """Record from a store's beginning on, with rolls, and once more: (start, end, what was acknowledged when, for how
+    many seconds rows were at risk, as the recorders said: SYNC_S where they said nothing)."""
+    start, said_s = time.monotonic(), SYNC_S
     store = Store.create(disk.folder / "store").path
     follower = Follower(store, *TABLES)
     with sending(lab):
         for part in (RECORDED_S * 2 / 3, RECORDED_S / 3):
             with recording(lab, store, roll_s=1.2) as process:
                 time.sleep(part)
-                process.send_signal(signal.SIGTERM)
-                process.wait(60)
-    end = time.monotonic()
+                code, error = end(process, signal.SIGTERM)
+                assert code == 0, error
+                said_s = max([said_s, *map(float, re.findall(r"cost the rows of ([\d.]+) s", error))])
+    over = time.monotonic()
     follower.stop()
-    return start, end, follower
+    return start, over, follower, said_s
 
 
 def missing_s(store: Path, moment: float, follower: Follower) -> float:
@@ -62,39 +68,82 @@ def _first_missing(store: Path, table: str, rows: Any, moment: float, follower: 
         [(doubled,)] = connection.execute(
             f"SELECT count(*) FROM (SELECT *, count(*) AS n FROM {table} GROUP BY ALL HAVING n > 1)").fetchall()
         damaged = connection.execute("SELECT path, reason FROM damaged_files").fetchall()
-    assert doubled == 0 and damaged == []
+    assert doubled == 0
+    for path, reason in damaged:  # a file system may keep a length whose bytes it did not write: that is said
+        assert "/hot/" in path and reason.count("at byte") == 1 and reason.endswith("bytes were never written")
     return moment if number is None else follower.came[number][0]
+
+
+def is_explained(store: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The next recorder, after the machine has started again, gives each recording that the cut broke off its end, and
+    a gap behind it; how many."""
+    broken = query(store, "SELECT recording_id FROM recordings WHERE ended = ''")
+    silent = [] if broken else locks.names(store)  # nothing of it is stored, but that it began
+    troubles: list[Exception] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(gaps, "boot_id", lambda: BOOT)
+        recovery.tidy(Store.open(store), troubles.append)
+    assert (troubles, locks.names(store)) == ([], [])
+    assert query(store, "SELECT * FROM recordings WHERE ended NOT IN ('stopped', 'killed')") == []
+    found = query(store, """
+        SELECT recording_id FROM gaps g JOIN recordings r USING (recording_id)
+        WHERE reason = 'power' AND ended = 'killed' AND g.end_ns IS NULL AND g.start_ns = coalesce(
+            (SELECT max(ts_ns) + r.bin_ns FROM bins WHERE bins.recording_id = r.recording_id), r.begun_ns)""")
+    assert len(found) == len(set(found)) and set(broken) <= set(found)
+    assert len(found) == query(store, f"SELECT count(*) FROM {BEHIND}")[0][0] == len(
+        query(store, "SELECT * FROM recordings WHERE ended = 'killed'"))
+    assert not silent or found or query(store, "SELECT * FROM recordings WHERE ended = 'stopped'")
+    return len(found)
+
+
+def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
+    """A recorder of the same interface, on a machine that has started again: it ends the gap."""
+    boot.write_text(BOOT + "\n")
+    prefix = ("sh", "-c", 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"', str(boot))
+    open_gaps = "SELECT recording_id FROM recordings WHERE ended = ''"
+    broken = query(store, open_gaps)
+    with sending(lab), recording(lab, store, prefix=prefix) as process:
+        time.sleep(1)
+        code, error = end(process, signal.SIGTERM)
+    assert code == 0, error
+    told = query(store, f"SELECT recording_id, reason, end_ns > start_ns, detail FROM {BEHIND} ORDER BY start_ns")
+    assert {row[0] for row in told} >= {name for (name,) in broken}
+    assert all(row[1:3] == ("power", True) and "started anew" in row[3] for row in told), told
+    assert query(store, open_gaps) == []
 
 
 def goes_on(store: Path) -> None:
     """The store is sealed and written to as any other; what was there stays."""
     counts = {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES}
+    assert all(done.aside and done.saved is not None for done in repair(store))
     Store.open(store).seal()
     assert {table: query(store, f"SELECT count(*) FROM {table}") for table in TABLES} == counts
     assert query(store, "SELECT path, reason FROM damaged_files") == []
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_disks_cut_while_recording(lab: Lab, kind: str) -> None:
+def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_memory() as folder:
         with logged_disk(folder, kind) as disk:
-            start, end, follower = record_on(disk, lab)
-        random, missing, opened = chance("power", kind), [], 0
-        moments = sorted(random.uniform(start, end) for _ in times(8))
+            start, over, follower, said_s = record_on(disk, lab)
+        random, missing, opened, explained = chance("power", kind), [], 0, 0
+        moments = sorted(random.uniform(start, over) for _ in times(8))
         for number, (moment, image) in enumerate(disk.cuts(moments, kind)):
-            with mounted(image, folder / "left", "-o", "loop"):
+            with mounted(image, folder / "left", "-o", LEFT[kind]):
                 store = folder / "left" / "store"
                 if not (store / "mburst.json").exists():
                     assert follower.came == [] or follower.came[0][0] > moment
                     Store.create(store)
                 missing.append(missing_s(store, moment, follower))
                 opened += 1
+                if number % 25 == len(moments) // 2 % 25:
+                    is_recorded_on(store, lab, folder / "boot")
+                else:
+                    explained += is_explained(store, monkeypatch)
                 goes_on(store)
                 if number % 25 == 0:
                     succeed("sql", store, "recordings")
-        late_s = max(after - before for before, after in zip(flushes(disk.log), flushes(disk.log)[1:], strict=False))
-    allowed_s = SYNC_S + LOGS * max(0.0, late_s - SYNC_S / 2)  # a disk that is late is late for each log
     outcome(f"power cut while recording, {kind}", f"{len(moments)} images",
-            f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing "
-            f"(up to {late_s:.2f} s between two flushes)")
-    assert max(missing) <= allowed_s
+            f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing (up to {said_s:.2f} s, as the "
+            f"recorder said), {explained} of them with a recording that was broken off: a gap each")
+    assert max(missing) <= said_s + 0.01 and explained

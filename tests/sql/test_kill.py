@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from killing import Killer, memory_folder, serving
 from storelib import hot_logs, rows
 
 from mburst.sql import Store, filenames, segments
@@ -23,42 +18,16 @@ HERE = Path(__file__).parent
 TOTAL = 42  # rows that killed.py writes
 
 
-class Killer:
-    """The process of killed.py."""
-
-    def __init__(self) -> None:
-        path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent)])
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "killed.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-
-    def order(self, **order: Any) -> dict[str, Any]:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps({"step": None, **order}) + "\n")
-        self.process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
-
-
 @pytest.fixture(scope="module")
 def killer() -> Iterator[Killer]:
-    killer = Killer()
-    yield killer
-    assert killer.process.stdin
-    killer.process.stdin.close()
-    killer.process.wait(10)
+    with serving(HERE / "killed.py") as killer:
+        yield killer
 
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A folder in memory where there is such a thing: hundreds of seals with their fsyncs take minutes on a disk."""
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="mburst-test-", dir=memory) as folder:
-        yield Path(folder)
+    with memory_folder() as folder:
+        yield folder
 
 
 def seen(store: Store) -> list[int]:

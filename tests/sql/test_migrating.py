@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from places import ROOT
 
+from mburst import recovery
 from mburst.__main__ import main
 from mburst.errors import MburstError
 from mburst.sql import Store, format1
@@ -74,13 +75,27 @@ def test_a_store_of_format_1_keeps_every_row(name: str, tmp_path: Path, capsys: 
     assert main(["check", "--deep", str(tmp_path / "new")]) == 0
 
 
-@pytest.mark.parametrize("name", ["format-2"])
+@pytest.mark.parametrize("name", ["format-2", "format-2-f835f3c"])
 def test_a_store_of_this_format_is_read_as_it_was(name: str, tmp_path: Path) -> None:
     shutil.copytree(STORES / name / "store", tmp_path / "store")
     wanted = json.loads((STORES / name / "expected.json").read_text())
     found = make.expected(Store.open(tmp_path / "store"))
     assert {table: {column: found[table][column] for column in sums} for table, sums in wanted.items()} == wanted
     assert check(tmp_path / "store").is_sound
+
+
+def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_same(tmp_path: Path) -> None:
+    """What says how they ended came later: the older columns say it. The next recorder finds the one that was
+    killed."""
+    shutil.copytree(STORES / "format-2" / "store", tmp_path / "store")
+    store = Store.open(tmp_path / "store")
+    ends = "SELECT host, ended, complete, begun_ns > 0 FROM recordings ORDER BY 1"
+    whole = ("cache-1", "finished", True, True)
+    assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "", False, True)]
+    [(capture,)] = store.connect().execute("SELECT capture_id FROM recordings WHERE host = 'cache-2'").fetchall()
+    [of_it] = recovery.attempts(store, capture).items()
+    recovery.end_killed(store, *of_it, "killed")
+    assert store.connect().execute(ends).fetchall() == [whole, ("cache-2", "killed", False, True)]
 
 
 def test_every_table_of_format_1_is_in_its_stores() -> None:
@@ -104,6 +119,30 @@ def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: 
         "SELECT (SELECT sum(packets) FROM recordings WHERE host = 'cache-1'), "
         "(SELECT sum(packets) FROM bins WHERE host = 'cache-1')").fetchall()
     assert packets == bins == 309
+
+
+@pytest.mark.parametrize(("backend", "note", "ended", "complete"), [
+    ("file", "", "finished", True),
+    ("file", "12 packets were dropped\nthe recording was interrupted", "interrupted", False),
+    ("file", "the input ended early: a.pcap: cut off\n12 packets", "failed", False),
+    ("afpacket", "ended by SIGTERM", "stopped", True),
+    ("afpacket", "", "stopped", True),
+    ("libpcap", "the input ended early: eth0 has vanished", "failed", False),
+])
+def test_a_recording_that_was_broken_off_is_not_complete(
+    old: Path, tmp_path: Path, backend: str, note: str, ended: str, complete: bool
+) -> None:
+    """Format 1 called all of them complete; their notes know better."""
+    path = next((old / "runs").rglob("*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    for name, value in (("backend", backend), ("notes", note)):
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array([value] * len(rows)))
+    pq.write_table(rows, path)
+    before = rows.filter(rows["complete"])["packets"].to_pylist()
+    migrate(old, tmp_path / "new")
+    assert Store.open(tmp_path / "new").connect().execute(
+        "SELECT ended, complete, counted_segments, packets FROM recordings WHERE host = 'cache-1'").fetchall() == [
+            (ended, complete, None, *before)]
 
 
 def test_a_store_that_is_being_written_is_refused(old: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ of its commit (`PYTHONPATH=CHECKOUT python make.py FOLDER`, after `python setup.
 
 - format-1-c3d7337: format 1, before sources had ports and probes a clock error
 - format-1: format 1 as it was last, at commit f767ba1
-- format-2: format 2
+- format-2: format 2 as it began, before recordings had `ended` and what their counters say, and without gaps
+- format-2-f835f3c: format 2 with these
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def make(folder: Path) -> None:
         run(["import", "queues", str(case["queues-1ms"]), "-o", str(store)])
     for table in ORDER:
         if table in ("ports", "buffers", "links", "leaves", "collection", "gnmi_values", "gnmi_events",
-                     "device_clocks", "clock"):
-            rack = "r 1" if table in ("links", "clock") else ""
+                     "device_clocks", "clock", "gaps"):
+            rack = "r 1" if table in ("links", "clock", "gaps") else ""
             with Store.open(store).writer(table, host="cache-1", rack=rack) as writer:
                 writer.append(pa.Table.from_pylist([row(table, at) for at in (0, 86_400 * 10**9)], arrow_schema(table)))
     killed(store)

@@ -1,0 +1,101 @@
+"""Many write to one store at once, and begin while others tidy it: nothing that lives is removed, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+from captured import write_capture
+from faultlib import LIMIT_S, assert_sealed, end, outcome, query, started, times
+from storelib import rows
+
+from mburst.sql import Store, filenames, locks
+from mburst.sql.hotlog import HotLog
+from mburst.sql.sealing import Parts
+from mburst.sql.writer import Writer
+
+RECORDERS = 5
+PACKETS = 20_000
+T0 = 1_700_000_000_000_000_000
+OLD_S = 3600.0
+
+
+def bins(host: str, first: int, count: int) -> pa.Table:
+    return rows("bins", *({"recording_id": f"{host}-0", "host": host, "ts_ns": T0 + at} for at in
+                          range(first, first + count)))
+
+
+def leave_behind(store: Store, number: int) -> None:
+    """What a dead writer leaves: a log, the half of its seal, and drafts."""
+    log = HotLog(store.path, "bins", filenames.new_segment("dead", filenames.new_writer(), 0), "r1")
+    log.append(bins("dead", number, 1))
+    log.leave()
+    half = Parts(store.path, "bins", "r1", log.segment)
+    half.add(bins("dead", number, 1))
+    other = Parts(store.path, "bins", "r1", filenames.new_segment("dead", filenames.new_writer(), 0))
+    other.add(bins("dead", number, 1))
+    draft = log.path.with_name(f"{filenames.new_segment('dead', filenames.new_writer(), 0)}.new")
+    draft.write_bytes(b"half a header")
+    old = time.time() - OLD_S
+    os.utime(draft, (old, old))
+
+
+def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) -> None:
+    files = [write_capture(tmp_path / f"{number}.pcap", PACKETS, seed=number) for number in range(RECORDERS)]
+    for attempt in times(1):
+        store = Store.create(tmp_path / f"store-{attempt}")
+        for number in range(10):
+            leave_behind(store, number)
+        own, written = Writer(store.path, "bins", "alive", "r1", roll_rows=30), 0
+        with ExitStack() as stack:
+            begun = [stack.enter_context(started("record", file, "-o", store.path, "--link", "10G", "--host", "cache",
+                                                 "--rack", "r1")) for file in files]
+            until = time.monotonic() + LIMIT_S
+            while any(process.poll() is None for process in begun):  # this one rolls some hundred times meanwhile
+                own.append(bins("alive", written, 10))
+                written += 10
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            ends = [end(process) for process in begun]
+        own.close()
+        assert ends == [(0, "")] * RECORDERS
+        assert_sealed(store.path)
+        assert locks.names(store.path) == []
+        counts = dict(query(store.path, "SELECT host, count(*) FROM bins WHERE host <> 'cache' GROUP BY ALL"))
+        assert counts == {"dead": 10, "alive": written}
+        assert query(store.path, "SELECT count(DISTINCT ts_ns) FROM bins WHERE host = 'alive'") == [(written,)]
+        for table in ("recordings", "bins", "sources"):
+            assert query(store.path, f"SELECT sum(packets) FROM {table} WHERE host = 'cache'") == [
+                (PACKETS * RECORDERS,)]
+    outcome("recorders that begin at once, with leftovers", f"{len(times(1))} stores, {RECORDERS} each",
+            f"all whole; {written} rows of a writer beside them: 0 lost, 0 doubled; nothing left")
+
+
+def test_what_is_being_made_is_no_leftover(tmp_path: Path) -> None:
+    """A draft that somebody holds, or that is young; a log that is held; a seal that is under way."""
+    store = Store.create(tmp_path / "store")
+    own = store.writer("bins", "alive", "r1")
+    own.append(bins("alive", 0, 1))
+    young = store.path / "hot" / "bins" / f"{filenames.new_segment('young', filenames.new_writer(), 0)}.new"
+    young.touch()
+    [log] = (store.path / "hot" / "bins").glob("*.log")
+    part = Parts(store.path, "bins", "r1", filenames.Segment.parse(log.stem))
+    part.add(bins("alive", 0, 1))
+    [draft] = store.path.glob("bins/date=*/rack=*/*.tmp")
+    held = young.with_name(f"{filenames.new_segment('held', filenames.new_writer(), 0)}.new")
+    with subprocess.Popen(["flock", str(held), "cat"], stdin=subprocess.PIPE) as holder:
+        while not held.exists():
+            time.sleep(0.01)
+        os.utime(held, (time.time() - OLD_S,) * 2)
+        write_capture(tmp_path / "a.pcap", 1000)
+        with started("record", tmp_path / "a.pcap", "-o", store.path, "--link", "10G") as recorder:
+            assert end(recorder) == (0, "")
+        assert all(path.exists() for path in (log, draft, young, held))
+        assert holder.stdin is not None
+        holder.stdin.close()
+    part.discard()
+    own.close()

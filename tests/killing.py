@@ -1,0 +1,109 @@
+"""Processes that die (SIGKILL) when they are about to make their Nth call of a function that changes files.
+
+A program of tests forks such workers: `serve` reads orders, lines of JSON, and answers each with a line of JSON. The
+test that starts the program has a `Killer`. A worker that dies takes nothing else with it, and what is slow to import
+is imported once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from places import ROOT
+
+
+class Steps:
+    """Counts calls; the one that reaches `limit` is not made any more."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.limit: int | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, owner: Any, *names: str) -> None:
+        """Count calls of OWNER's functions."""
+        for name in names:
+            self._watch(owner, name, getattr(owner, name))
+
+    def _watch(self, owner: Any, name: str, original: Callable[..., Any]) -> None:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                self.made += 1
+                if self.made == self.limit:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, wrapped)
+
+
+def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], dict[str, Any]]) -> None:
+    """For each order, WORK in a fork: called with the order and a descriptor to say something through, it returns the
+    exit code. An order with `seconds` is killed after them. ANSWER makes of what was said a part of the answer."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        hear, told = os.pipe()
+        if (child := os.fork()) == 0:
+            os.close(hear)
+            code = 1
+            try:
+                code = work(order, told)
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(told)
+        if "seconds" in order:
+            time.sleep(order["seconds"])
+            os.kill(child, signal.SIGKILL)
+        with os.fdopen(hear, "rb") as pipe:
+            said = pipe.read()
+        _, status = os.waitpid(child, 0)
+        print(json.dumps({"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status),
+                          **answer(said)}), flush=True)
+
+
+class Killer:
+    """A program that serves."""
+
+    def __init__(self, program: Path) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+        self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**os.environ, "PYTHONPATH": path})
+
+    def order(self, **order: Any) -> dict[str, Any]:
+        """Have it done; the answer."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps({"step": None, **order}) + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@contextmanager
+def serving(program: Path) -> Iterator[Killer]:
+    """PROGRAM, until the end."""
+    killer = Killer(program)
+    try:
+        yield killer
+    finally:
+        assert killer.process.stdin
+        killer.process.stdin.close()
+        killer.process.wait(10)
+
+
+@contextmanager
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory where there is such a thing: hundreds of seals with their fsyncs take minutes on a disk."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="mburst-test-", dir=memory) as folder:
+        yield Path(folder)

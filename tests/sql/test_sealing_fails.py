@@ -1,0 +1,113 @@
+"""Sealing that fails, of any table: said at once, in the metrics while it lasts, and tried again until it works."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from places import ROOT
+from storelib import hot_logs, sealed_files
+
+from mburst.agent.exporter import Exporter
+from mburst.agent.meter import Meter
+from mburst.analysis.bursts import BurstDefinition
+from mburst.errors import MburstError
+from mburst.sql import Store, writer
+from mburst.sql.tables import ORDER, arrow_schema
+
+sys.path.insert(0, str(ROOT / "tests" / "data" / "stores"))
+import make
+
+SAID_S = 10.0  # within which it is promised
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def row(table: str) -> pa.Table:
+    """A row with something in every column."""
+    return pa.Table.from_pylist([make.row(table, 0) | {"host": "cache-1", "rack": "r 1"}]).select(
+        arrow_schema(table).names).cast(arrow_schema(table))
+
+
+def oldest_hot_logs(store: Store) -> dict[str, float]:
+    """What the metrics say of tables that are not sealed."""
+    [waiting] = [metric for metric in Exporter(Meter(store, BurstDefinition())).collect()
+                 if metric.name == "mburst_oldest_hot_log_age_seconds"]
+    return {sample.labels["table"]: sample.value for sample in waiting.samples}
+
+
+def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+    assert writer.RETRY_S < SAID_S
+    monkeypatch.setattr(writer, "RETRY_S", 0.05)
+    store = Store.create(tmp_path / "store")
+    writers = {}
+    for table in ORDER:
+        (store.path / table).write_text("in the way")
+        writers[table] = writer.Writer(store.path, table, "cache-1", "r 1", roll_rows=1)
+        writers[table].append(row(table))
+    said: list[str] = []
+
+    def all_said() -> bool:
+        said.extend(capfd.readouterr().err.splitlines())
+        return len(said) >= len(ORDER)
+
+    wait_for(all_said)
+    time.sleep(0.2)  # a few more tries
+    said.extend(capfd.readouterr().err.splitlines())
+    for table in ORDER:
+        [line] = [line for line in said if f"{store.path}/{table}:" in line]  # once, though it was tried again
+        assert line.startswith("mburst: not sealed yet, trying again: ")
+        assert len(hot_logs(store, table)) == 1
+    assert set(oldest_hot_logs(store)) == set(ORDER)
+    for table in ORDER:
+        (store.path / table).unlink()
+    wait_for(lambda: not any(hot_logs(store, table) for table in ORDER))  # while the writers live
+    assert oldest_hot_logs(store) == {}
+    for table in ORDER:
+        writers[table].close()
+        assert len(sealed_files(store, table)) == 1
+        assert store.connect().execute(f"SELECT count(*) FROM {table}").fetchall() == [(1,)]
+
+
+def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, capfd: Any) -> None:
+    """By the writer that tries as it ends; its own rows are of another rack, and are sealed."""
+    store = Store.create(tmp_path / "store")
+    left = writer.HotLog(store.path, "bins", writer.filenames.new_segment("cache-2", writer.filenames.new_writer(), 0),
+                         "r2")
+    left.append(row("bins").set_column(2, "rack", pa.array(["r2"])))
+    left.leave()
+    day = make.T0 // (86_400 * 10**9)
+    folder = store.path / "bins" / writer.sealing.date_folder(day)
+    folder.mkdir(parents=True)
+    (folder / "rack=r2").write_text("in the way")
+    for _ in range(2):
+        with store.writer("bins", "cache-1", "r 1") as own:
+            own.append(row("bins"))
+        [line] = capfd.readouterr().err.splitlines()
+        assert line.startswith("mburst: not sealed yet: ") and str(store.path) in line
+    (folder / "rack=r2").unlink()
+    with store.writer("bins", "cache-1", "r 1") as own:
+        own.append(row("bins"))
+    assert capfd.readouterr().err == "" and hot_logs(store, "bins") == []
+
+
+def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
+    store, said = Store.create(tmp_path / "store"), list[MburstError]()
+    own = store.writer("gnmi_events", on_trouble=said.append)
+    own.append(row("gnmi_events"))
+    (store.path / "gnmi_events").write_text("in the way")
+    with pytest.raises(MburstError, match="gnmi_events"):
+        own.close()
+    assert len(said) == 1 and said[0].args[0].startswith("not sealed yet, trying again: ")
+    (store.path / "gnmi_events").unlink()
+    assert store.seal() == 1

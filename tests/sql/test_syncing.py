@@ -1,0 +1,117 @@
+"""Rows reach the disk within a second, each log by itself; where the disk takes longer, that is said at the time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from storelib import rows
+
+from mburst.errors import MburstError
+from mburst.sql import Store, disk
+from mburst.units import parse_duration
+
+SENDER = {"first_ns": 1, "last_ns": 2}
+
+
+class Disk:
+    """A disk that syncs the logs of some tables when it is let, and fails those of others."""
+
+    def __init__(self) -> None:
+        self.slow: set[str] = set()
+        self.broken: set[str] = set()
+        self.let = threading.Event()
+        self.synced: list[str] = []
+
+    def fdatasync(self, descriptor: int) -> None:
+        table = Path(os.readlink(f"/proc/self/fd/{descriptor}")).parent.name
+        if table in self.broken:
+            raise OSError(5, "Input/output error")
+        if table in self.slow:
+            assert self.let.wait(60)
+        self.synced.append(table)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """The disk of this process; SYNC_S is short."""
+    made = Disk()
+    monkeypatch.setattr(os, "fdatasync", made.fdatasync)
+    monkeypatch.setattr(disk, "SYNC_S", 0.1)
+    monkeypatch.setattr(disk, "EVERY_S", 0.01)
+    monkeypatch.setattr(disk.Syncer, "_shared", None)
+    yield made
+    made.let.set()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
+    store, slow.slow = Store.create(tmp_path / "store"), {"sources"}
+    said: list[MburstError] = []
+    with store.writer("sources", on_trouble=said.append) as waiting, store.writer("bins", rack="r1") as writer:
+        waiting.append(rows("sources", {**SENDER, "rack": ""}))
+        wait_for(lambda: said)
+        for count in range(1, 4):
+            writer.append(rows("bins", {}))
+            wait_for(lambda: slow.synced.count("bins") >= count)  # noqa: B023
+        assert "sources" not in slow.synced
+        slow.let.set()
+
+
+def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp_path: Path, slow: Disk) -> None:
+    store, slow.slow = Store.create(tmp_path / "store"), {"bins", "sources"}
+    said: list[MburstError] = []
+    with store.writer("bins", rack="r1", on_trouble=said.append) as bins, \
+            store.writer("sources", rack="r1", on_trouble=said.append) as sources:
+        begun = time.monotonic()
+        bins.append(rows("bins", {}))
+        sources.append(rows("sources", SENDER))
+        wait_for(lambda: len(said) >= 3)  # again when it is twice as long
+        slow.let.set()
+        wait_for(lambda: len(slow.synced) >= 2)
+        passed = time.monotonic() - begun
+    seconds = [parse_duration(str(error).split(" rows of ")[1].split(",")[0].replace(" ", "")) / 1e9 for error in said]
+    assert seconds == sorted(seconds) and seconds[0] >= disk.SYNC_S and seconds[-1] <= passed + 0.01
+    assert len(seconds) <= 4 + passed / disk.SYNC_S  # both logs are one spell
+    assert all(str(store.path) in str(error) and "power cut" in str(error) and error.hint for error in said)
+
+
+def test_a_disk_in_time_is_not_mentioned(tmp_path: Path, slow: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "SYNC_S", 60.0)
+    said: list[MburstError] = []
+    with Store.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=said.append) as writer:
+        for count in range(1, 4):
+            writer.append(rows("bins", {}))
+            wait_for(lambda: len(slow.synced) >= count)  # noqa: B023
+    assert said == []
+
+
+def test_a_sync_that_fails_ends_the_writer(tmp_path: Path, slow: Disk) -> None:
+    store, slow.broken = Store.create(tmp_path / "store"), {"bins"}
+    writer = store.writer("bins", rack="r1", on_trouble=lambda error: None)
+    with pytest.raises(MburstError, match="Input/output error"):
+        for _ in range(1000):
+            writer.append(rows("bins", {}))
+            time.sleep(0.01)
+    writer.close()
+    assert store.connect().execute("SELECT count(*) > 0 FROM bins").fetchall() == [(True,)]
+
+
+def test_logs_that_end_leave_no_thread(tmp_path: Path, slow: Disk) -> None:
+    before = threading.active_count()
+    store = Store.create(tmp_path / "store")
+    for _ in range(20):
+        with store.writer("bins", rack="r1") as writer:
+            writer.append(rows("bins", {}))
+    wait_for(lambda: threading.active_count() <= before + 1)  # the one that looks after them
+    assert disk.Syncer.shared()._watched == []
