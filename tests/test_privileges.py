@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -266,15 +265,14 @@ privileges.give([Path(sys.argv[1], "made"), Path(sys.argv[1], "none")], privileg
     assert (tmp_path / "roots").stat().st_uid == 0
 
 
-@pytest.mark.parametrize(("before", "after"), [((64, 4096), (4096, 4096)), ((256, 256), (256, 256)),
-                                               ((100, 70_000), (65_536, 70_000))])
+@pytest.mark.parametrize(("before", "after"), [((64, 2048), (2048, 2048)), ((256, 256), (256, 256)),
+                                               ((100, 4096), (3000, 4096))])
 def test_a_command_may_open_as_many_files_as_it_can_be_allowed_to(before, after):
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] not in (resource.RLIM_INFINITY, *range(before[1], 1 << 31)):
-        pytest.skip("fewer files are allowed here")
     done = run_python("""
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 from mburst import privileges
+privileges.MOST_FILES = 3000
 privileges.own_process()
 print(resource.getrlimit(resource.RLIMIT_NOFILE))
 """, *before)
