@@ -14,8 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from . import fifo, switch_word
 from . import ledger as books
 from .arrivals import Arrivals
+from .exchange import exchange_p, lay
+from .fifo import Fifo, waited_here
 from .ledger import ACCOUNTS, BURSTS, HOST, Crossing, Ledger
 from .port import Port, Wait
 from .stats import (
@@ -23,33 +26,21 @@ from .stats import (
     Floats,
     Line,
     block_bootstrap,
-    fit,
     line_over_blocks,
     permutation_p,
     rank,
     relative_risk,
 )
+from .switch_word import Queue, Word, depth_at
 from .tail import DEFAULT, MS, Latency, Probes, Rule, Tail, episodes, judge_tail, latency
 
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
 ROUNDS = 1000  # of the bootstrap
 SAMPLE = 2000  # late probes that are shifted; an evenly spaced choice of more
-PAIRINGS = 499  # in which waits and bursts are exchanged
-PAIRED = 10  # bursts at least, that
-VARIED = 0.1  # differ in length by this (quartiles over median), for an exchange to matter
+AS_WELL = 0.95  # of the unshifted fit: a shift that fits so well fits as well
+TELLING = 0.005  # p at which an exchange would tell the queue that fits best from chance
 LAG_RANGE = 1000 * MS  # how far the lag scan looks: five times the least TCP retransmission timeout
 SECOND = 10**9
-
-
-class Queue(NamedTuple):
-    """Windows of the port's queue as its switch told them, sorted by end. Times ns since the origin."""
-
-    name: str
-    start: Floats
-    end: Floats
-    max_bytes: Floats
-    dropped: int | None = None  # packets, of all windows; None where the switch does not tell
-    marked: int | None = None  # likewise, with ECN CE
 
 
 class Control(NamedTuple):
@@ -91,11 +82,12 @@ class Evidence:
     exposed_late: int = 0  # those of them that were late
     relative_risk: Estimate | None = None
     p_value: float | None = None
-    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where all bursts are alike
+    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where that cannot tell
+    fifo: Fifo | None = None  # whether the waits are those of a queue at that port
     q_value: float | None = None  # p_value with the false-discovery rate of all paths and ports judged controlled
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
-    lag_dose: float | None = None  # at that lag: r of the waits against how long the port stayed full
+    lag_explained: Estimate | None = None  # at that lag: the part of the waiting that a queue at the port explains
     ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
     scan: Scan | None = None
     filled: float | None = None
@@ -108,7 +100,8 @@ class Evidence:
     correlation_second: Estimate | None = None
     correlation_queue: Estimate | None = None
     host_share: Estimate | None = None
-    queue_agreement: float | None = None  # median of (switch's peak / line rate) / (wait) over probes that waited here
+    switch: Word | None = None  # what the port's queue windows say of the waits
+    lost_elsewhere: int = 0  # probes that were lost, but not by the full port
     controls: list[Control] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
@@ -154,8 +147,10 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         evidence.crossing, evidence.met, evidence.full_ns = scene.crossings[number], meets[number], full[number]
         against_bursts(evidence, scene, number, meets[number], rng)
         against_rate(evidence, scene, number, meets[number], rng.spawn(1)[0])
-        against_chance(evidence, number, meets[number], rng)
-        against_pairing(evidence, scene, number, meets[number], rng)
+        against_chance(evidence, scene, number, meets[number], rng)
+        against_fifo(evidence, scene, number, rng.spawn(2))
+        against_pairing(evidence, scene, number, rng)
+        against_switch(evidence, scene, number)
         begun_in_bursts(evidence, scene, number, rng)
         against_controls(evidence, scene, number, meets[number], rng)
     return evidence
@@ -268,11 +263,7 @@ def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng
 
     evidence.correlation_bin = with_rate(max(port.bin_ns, int(MS)))
     evidence.correlation_second = with_rate(SECOND)
-    waited = np.zeros(len(total))
-    for stage in books.PARTS[delays.judged]:
-        if stage in books.queue_stages(crossing):
-            waited += np.nan_to_num(delays.excess(stage))
-    waited[np.isnan(total)] = np.nan
+    waited = waited_here(delays, crossing)
     full = evidence.full_ns if evidence.full_ns is not None else port.busy_after(met)
     doses = {"time that the port stayed full after the probe came": full}
     if queue is not None:
@@ -282,9 +273,6 @@ def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng
         if float(np.median(queue.end - queue.start)) <= 10 * MS and np.isfinite(depth).any():
             drain = depth / port.link_bps * 8e9
             doses = {"the switch's largest queue of the window, at line rate": drain, **doses}
-            here = (waited > evidence.tail.threshold_ns - evidence.tail.median_ns) & np.isfinite(depth)
-            if here.any():
-                evidence.queue_agreement = float(np.median(drain[here] / waited[here]))
     came = scene.arrivals_at(crossing)
     if came is not None:
         drain = came.backlog_at(port.position(met)) / port.link_bps * 8e9
@@ -295,70 +283,61 @@ def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng
             return
 
 
-def depth_at(queue: Queue, time: Floats) -> Floats:
-    """The largest depth of the window that each time lies in, bytes; NaN outside of every window."""
-    if not len(queue.end):
-        return np.full(len(time), np.nan)
-    window = np.searchsorted(queue.end, time)
-    safe = np.minimum(window, len(queue.end) - 1)
-    inside = (window < len(queue.end)) & (queue.start[safe] <= time)
-    return np.where(inside, queue.max_bytes[safe], np.nan)
-
-
-def against_chance(evidence: Evidence, number: int, met: Floats, rng: np.random.Generator) -> None:
+def against_chance(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """How full the link was while late probes waited, against the same after shifts around the recorded time."""
-    arrival, departure, weight, port = waits_here(evidence, number, met)
+    port = scene.crossings[number].port
+    _, arrival, departure, weight = waits_here(evidence, number, met)
     if len(arrival) == 0:
         return
     evidence.filled = float(weight @ port.filling(arrival, departure)) / float(weight.sum())
     shifts = rng.uniform(0, port.bins, SHIFTS)
-    null = shifted(port, arrival, departure, weight, shifts)
-    evidence.p_value = permutation_p(evidence.filled, null)
+    null = shifted_apart(port, arrival, departure, weight, shifts)
+    evidence.p_value = permutation_p(AS_WELL * evidence.filled, null)
     evidence.ceiling = port.ceiling(float(np.median(departure - arrival)))
     scan_lag(evidence, port, arrival, departure, weight)
 
 
-def against_pairing(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
-    """Whether waits fit their own burst better than another one at the same time after its onset, and are over when it
-    is: a queue that a burst built is empty when the link has room again.
+def against_fifo(evidence: Evidence, scene: Scene, number: int, rngs: list[np.random.Generator]) -> None:
+    """Whether the waits are those of a queue at the port: as they are, and at the lag that fits the full link best."""
+    crossing, met, delays, tail = scene.crossings[number], evidence.met, evidence.delays, evidence.tail
+    if met is None:
+        return
+    model = fifo.examine(scene.probes, delays, tail, evidence.ledger, (number, crossing), met, rngs[0])
+    evidence.fifo = model
+    if evidence.lag_ns and evidence.scan is not None:
+        step = float(evidence.scan.lags[1] - evidence.scan.lags[0])
+        there = met - evidence.lag_ns
+        evidence.lag_explained = fifo.explained_at(delays, tail, crossing, there, model.error_ns + step, rngs[1])
 
-    A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long
-    bursts.
-    """
-    port = scene.crossings[number].port
+
+def against_pairing(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
+    """Whether waits fit their own burst better than another one; left open where even those of the queue that fits best
+    would not."""
+    port, model, met = scene.crossings[number].port, evidence.fifo, evidence.met
     begin, end = (port.position(side) for side in scene.bursts[number])
-    known = np.isfinite(begin) & np.isfinite(end)
-    begin, length = begin[known], (end - begin)[known]
-    arrival, departure, weight, _ = waits_here(evidence, number, met)
-    if len(begin) < PAIRED or len(arrival) == 0:
+    if model is None or met is None:
         return
-    own = np.searchsorted(begin - 1, arrival, side="right") - 1
-    inside = (own >= 0) & (arrival <= (begin + length)[np.maximum(own, 0)] + 1)
-    own, since, weight = own[inside], (arrival - begin[np.maximum(own, 0)])[inside], weight[inside]
-    span = (departure - arrival)[inside]
-    met_bursts = np.unique(own)
-    if len(met_bursts) < PAIRED:
-        return
-    low, middle, high = np.quantile(length[met_bursts], [0.25, 0.5, 0.75])
-    if high - low < VARIED * middle:  # alike: an exchange changes nothing, and one odd burst must not decide
-        return
-    place = np.searchsorted(met_bursts, own)
-
-    def fits(order: NDArray[np.int64]) -> float:
-        start = begin[order][place] + since
-        return float(weight @ port.filling(start, start + span)) / float(weight.sum())
-
-    over = np.zeros(len(met_bursts))  # when the last of a burst's waits was over, after its onset
-    np.maximum.at(over, place, since + span)
-
-    def end_together(order: NDArray[np.int64]) -> float:
-        return 1 / (1 + float(np.abs(over - length[order]).mean()))
-
-    orders = [rng.permutation(met_bursts) for _ in range(PAIRINGS)]
-    evidence.pairing_p = max(
-        permutation_p(alike(met_bursts), np.array([alike(order) for order in orders]))
-        for alike in (fits, end_together)
+    waits = waits_here(evidence, number, met)
+    predicted = waits.arrival + model.predicted[waits.rows] / port.bin_ns
+    laid, expected = (
+        lay((begin, end), waits.arrival, until, waits.weight) for until in (waits.departure, predicted)
     )
+    if laid is not None and expected is not None and exchange_p(port, expected, rng) <= TELLING:
+        evidence.pairing_p = exchange_p(port, laid, rng)
+
+
+def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
+    """What the port's switch says of the waits and of the lost probes."""
+    crossing, queue, tail = scene.crossings[number], scene.queues[number], evidence.tail
+    met, model = evidence.met, evidence.fifo
+    evidence.lost_elsewhere = tail.lost - int(tail.late_losses.sum())
+    if met is None or model is None:
+        return
+    evidence.lost_elsewhere += switch_word.lost_elsewhere(queue, met[tail.late_losses])
+    waited = waited_here(evidence.delays, crossing)
+    late = np.flatnonzero(waited > tail.threshold_ns - tail.median_ns)
+    if queue is not None and len(late):
+        evidence.switch = switch_word.word(queue, crossing.port.link_bps, met[late], waited[late], model.error_ns)
 
 
 def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
@@ -395,22 +374,31 @@ def begun_in_bursts(evidence: Evidence, scene: Scene, number: int, rng: np.rando
     evidence.begun_p = permutation_p(here, null)
 
 
-def waits_here(evidence: Evidence, number: int, met: Floats) -> tuple[Floats, Floats, Floats, Port]:
-    """Waits in the stages in which this port's queue lies: positions of begin and end, and the weight (ns) of each. A
-    lost probe stands for the bin after it came: a queue that overflows keeps the link full at least so long."""
+class Waits(NamedTuple):
+    """Waits in the stages in which a port's queue lies: of which probes, positions of begin and end, weights (ns)."""
+
+    rows: NDArray[np.int64]
+    arrival: Floats
+    departure: Floats
+    weight: Floats
+
+
+def waits_here(evidence: Evidence, number: int, met: Floats) -> Waits:
+    """At most SAMPLE of them. A lost probe stands for the bin after it came: a queue that overflows keeps the link full
+    at least so long."""
     ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
-    port = evidence.crossing.port if evidence.crossing else None
-    assert port is not None
+    assert evidence.crossing is not None
+    port = evidence.crossing.port
     lost = np.flatnonzero(evidence.tail.late_losses[ledger.late])
     begin = [entry.arrival for entry in entries] + [met[ledger.late[lost]]]
     end = [entry.departure for entry in entries] + [met[ledger.late[lost]] + port.bin_ns]
     weights = [ledger.stages[entry.stage][entry.rows] for entry in entries] + [ledger.excess[lost]]
+    rows = np.concatenate([ledger.late[entry.rows] for entry in entries] + [ledger.late[lost]])
     arrival, departure = port.position(np.concatenate(begin)), port.position(np.concatenate(end))
-    weight = np.concatenate(weights)
     known = np.flatnonzero(np.isfinite(arrival) & np.isfinite(departure) & (departure > arrival))
     if len(known) > SAMPLE:
         known = known[np.linspace(0, len(known) - 1, SAMPLE).astype(np.int64)]
-    return arrival[known], departure[known], weight[known], port
+    return Waits(rows[known], arrival[known], departure[known], np.concatenate(weights)[known])
 
 
 def shifted(port: Port, arrival: Floats, departure: Floats, weight: Floats, shifts: Floats) -> Floats:
@@ -420,6 +408,19 @@ def shifted(port: Port, arrival: Floats, departure: Floats, weight: Floats, shif
         for first in range(0, len(shifts), 100)
     ]
     return np.concatenate(means) / float(weight.sum())
+
+
+def shifted_apart(port: Port, arrival: Floats, departure: Floats, weight: Floats, shifts: Floats) -> Floats:
+    """As shifted(), but of the larger of the two parts that a shift cuts the waits into where the circle ends: across
+    that end no rhythm goes on."""
+    means = []
+    for first in range(0, len(shifts), 100):
+        shift = shifts[first : first + 100, None]
+        fits = port.filling(arrival, departure, shift)
+        beyond = np.mod(shift, port.bins) + arrival >= port.bins
+        part = np.where((beyond @ weight > weight.sum() / 2)[:, None], beyond, ~beyond) * weight
+        means.append((fits * part).sum(axis=1) / part.sum(axis=1))
+    return np.concatenate(means)
 
 
 def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats, weight: Floats) -> None:
@@ -440,9 +441,6 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     at = near[np.argmin(np.abs(lags[near]))]
     # What the link did `lag` later fits: the burst follows the latency, so the latency comes `lag` before it.
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
-    left = port.full_after(np.mod(arrival + lags[at], port.bins))
-    line = fit(np.where(left > 0, left, np.nan), departure - arrival)
-    evidence.lag_dose = line.r if line and 2 * line.n > len(arrival) else None
 
 
 def scan_of(lags: Floats, fits: Floats, waits: int) -> Scan:

@@ -5,6 +5,7 @@ reading.py gets the rows; everything else is arithmetic over arrays.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from ..sql.damage import DamagedFile, damaged_files
 from ..units import format_count
 from . import cause, fanin, queue
 from .arrivals import arrivals_of
-from .cause import Evidence, Queue, Scene
+from .cause import Evidence, Scene
 from .ledger import Crossing
 from .port import Port
 from .reading import (
@@ -24,6 +25,7 @@ from .reading import (
     Path,
     Question,
     own_addresses,
+    packets_from,
     read_bursts,
     read_onsets,
     read_paths,
@@ -33,12 +35,18 @@ from .reading import (
     read_runs,
 )
 from .stats import Floats, benjamini_hochberg
+from .switch_word import Queue
 from .tail import Probes, Tail, judge_tail, latency
 from .verdict import Verdict, decide
 
 if TYPE_CHECKING:
     import duckdb
 
+SECOND = 10**9
+CROSSED = (
+    "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner` "
+    "where they are tunnelled)"
+)
 MOST_CONTROLS = 20  # paths that are laid beside each judged one
 
 
@@ -186,6 +194,7 @@ def make_scenes(
             "(--known-as NAME says which)"
         )
         crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
+    crossings = [seen_crossing(con, *both, addresses, answer) for both in zip(probes, crossings, strict=True)]
     spans = {id(port): burst_arrays(port, answer.bursts, answer.origin_ns) for port in ports}
     arrivals = {id(port): arrivals_of(port, ports) for port in ports}
     others = controls_of(probes, crossings, notes)
@@ -248,6 +257,50 @@ def crossings_of(
         or name in known_as
         or addresses.get(name) == port.host
     ]
+
+
+def seen_crossing(
+    con: duckdb.DuckDBPyConnection,
+    probes: Probes,
+    crossings: list[Crossing],
+    addresses: dict[str, str],
+    answer: Investigation,
+) -> list[Crossing]:
+    """Those of the crossings whose port carried at least half as many packets of the probes' sender as probes were
+    answered, or cannot show it. The others are noted: a neighbour's port, or another member of a bond."""
+    kept = []
+    since, until = answer.origin_ns + int(probes.tx[0]) - SECOND, answer.origin_ns + int(probes.tx[-1]) + SECOND
+    for crossing in crossings:
+        answered = int((~probes.lost & np.isfinite(crossing.port.position(probes.tx))).sum())
+        sender = probes.src if sends_into(crossing) == "src" else probes.dst
+        address = address_of(sender, addresses)
+        packets = None if address is None else packets_from(con, crossing.port, address, since, until)
+        if packets is None or 2 * packets >= answered:
+            kept.append(crossing)
+            continue
+        carried = format_count(packets, "packet")
+        answer.notes.append(
+            f"{probes.path} does not cross {crossing.port.name}: it carried {carried} of {sender} while "
+            f"{format_count(answered, 'probe')} were answered"
+        )
+        if CROSSED not in answer.missing:
+            answer.missing.append(CROSSED)
+    return kept
+
+
+def sends_into(crossing: Crossing) -> str:
+    """Which end of the path sends the probes' packets that this port carries."""
+    towards = "src" if crossing.end == "dst" else "dst"
+    return crossing.end if crossing.port.direction == "out" else towards
+
+
+def address_of(name: str, addresses: dict[str, str]) -> str | None:
+    """The address by which an end of a path is known in captures, if it is known at all."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        known = [address for address, host in addresses.items() if same_name(name, host)]
+        return known[0] if len(known) == 1 else None
 
 
 def same_name(name: str, host: str) -> bool:

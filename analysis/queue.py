@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrivals import Arrivals
-from .cause import Evidence, Queue, Scene
-from .ledger import PARTS, Crossing, queue_stages
+from .cause import Evidence, Scene
+from .fifo import waited_here
 from .port import Port
 from .stats import Fit, Floats, correlation, fit, quantiles, runs
+from .switch_word import Queue
 
 LEVELS = (0.5, 0.99, 0.999)
 SPEEDS = np.concatenate(
@@ -237,7 +238,7 @@ def calibrate(scene: Scene, evidence: Evidence, fan_in: tuple[Floats, Floats, Fl
     if crossing is None or met is None or full is None:
         return None
     port, delays = crossing.port, evidence.delays
-    waited = waits(evidence, crossing)
+    waited = waited_here(delays, crossing)
     busy = np.flatnonzero((full > 0) & np.isfinite(waited))
     if len(busy) < 10:
         return None
@@ -294,17 +295,6 @@ def arrival_times(port: Port, came: Arrivals, background_bps: float) -> Floats:
     volume = np.maximum(total[high] - total[low], 1e-9)
     mean: Floats = (moment[high] - moment[low]) / volume - first
     return np.clip(2 * mean, 1.0, last - first) * port.bin_ns
-
-
-def waits(evidence: Evidence, crossing: Crossing) -> Floats:
-    """How long each probe waited in the stages in which the port's queue lies; NaN where not known."""
-    delays = evidence.delays
-    waited = np.zeros(len(delays.total))
-    for stage in PARTS[delays.judged]:
-        if stage in queue_stages(crossing):
-            waited += np.nan_to_num(delays.excess(stage))
-    waited[np.isnan(delays.total)] = np.nan
-    return waited
 
 
 def what_if(replay: Replay, changes: list[Change]) -> list[Outcome]:

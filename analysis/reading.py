@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cause import Queue
 from .port import CHUNK, Port, port_from_bins
 from .stats import Floats
+from .switch_word import Queue
 from .tail import DEFAULT, Probes, Rule
 
 if TYPE_CHECKING:
@@ -163,6 +163,25 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
            GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
     ).fetchall()
     return dict(rows)
+
+
+def packets_from(
+    con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int
+) -> int | None:
+    """How many packets of an address a port may have carried then, those of unknown senders included. None where its
+    recordings cannot show it: taken with a filter, or without addresses."""
+    lane = {"host": port.host, "interface": port.interface, "direction": port.direction}
+    of_lane = "host = $host AND interface = $interface AND direction = $direction"
+    [(filtered, unknown)] = con.execute(
+        f"SELECT bool_or(filter <> ''), sum(unattributed_packets) FROM recordings WHERE {of_lane}", lane
+    ).fetchall()
+    [(senders, packets)] = con.execute(
+        f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO '([0-9a-f]{{2}}:){{5}}[0-9a-f]{{2}}'),
+                  sum(packets) FILTER (source IN ($address, 'other'))
+           FROM sources WHERE {of_lane} AND ts_ns >= $since AND ts_ns < $until""",
+        {**lane, "address": address, "since": since_ns, "until": until_ns},
+    ).fetchall()
+    return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]) -> dict[int, Queue]:

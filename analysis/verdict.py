@@ -7,21 +7,29 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
 2. A cause needs more than half of the tail's excess in its account of the ledger, surely: the lower end of the
    bootstrap interval is above MAJORITY. Half, because then no other cause can be larger.
 3. A cause needs EPISODES separate episodes of lateness: one or two events are anecdotes.
-4. `bursts` needs more, because coincidence is cheap:
-   a. COINCIDENCES episodes that fall into bursts. Were each as likely in as out, five in a row have p = 0.03;
-   b. the permutation: the waits match the full link better than after all but SIGNIFICANT of the shifts, with the
-      false-discovery rate of all paths and ports controlled;
-   c. where bursts differ in length, waits fit their own burst better than an exchanged one (SIGNIFICANT): two things
-      of one rhythm may keep one phase for hours, but their sizes have nothing to do with each other;
-   d. the relative risk of a spike in a burst is surely above 1;
-   e. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
-   f. negative controls without effect;
-   g. the switch's own queue windows, where there are any, do not contradict.
+4. `bursts` needs more, because coincidence is cheap. What cannot be tested is a doubt:
+   a. a name or an address says that the probes cross the port;
+   b. COINCIDENCES episodes that fall into bursts. Were each as likely in as out, five in a row have p = 0.03;
+   c. the permutation: the waits match the full link better than after all but SIGNIFICANT of the shifts, with the
+      false-discovery rate of all paths and ports controlled; UNLIKELY is enough where the queue of d is surely most of
+      the waiting;
+   d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
+      whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches), and the
+      queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
+   e. where bursts differ in length and it could tell, waits fit their own burst better than an exchanged one
+      (SIGNIFICANT): two things of one rhythm may keep one phase for hours, but their sizes have nothing to do with each
+      other;
+   f. the relative risk of a spike in a burst is surely above 1;
+   g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
+   h. negative controls without effect;
+   i. the switch's own queue windows and drop counters, where there are any, do not contradict;
+   j. with the probes that were lost, but not by the full port, `bursts` still has more than half.
 5. `elsewhere` gives way where the port may be to blame all the same:
    a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
       more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
       port, a link slower than it was said to be);
-   b. with another offset of the clocks the delays would fit the full link, each as long as the link stayed full;
+   b. with another offset of the clocks the delays would fit the full link, and a queue there would explain most
+      of the waiting, as in 4d;
    c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
       bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
 6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
@@ -35,6 +43,8 @@ import numpy as np
 
 from ..units import format_duration, format_share
 from .cause import Control, Evidence
+from .stats import Estimate
+from .switch_word import FITTING
 
 MAJORITY = 0.5
 EPISODES = 3
@@ -42,11 +52,17 @@ COINCIDENCES = 5
 SIGNIFICANT = 0.005
 UNLIKELY = 0.05
 AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
-ALIKE = 0.7  # correlation at which delays are as long as the port stayed full; what follows them reaches 0.6
-CONTRADICTED = 0.5  # the switch saw less than half of the queue that the waits would need
+IDLE = 0.05  # of what the link can carry: more is missing while packets wait only where they wait elsewhere
+EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
 CONTROL_SPIKES = 5  # fewer make no effect
 
 CLOCKS = "synchronized clocks (PTP) of prober and recorded host: with another offset the delays would fit bursts"
+RHYTHM = (
+    "a longer recording, or probes with Poisson spacing (`mburst probe --spacing poisson`), in which bursts and "
+    "latency do not keep one rhythm"
+)
+MORE_PROBES = "more probes (several of each burst), and stamps and bins finer than the delays"
+DROPS = "the drop counters of the ports on the path (`mburst collect`)"
 MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
     "network, and the two directions, cannot be told apart",
@@ -107,7 +123,8 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
     if (evidence.p_value or 1) <= SIGNIFICANT and filled >= AT_CEILING * ceiling:
         said = f"the port carried as much as it ever did, {format_share(filled)} of its rate, while probes waited"
         return said, speed
-    if evidence.lag_ns and (evidence.lag_share or 0) >= AT_CEILING and (evidence.lag_dose or 0) >= ALIKE:
+    queue = evidence.lag_explained
+    if evidence.lag_ns and (evidence.lag_share or 0) >= AT_CEILING and explains(queue):
         order = "before" if evidence.lag_ns < 0 else "after"
         apart = format_duration(abs(evidence.lag_ns))
         return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
@@ -132,42 +149,108 @@ def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
     )
 
 
-def doubts_about_bursts(evidence: Evidence) -> list[tuple[str, str]]:
+LONGER = "a longer recording, with more bursts"
+QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
+Doubt = tuple[str, str]
+
+
+def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
     """What keeps a majority in `bursts` from being called the cause: the doubt, and what would settle it."""
+    return [
+        *doubts_about_port(evidence),
+        *doubts_about_chance(evidence),
+        *doubts_about_queue(evidence),
+        *doubts_about_losses(evidence),
+        *(
+            (f"the bursts show an effect where they cannot act: {control.name}", "a recording of the ports on that "
+             "path too")
+            for control in failed_controls(evidence)
+        ),
+    ]
+
+
+def doubts_about_port(evidence: Evidence) -> list[Doubt]:
+    """Whether the probes cross the port, and its switch agrees."""
     doubts = []
-    longer = "a longer recording, with more bursts"
+    if evidence.crossing is not None and evidence.crossing.assumed:
+        known = "which end of the probes is the recorded host (`--known-as NAME`)"
+        doubts.append(("nothing says that these probes cross the recorded port", known))
+    if evidence.switch is not None and evidence.switch.agreement < FITTING:
+        doubts.append(("the switch's queue was too short for these delays", QUEUES))
+    return doubts
+
+
+def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
+    """Whether bursts and latency merely coincide."""
+    doubts = []
     q = evidence.q_value if evidence.q_value is not None else evidence.p_value
     risk = evidence.relative_risk
     if evidence.burst_episodes < COINCIDENCES:
-        doubts.append((f"only {evidence.burst_episodes} episodes of lateness fall into bursts", longer))
-    if q is None or q > SIGNIFICANT:
+        doubts.append((f"only {evidence.burst_episodes} episodes of lateness fall into bursts", LONGER))
+    if q is None or q > (UNLIKELY if queue_is_clear(evidence) else SIGNIFICANT):
         chance = "not testable" if q is None else f"p = {q:.3g}"
-        doubts.append(
-            (
-                f"the coincidence with bursts could be chance ({chance})",
-                "a recording in which bursts and latency do not keep one rhythm, or longer",
-            )
-        )
+        doubts.append((f"the coincidence with bursts could be chance ({chance})", RHYTHM))
     if evidence.pairing_p is not None and evidence.pairing_p > SIGNIFICANT:
-        doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", longer))
+        doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", LONGER))
     if risk is None or risk.low <= 1:
-        doubts.append(("a probe in a burst is not surely more at risk than one outside", longer))
+        doubts.append(("a probe in a burst is not surely more at risk than one outside", LONGER))
     if evidence.lag_ns:
         order = "before" if evidence.lag_ns < 0 else "after"
-        doubts.append(
-            (f"latency fits bursts {format_duration(abs(evidence.lag_ns))} {order} it happens better", CLOCKS)
-        )
-    for control in failed_controls(evidence):
-        doubts.append(
-            (
-                f"the bursts show an effect where they cannot act: {control.name}",
-                "a recording of the ports on that path too",
-            )
-        )
-    agreement = evidence.queue_agreement
-    if agreement is not None and agreement < CONTRADICTED:
-        doubts.append(("the switch's queue was too short for these delays", "the queue windows of this very port"))
+        lag = format_duration(abs(evidence.lag_ns))
+        doubts.append((f"latency fits bursts {lag} {order} it happens better", CLOCKS))
     return doubts
+
+
+def explains(queue: Estimate | None) -> bool:
+    """Whether a queue explains most of the waiting, and surely more than EXPLAINED of it."""
+    return queue is not None and queue.value > MAJORITY and queue.low > EXPLAINED
+
+
+def queue_is_clear(evidence: Evidence) -> bool:
+    """Whether a queue at the port explains most of the waiting, stretch by stretch: what merely keeps its rhythm, does
+    not also end with each full stretch."""
+    model = evidence.fifo
+    if model is None or model.standing is None or model.explained is None:
+        return False
+    return min(model.standing.low, model.explained.low) > MAJORITY
+
+
+def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
+    """Whether the waits are those of a queue at the port. A full link alone has none: one sender can fill it."""
+    model = evidence.fifo
+    if model is None:
+        return [("whether a queue at the port made the waits cannot be tested", MORE_PROBES)]
+    doubts = []
+    delayed = evidence.tail.spikes.sum() > evidence.tail.late_losses.sum()
+    if model.carried is None and delayed:
+        doubts.append(("whether the link idled while probes waited cannot be tested", MISSING["coarse"]))
+    elif model.carried is not None and model.carried.high < 1 - IDLE:
+        idle = format_share(1 - model.carried.value)
+        doubts.append((f"the link idled {idle} of the time in which probes waited, which a queue never does", QUEUES))
+    if model.standing is None:
+        doubts.append(("whether all that met the full port waited cannot be tested", MORE_PROBES))
+    elif model.standing.low <= MAJORITY:
+        passed = format_share(1 - model.standing.value)
+        said = f"in {passed} of the full stretches that delayed a probe a later one did not wait, as in a queue it must"
+        doubts.append((said, QUEUES))
+    if model.explained is None:
+        doubts.append(("whether a queue at the port predicts the waits cannot be tested", MORE_PROBES))
+    elif not explains(model.explained):
+        part = format_share(max(model.explained.value, 0.0))
+        doubts.append((f"a queue at the port explains {part} of the waiting while it was full", QUEUES))
+    return doubts
+
+
+def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
+    """Whether what is late because of the bursts is still most when what was lost elsewhere counts as late too. A lost
+    probe weighs as much as the middle one of those that are late."""
+    ledger, lost = evidence.ledger, evidence.lost_elsewhere
+    total = float(ledger.excess.sum())
+    elsewhere = lost * float(np.median(ledger.excess)) if len(ledger.excess) else 0.0
+    if evidence.shares["bursts"].low * total > MAJORITY * (total + elsewhere):
+        return []
+    late = len(ledger.late)
+    return [(f"{lost:,} probes were lost, but not by the full port, beside {late:,} that count as late", DROPS)]
 
 
 def failed_controls(evidence: Evidence) -> list[Control]:

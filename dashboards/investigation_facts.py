@@ -111,9 +111,21 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "episodes": evidence.episodes,
         "burst_episodes": evidence.burst_episodes,
         "exposed": evidence.exposed,
-        "queue_agreement": evidence.queue_agreement,
+        "fifo": fifo_facts(evidence),
+        "lost_elsewhere": evidence.lost_elsewhere,
+        "queue_seen": evidence.switch.seen if evidence.switch else None,
+        "queue_agreement": evidence.switch.agreement if evidence.switch else None,
         "port": evidence.crossing.port.name if evidence.crossing else None,
     }
+
+
+def fifo_facts(evidence: Evidence) -> dict[str, Any] | None:
+    """Whether the waits are those of a queue at the port: shares of full stretches, null where untestable."""
+    model = evidence.fifo
+    if model is None:
+        return None
+    names = ("carried", "standing", "explained")
+    return {**{name: estimate_facts(getattr(model, name)) for name in names}, "error_ns": whole(model.error_ns)}
 
 
 def lag_facts(evidence: Evidence) -> dict[str, Any] | None:

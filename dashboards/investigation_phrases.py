@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analysis.cause import Evidence, Queue
+from ..analysis.cause import Evidence
 from ..analysis.fanin import Contention, Group
 from ..analysis.port import Port
 from ..analysis.queue import Replay
 from ..analysis.stats import Estimate, Line
+from ..analysis.switch_word import Queue
 from ..units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -77,6 +78,18 @@ def port_words(port: Port) -> str:
     way = {"in": "into", "out": "out of"}.get(port.direction, "seen at")
     interface = f"{port.interface}, " if port.interface != port.host else ""
     return f"{way} {port.host} ({interface}{format_rate(port.link_bps)})"
+
+
+def before_words(evidence: Evidence) -> str:
+    """What nothing but a switch's queue windows can tell: a sentence, or nothing where they did, or where the queue is
+    in the recorded host."""
+    port = evidence.crossing.port if evidence.crossing else None
+    if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
+        return ""
+    return (
+        "The queue was at this port or at one of its speed before it: the switch's queue windows would tell "
+        "(`mburst collect`, `mburst import queues`)."
+    )
 
 
 def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:

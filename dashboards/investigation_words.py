@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..analysis.cause import PAIRINGS, SHIFTS, Evidence
+from ..analysis.cause import SHIFTS, Evidence
+from ..analysis.exchange import PAIRINGS
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
@@ -17,6 +18,7 @@ from ..units import format_bytes, format_count, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,
     STAGES,
+    before_words,
     contention_words,
     is_gathering,
     lag_sample,
@@ -84,7 +86,8 @@ def summary(answer: Investigation) -> str:
         else ""
     )
     who = f" {who_words(answer.groups[0])}" if answer.groups else ""
-    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}"  # noqa: E501
+    where = f" {before_words(evidence)}" if before_words(evidence) else ""
+    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}{where}"  # noqa: E501
 
 
 def sections(answer: Investigation) -> list[Section]:
@@ -161,7 +164,7 @@ def bursts_section(finding: Finding) -> Section:
     evidence = finding.evidence
     if evidence.crossing is None:
         section.sentences.append("No port of this path was recorded then, so nothing is known of bursts.")
-    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *rate_rows(evidence)]
+    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence), *rate_rows(evidence)]
     for control in evidence.controls:
         section.rows.append(
             [
@@ -211,6 +214,23 @@ def chance_rows(evidence: Evidence) -> list[list[str]]:
     if evidence.lag_ns is not None:
         rows.append(["latency after the burst, best fit", lag_words(evidence), lag_sample(evidence)])
     return rows
+
+
+def queue_rows(evidence: Evidence) -> list[list[str]]:
+    """Whether the waits are those of a queue at the port."""
+    model = evidence.fifo
+    if model is None:
+        return []
+    rows = [
+        ("what the link carried while probes waited, of what it can", model.carried),
+        ("full stretches that delayed a probe in which later ones waited too", model.standing),
+        ("waiting in the full stretches that a queue at the port explains", model.explained),
+    ]
+    return [
+        [words, share_range(value), format_count(value.n, "full stretch", "full stretches")]
+        for words, value in rows
+        if value is not None
+    ]
 
 
 def rate_rows(evidence: Evidence) -> list[list[str]]:
@@ -291,9 +311,9 @@ def switch_section(answer: Investigation) -> Section:
         )
     if evidence and evidence.correlation_queue:
         section.sentences.append(f"Delay follows the queue windows with {r_words(evidence.correlation_queue)}.")
-    if evidence and evidence.queue_agreement is not None:
+    if evidence and evidence.switch is not None:
         section.sentences.append(
-            f"Where probes waited, the queue at line rate would take {evidence.queue_agreement:.2f} "
+            f"Where probes waited, the queue at line rate would take {evidence.switch.agreement:.2f} "
             "times as long as they did (median; 1 is agreement)."
         )
     if answer.prediction:
@@ -314,6 +334,8 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
     """Predictions, the model's own error first."""
     section = Section("What would help?", head=["change", "p50", "p99", "p99.9", "late or dropped", "dropped"])
     section.sentences.append(model_words(replay))
+    if answer.findings and (where := before_words(answer.findings[0].evidence)):
+        section.sentences.append(where)
     for outcome in (replay.recorded, replay.modelled, *answer.outcomes):
         section.rows.append(outcome_row(outcome, replay))
     return section

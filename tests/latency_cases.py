@@ -98,19 +98,20 @@ class FluidPort:
 
 
 def fluid(
-    rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float
+    rng: np.random.Generator, setting: Setting, starts: np.ndarray, amounts: np.ndarray, overload: float | np.ndarray
 ) -> FluidPort:
-    """Bursts of `amounts` bytes that arrive at `overload` × line rate, over background of single frames."""
+    """Bursts of `amounts` bytes that arrive at `overload` × line rate (of all or of each), over background of single
+    frames."""
     step = min(setting.bin_ns / 5, 50_000.0)
     count = int(setting.seconds * S / step)
     room = setting.link_bps / 8e9 * step
     arrivals = rng.poisson(setting.load * room / FRAME, count) * float(FRAME)
     edges = np.zeros(count + 1)
-    for start, amount in zip(starts, amounts, strict=True):
-        begin, end = start / step, (start + amount / (overload * room) * step) / step
+    for start, amount, rate in zip(starts, amounts, np.broadcast_to(overload, len(starts)), strict=True):
+        begin, end = start / step, (start + amount / (rate * room) * step) / step
         grid = np.arange(int(begin), min(count, int(end) + 1))
         inside = np.minimum(grid + 1, end) - np.maximum(grid, begin)
-        edges[grid] += np.maximum(inside, 0) * overload * room
+        edges[grid] += np.maximum(inside, 0) * rate * room
     arrivals += edges[:count]
     if np.isinf(setting.buffer_ns):
         total = np.cumsum(arrivals - room)

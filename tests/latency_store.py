@@ -16,8 +16,8 @@ ORIGIN = 1_800_000_000_000_000_000
 LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 
 
-def store_case(folder: Path, case: Case) -> Store:
-    """A simulated case as rows; every burst comes from the same eight senders."""
+def store_case(folder: Path, case: Case, **recording: object) -> Store:
+    """A simulated case as rows; every burst comes from the same eight senders. recording: columns of its row."""
     store = Store.create(folder)
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
@@ -31,6 +31,7 @@ def store_case(folder: Path, case: Case) -> Store:
             "bin_ns": port.bin_ns,
             "start_ns": ORIGIN,
             "end_ns": ORIGIN + port.bins * port.bin_ns,
+            **recording,
         },
     )
     n = len(used)

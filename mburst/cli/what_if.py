@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge, fit, predict, print."""
     from ..analysis.queue import usual_changes, what_if
     from ..dashboards.investigation_facts import outcome_facts, what_if_facts
-    from ..dashboards.investigation_phrases import model_words
+    from ..dashboards.investigation_phrases import before_words, model_words
     from ..dashboards.investigation_words import outcome_row
 
     changes = wanted(arguments)
@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_json_value(facts)
         return 0
     tell(model_words(replay))
+    if where := before_words(answer.findings[0].evidence):
+        tell(where)
     if answer.cause != "bursts":
         print(f"Mind: bursts are not shown to be the cause of the tail ({answer.cause}).")
     print()

@@ -144,8 +144,34 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
         write(store, "sources", {**LANE, "recording_id": "o", "direction": "out", "source": "10.9.9.9", "ts_ns": ORIGIN,
                                  "bytes": 500, "first_ns": ORIGIN, "last_ns": ORIGIN})  # fmt: skip
         answer = investigate(store.connect(), Question(BurstDefinition(), **options))
-        assert answer.cause == "bursts"
+        assert answer.cause == ("undetermined" if assumed else "bursts")
         assert any("names a recorded host" in note for note in answer.notes) is assumed
+        assert any("--known-as" in item for item in answer.findings[0].verdict.missing) is assumed
+
+
+@pytest.mark.parametrize(
+    ("sent", "recording", "cause"),
+    [
+        (0.0, {}, "undetermined"),  # a neighbour's port, or the other member of a bond: full at the same times
+        (0.1, {}, "undetermined"),  # the prober does talk to this host, but these are not its probes
+        (1.0, {}, "bursts"),
+        (0.0, {"filter": "udp port 53"}, "bursts"),  # the capture cannot show it
+    ],
+)
+def test_a_port_that_the_probes_never_crossed_is_not_accused(
+    sent: float, recording: dict[str, str], cause: str, tmp_path: Path
+) -> None:
+    case = build("incast", 6, Setting(seconds=8))
+    probes = replace(case.scene.probes, src="10.7.7.7")
+    store = store_case(tmp_path / "s", replace(case, scene=replace(case.scene, probes=probes)), **recording)
+    packets = int(sent * len(probes)) // 8
+    write(store, "sources", *({**LANE, "source": "10.7.7.7", "ts_ns": ORIGIN + second * 10**9, "bytes": 100,
+                               "packets": packets, "first_ns": ORIGIN, "last_ns": ORIGIN}
+                              for second in range(8) if packets))  # fmt: skip
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    assert answer.cause == cause
+    assert any("does not cross" in note for note in answer.notes) is (cause == "undetermined")
+    assert any("that the probes cross" in item for item in answer.missing) is (cause == "undetermined")
 
 
 def test_a_second_path_to_a_host_that_was_not_recorded_is_a_control(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.analysis.arrivals import arrivals_of
-from mburst.analysis.cause import Queue
 from mburst.analysis.port import port_from_bins
 from mburst.analysis.queue import Change, Load, arrival_times, changed, lindley, load_of, predict, predicted
+from mburst.analysis.switch_word import Queue
 
 LINK = 1e9
 volumes = st.lists(st.tuples(st.floats(0, 4e7), st.floats(1e5, 1e7), st.floats(1e3, 4e6)), min_size=1, max_size=6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import latency_attacks as attacks
 import latency_cases as cases
 import numpy as np
 import pytest
@@ -35,6 +36,13 @@ def test_the_cause_is_told(kind: str) -> None:
     evidence, verdict = judge(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.p_value)
     assert sum(share.value for share in evidence.shares.values()) == pytest.approx(1) or not evidence.ledger.late.size
+
+
+@pytest.mark.parametrize("kind", [*attacks.BURSTS, *attacks.NEGATIVE])
+def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
+    case = cases.build(kind, 0, replace(BASE, seconds=8))
+    evidence, verdict = judge(case.scene)
+    assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.fifo)
 
 
 @pytest.mark.parametrize(
