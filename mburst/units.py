@@ -13,7 +13,7 @@ NS_PER_S = 1_000_000_000
 _TIME = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9,
          "h": 3600 * 10**9, "d": 86400 * 10**9}
 _DECIMAL = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY = {"": 0, "k": 10, "m": 20, "g": 30}
+_SIZE = {**_DECIMAL, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
 
 
@@ -43,11 +43,11 @@ def parse_rate(text: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "64M", "64MiB" or "1GB": powers of two, as buffers have. Raises UsageError."""
-    value, unit = _split(text, "size", "64M or 1GiB")
-    power = _BINARY.get(re.sub(r"i?b$", "", unit.lower()))
-    if power is None or (size := value * 2**power).denominator != 1 or size <= 0:
-        raise UsageError(f"{text!r} is no size", "write it like 64M or 1GiB")
+    """Bytes of "64M", "500kB" or "1GB", which are decimal, or of "64MiB", which is binary. Raises UsageError."""
+    value, unit = _split(text, "size", "64MB or 64MiB")
+    factor = _SIZE.get(unit.lower().removesuffix("b"))
+    if factor is None or (size := value * factor).denominator != 1 or size <= 0:
+        raise UsageError(f"{text!r} is no size", "write it like 64MB or 64MiB")
     return int(size)
 
 
@@ -66,7 +66,7 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration back from NEWEST_NS
     where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
     example = "write it like 24h, 2026-11-20 or 2026-11-20T14:03:05.25"
-    if newest_ns is not None and _NUMBER.fullmatch(text):
+    if newest_ns is not None and is_duration(text):
         return max(newest_ns - parse_duration(text), -(2**63))
     match = _ISO.fullmatch(text.strip())
     try:
@@ -80,6 +80,11 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
     if not -(2**63) <= ns < 2**63:
         raise UsageError(f"{text!r} is no time that 64 bits of nanoseconds can say", "the years are 1678 to 2261")
     return ns
+
+
+def is_duration(text: str) -> bool:
+    """Whether parse_time takes a text for a duration back."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def format_time(ns: int) -> str:

@@ -85,7 +85,7 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
                       help="the interface's, the kernel's, or the better that serves (default: %(default)s)")
     live.add_argument("--threads", type=int, default=1, metavar="N",
                       help="rings that share the load, each with a thread of its own (default: %(default)s)")
-    live.add_argument("--ring", metavar="SIZE", help="kernel buffer of each ring, such as 256M (default: 64M)")
+    live.add_argument("--ring", metavar="SIZE", help="kernel buffer of each ring, such as 256MiB (default: 64MiB)")
     live.add_argument("--snaplen", type=int, default=0, metavar="BYTES",
                       help="of each frame that are looked at (default: 128)")
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")

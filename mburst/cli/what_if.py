@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
 from ..names import tell
-from ..units import format_bytes, format_duration, format_rate, parse_duration, parse_rate
+from ..units import format_bytes, format_duration, format_rate, parse_duration, parse_rate, parse_size
 from .investigate import add_scope, judged
 from .output import write, write_json_value
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
 latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
 several options give each alone and then all together; none gives the usual ones."""
-SUFFIXES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -123,16 +122,3 @@ def wanted(arguments: argparse.Namespace) -> list[Change]:
             together = replace(together, **{**different, "name": "all of these"})
         changes.append(together)
     return changes
-
-
-def parse_size(text: str) -> int:
-    """Bytes of "500kB", "4MB", "65536". Raises UsageError."""
-    number = text.rstrip("kKmMgGbB")
-    factor = SUFFIXES.get(text[len(number) :].lower())
-    try:
-        size = int(float(number) * factor) if factor else 0
-    except ValueError:
-        size = 0
-    if size <= 0:
-        raise UsageError(f"{text!r} is no size", "write it like 500kB or 4MB")
-    return size

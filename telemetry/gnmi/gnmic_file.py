@@ -125,7 +125,7 @@ def _size(own: Part, word: str, default: int) -> int:
     except UsageError as error:
         raise own.file.fail(f"mburst.{word}", str(error), error.hint) from None
     if not 1 << 16 <= size <= LARGEST[word]:
-        raise own.file.fail(f"mburst.{word}", f"{text} is not between 64k and {LARGEST[word] >> 20}M")
+        raise own.file.fail(f"mburst.{word}", f"{text} is not between 64KiB and {LARGEST[word] >> 20}MiB")
     return size
 
 

@@ -89,8 +89,8 @@ def test_a_whole_file(tmp_path):
     assert mixed.target == "COUNTERS_DB" and mixed.mode == "STREAM"
     [link] = found.links
     assert (link.device, link.host, link.rack, link.link_bps) == ("tor1", "cache-1", "r7", 25 * 10**9)
-    assert found.buffer_bytes == 64 << 20
-    assert {(target.message_bytes, target.most_paths) for target in found.targets} == {(32 << 20, 1234)}
+    assert found.buffer_bytes == 64 * 10**6
+    assert {(target.message_bytes, target.most_paths) for target in found.targets} == {(32 * 10**6, 1234)}
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
         "not used by mburst: log, outputs",
         "targets: not used by mburst: outputs",
@@ -142,7 +142,7 @@ BAD = {
     "mburst.links[0]: host is missing": S + T + "mburst: {links: [{device: a, port: p}]}",
     "mburst.links[0]: 'fast' is no link speed": S + T + "mburst: {links: [{device: a, port: p, host: h, link: fast}]}",
     "mburst.buffer: 'much' is no size": S + T + "mburst: {buffer: much}",
-    "mburst.message: 1G is not between 64k and 512M": S + T + "mburst: {message: 1G}",
+    "mburst.message: 1G is not between 64KiB and 512MiB": S + T + "mburst: {message: 1G}",
     "mburst.paths: '0' is not a whole number": S + T + "mburst: {paths: 0}",
     "mburst.paths: 'many' is not a whole number": S + T + "mburst: {paths: many}",
     "targets must be a mapping": S + "targets: [a]",
