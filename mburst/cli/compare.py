@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
 from ..names import say, tell
-from ..units import format_duration, format_share, parse_duration, parse_time
+from ..units import format_duration, format_share, parse_duration
 from . import definition
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
-    import duckdb
 
     from ..analysis.bursts import BurstDefinition
     from ..analysis.compare import Bursts, Comparison, Latency
@@ -93,7 +92,7 @@ def read(path: str, picked: dict[str, str], wanted: BurstDefinition, measure: st
 
     with Store.open(path).connect() as con:
         damaged |= {file.path: file for file in damaged_files(con)}
-        since, until = (time_of(con, picked.get(key)) for key in ("since", "until"))
+        since, until = (definition.time_of(con, picked.get(key)) for key in ("since", "until"))
         if since is not None and until is not None and since >= until:
             raise UsageError("since is not before until")
         latency = read_latency(con, Selection(picked.get("batch"), picked.get("src"), picked.get("dst"),
@@ -110,14 +109,6 @@ def read(path: str, picked: dict[str, str], wanted: BurstDefinition, measure: st
             say(f"{path}: bursts are left out: {error}")
             bursts = None
         return latency, bursts
-
-
-def time_of(con: duckdb.DuckDBPyConnection, text: str | None) -> int | None:
-    """A time of `since` or `until`; durations count back from the newest bin or probe. Raises UsageError."""
-    if text is None:
-        return None
-    row = con.execute("SELECT greatest((SELECT max(ts_ns) FROM bins), (SELECT max(tx_ns) FROM probes))").fetchone()
-    return parse_time(text, (row[0] if row else None) or 0)
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError, UsageError
-from ..units import parse_duration, parse_fraction, parse_rate, parse_time
+from ..units import is_duration, parse_duration, parse_fraction, parse_rate, parse_time
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ..analysis.bursts import BurstDefinition
     from ..sql import Store
 
@@ -49,15 +51,23 @@ def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
 
 
 def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds; durations count back from the newest bin. Raises UsageError."""
+    """--since and --until in Unix nanoseconds; durations count back from the newest data. Raises UsageError."""
     if arguments.since is None and arguments.until is None:
         return None, None
-    newest = store.connect(arguments.rack).execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0]
-    since, until = (_optional(lambda text: parse_time(text, newest or 0), text)
-                    for text in (arguments.since, arguments.until))
+    with store.connect(arguments.rack) as con:
+        since, until = (time_of(con, text) for text in (arguments.since, arguments.until))
     if since is not None and until is not None and since >= until:
         raise UsageError("--since is not before --until")
     return since, until
+
+
+def time_of(con: duckdb.DuckDBPyConnection, text: str | None) -> int | None:
+    """Unix nanoseconds of a time as parse_time has it; a duration counts back from the newest row of bins, probes or
+    switch queues (the view `newest`). None where there is none to leave out. Raises UsageError."""
+    if text is None or not is_duration(text):
+        return None if text is None else parse_time(text)
+    [(newest,)] = con.execute("SELECT max(ts_ns) FROM newest").fetchall()
+    return None if newest is None else parse_time(text, newest)
 
 
 def no_recording(arguments: argparse.Namespace, **filters: Any) -> MburstError:
