@@ -266,7 +266,7 @@ def resolution(report: LaneReport) -> str:
 def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
     """What counted as a burst, in one sentence."""
     width = definition.bin_ns or bin_ns
-    join = definition.join_ns if definition.join_ns is not None else width and 5 * width
+    join = definition.joined_ns(width) if width else definition.join_ns
     least = definition.min_duration_ns if definition.min_duration_ns is not None else width
     bins = f"bins of {format_duration(width)}" if width else "bins"
     text = f"Consecutive {bins} at or above {format_share(definition.threshold)} of line rate"

@@ -17,6 +17,7 @@ import pytest
 from oneasked import WHOLE, Asked, Lane, printed
 from onestore import LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
+from mburst.analysis.bursts import THRESHOLD
 from mburst.analysis.compare import read_bursts, read_latency
 from mburst.analysis.distributions import quantile
 from mburst.analysis.live_store import LiveStore
@@ -25,6 +26,7 @@ from mburst.analysis.report_data import gather, judge, lanes
 from mburst.cli.bursts import _judged
 from mburst.cli.definition import time_of
 from mburst.cli.what_if import wanted
+from mburst.sql import text
 from mburst.units import parse_size
 
 SHARES = (0.5, 0.99, 0.999)
@@ -402,6 +404,16 @@ def latency_of(src: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("fact", "answer"), CELLS)
 def test_every_answer_is_the_same(asked: Asked, fact: str, answer: Callable[[Asked], Any]) -> None:
     assert answer(asked) == TRUTH[fact]()
+
+
+def test_the_defaults_of_a_burst_are_those_of_the_query(asked: Asked) -> None:
+    with asked.store.connect() as con:
+        con.execute(text("bursts"))
+        lanes = con.execute("SELECT stored_ns, join_ns, hot_bytes, least_bytes($1, bin_ns, link_bps) FROM lanes",
+                            [THRESHOLD]).fetchall()
+    assert lanes
+    assert all(join_ns == asked.definition.joined_ns(stored_ns) for stored_ns, join_ns, _, _ in lanes)
+    assert all(hot == least for _, _, hot, least in lanes)
 
 
 def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: Path) -> None:

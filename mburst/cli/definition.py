@@ -26,7 +26,7 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 def add_threshold_options(what: Any) -> None:
     """--threshold, --release, --join and --min-duration."""
-    what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
+    what.add_argument("--threshold", metavar="SHARE", help="of line rate, in a bin (default 0.5)")
     what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
     what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
     what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
@@ -41,10 +41,11 @@ def add_time_options(group: Any) -> None:
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
     """The definition that add_burst_options' options make. Raises UsageError."""
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts import THRESHOLD, BurstDefinition
 
     return BurstDefinition(
-        bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
+        bin_ns=_optional(parse_duration, arguments.bin),
+        threshold=_optional(parse_fraction, arguments.threshold) or THRESHOLD,
         release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
         min_duration_ns=_optional(parse_duration, arguments.min_duration),
         link_bps=_optional(parse_rate, arguments.link))
