@@ -36,8 +36,9 @@ lint: $(VENV)/test-ready ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/ready ## write docs/cli.md anew from the help texts
+docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, and the views of docs/schema.md
 	$(BIN)/python docs/write_cli.py
+	$(BIN)/python docs/write_schema.py
 
 fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ_SECONDS
 	@sh .ci/packages clang libpcap-dev zlib1g-dev libzstd-dev liblzma-dev

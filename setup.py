@@ -146,7 +146,7 @@ setup(
         "mburst.capture": ["*.pyi", "py.typed"],
         "mburst.telemetry": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
-        "mburst.sql": ["*.sql", "schema/*.sql", "queries/*.sql"],
+        "mburst.sql": ["*.sql", "schema/*.sql", "model/*.sql", "queries/*.sql"],
         "mburst.dashboards": ["static/*", "templates/*"],
     },
     ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension("mburst.telemetry._exchange", "telemetry", [])],

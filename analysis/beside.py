@@ -12,38 +12,32 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import duckdb
 
-# What the application saw where both its stamps are there, else the round trip: what a request would have waited for.
-LATENCY = "coalesce(app_recv_ns - app_send_ns, rx_ns - tx_ns, rtt_ns)"
-
-_PATHS = f"""
-SELECT src, dst, protocol, count(*) AS n, count(*) FILTER (WHERE lost) AS lost,
-    count(*) FILTER (WHERE NOT lost AND app_recv_ns - app_send_ns IS NOT NULL) AS by_application,
-    string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')) AS stamps,
-    quantile_disc({LATENCY}, [0.5, 0.99]) FILTER (WHERE NOT lost) AS quantiles,
-    max({LATENCY}) FILTER (WHERE NOT lost) AS largest
-FROM probes WHERE tx_ns >= $since AND tx_ns < $until
-GROUP BY src, dst, protocol ORDER BY ($host IN (src, dst)) DESC, n DESC, src, dst, protocol
+_PATHS = """
+SELECT * FROM path_latencies('probes', $since, $until, CAST(NULL AS VARCHAR))
+ORDER BY ($host IN (src, dst)) DESC, sent DESC, src, dst, protocol
 """
-_PROBES = f"""
+_PROBES = """
 WITH seen AS (
-    SELECT tx_ns, CASE WHEN NOT lost THEN {LATENCY} END AS latency, lost FROM probes
-    WHERE src = $src AND dst = $dst AND protocol = $protocol AND tx_ns >= $since AND tx_ns < $until
+    SELECT tx_ns, lost, CASE WHEN NOT lost THEN latency_by(
+        $measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) END AS latency
+    FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND tx_ns >= $since AND tx_ns < $until
 )
 SELECT coalesce(arg_max(tx_ns, latency), min(tx_ns)) AS at, max(latency) AS largest,
     quantile_disc(latency, 0.5) AS median, count(latency) AS n, count(*) FILTER (WHERE lost) AS lost
 FROM seen GROUP BY CASE WHEN $width = 0 THEN tx_ns ELSE tx_ns // greatest($width, 1) END ORDER BY 1
 """
 _QUEUES = """
-SELECT device, port, queue, semantics, count(*) AS n, max(coalesce(max_bytes, avg_bytes)) AS largest,
-    CAST(sum(dropped_packets) AS BIGINT) AS dropped
-FROM queues WHERE ts_ns >= $since AND window_start_ns < $until AND believable(quality)
-GROUP BY ALL ORDER BY largest DESC NULLS LAST, device, port, queue, semantics
+SELECT device, port, queue, semantics, count(ts_ns) AS n, max(depth_bytes) AS largest,
+    CAST(sum(dropped_packets) AS BIGINT) AS dropped, coalesce(any_value(impossible), 0) AS impossible
+FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
+    USING (device, port, queue, semantics)
+GROUP BY device, port, queue, semantics ORDER BY largest DESC NULLS LAST, device, port, queue, semantics
 """
 _WINDOWS = """
-SELECT min(window_start_ns) AS begin, max(ts_ns) AS until, max(coalesce(max_bytes, avg_bytes)) AS largest,
+SELECT min(window_start_ns) AS begin, max(ts_ns) AS until, max(depth_bytes) AS largest,
     CAST(sum(dropped_packets) AS BIGINT) AS dropped
-FROM queues WHERE device = $device AND port = $port AND queue = $queue AND semantics = $semantics
-    AND ts_ns >= $since AND window_start_ns < $until AND believable(quality)
+FROM believable_windows('queues', $since, $until)
+WHERE device = $device AND port = $port AND queue = $queue AND semantics = $semantics
 GROUP BY CASE WHEN $width = 0 THEN ts_ns ELSE ts_ns // greatest($width, 1) END,
     CASE WHEN $width = 0 THEN ts_ns - window_start_ns ELSE 0 END
 ORDER BY 1, 2
@@ -54,8 +48,9 @@ ORDER BY 1, 2
 class Latency:
     """Probes of one path, or cells of `width_ns` of them (0: each probe by itself). Arrays of one length, by time.
 
-    `at_ns` is when the slowest probe of the cell was sent; `largest` and `median` are nanoseconds, -1 where all of the
-    cell's probes were lost; `n` counts those that came back.
+    `measure` is by what the path is measured, '' where nothing was. `at_ns` is when the slowest probe of the cell was
+    sent; `largest` and `median` are nanoseconds, -1 where none of the cell's probes was measured; `n` counts those
+    that were.
     """
 
     src: str
@@ -64,9 +59,11 @@ class Latency:
     stamps: str
     probes: int
     lost_probes: int
-    by_application: int
+    measured: int
+    measure: str
     p50_ns: int | None
     p99_ns: int | None
+    p999_ns: int | None
     max_ns: int | None
     width_ns: int
     at_ns: NDArray[np.int64]
@@ -114,7 +111,8 @@ def _weighted_median(values: NDArray[np.int64], weights: NDArray[np.int64]) -> i
 class Queue:
     """Windows of one switch queue, or cells of them (`width_ns` > 0). Arrays of one length, by start.
 
-    `largest` is bytes, -1 where the device gave none; `dropped` packets, 0 where it gave none.
+    `largest` is bytes, -1 where the device gave none; `dropped` packets, 0 where it gave none. `impossible` windows
+    are not to be believed, and left out.
     """
 
     device: str
@@ -124,6 +122,7 @@ class Queue:
     windows: int
     max_bytes: int | None
     dropped_packets: int | None
+    impossible: int
     width_ns: int
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
@@ -177,14 +176,15 @@ def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until
     rows = dicts(con, _PATHS, {"host": host, **period})
     series = []
     for row in rows[:paths]:
-        width = _cell_width(row["n"], limit, since_ns, until_ns)
+        width = _cell_width(row["sent"], limit, since_ns, until_ns)
         path = {name: row[name] for name in ("src", "dst", "protocol")}
         at, largest, median, n, lost = _arrays(
-            con, _PROBES, {**path, **period, "width": width}, ("at", "largest", "median", "n", "lost"), -1
+            con, _PROBES, {**path, **period, "width": width, "measure": row["measure"]},
+            ("at", "largest", "median", "n", "lost"), -1
         )
-        p50, p99 = row["quantiles"] or (None, None)
-        series.append(Latency(**path, stamps=row["stamps"] or "", probes=row["n"], lost_probes=row["lost"],
-                              by_application=row["by_application"], p50_ns=p50, p99_ns=p99, max_ns=row["largest"],
+        levels = {name: row[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")}
+        series.append(Latency(**path, stamps=row["stamps"], probes=row["sent"], lost_probes=row["lost"],
+                              measured=row["measured"], measure=row["measure"] or "", **levels,
                               width_ns=width, at_ns=at, largest=largest, median=median, n=n, lost=lost))
     return series, len(rows)
 
@@ -202,6 +202,6 @@ def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, qu
             con, _WINDOWS, {**key, **period, "width": width}, ("begin", "until", "largest", "dropped"), -1
         )
         series.append(Queue(**key, windows=row["n"], max_bytes=row["largest"], dropped_packets=row["dropped"],
-                            width_ns=width, start_ns=start, end_ns=end, largest=largest,
+                            impossible=row["impossible"], width_ns=width, start_ns=start, end_ns=end, largest=largest,
                             dropped=np.maximum(dropped, 0)))
     return series, len(rows)

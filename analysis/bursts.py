@@ -42,6 +42,7 @@ COLUMNS = (
 # The variables of bursts.sql that choose what is judged, beside `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 FETCH = 10_000
+THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class BurstDefinition:
     """What counts as a burst. None takes the default that depends on the recording."""
 
     bin_ns: int | None = None  # width that is judged: the stored width or a multiple
-    threshold: float = 0.5  # share of line rate at which a bin is hot
+    threshold: float = THRESHOLD  # share of line rate at which a bin is hot
     release: float | None = None  # a burst goes on while at least this; the threshold
     join_ns: int | None = None  # gaps up to this are joined; 5 bins
     min_duration_ns: int | None = None  # shorter bursts are left out; 1 bin
@@ -63,6 +64,14 @@ class BurstDefinition:
             raise UsageError(f"a threshold of {self.threshold} is no share of line rate", "write it like 0.5 or 50%")
         if self.release is not None and not 0 < self.release <= self.threshold:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
+
+    def width_ns(self, stored_ns: int) -> int:
+        """The width that is judged where bins of STORED_NS are stored."""
+        return self.bin_ns or stored_ns
+
+    def joined_ns(self, stored_ns: int) -> int:
+        """The gaps over which bursts are joined there."""
+        return JOINED_BINS * self.width_ns(stored_ns) if self.join_ns is None else self.join_ns
 
 
 def find_bursts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
+from ..quality import COARSE_STAMPS
 from ..sql.damage import readable
 from ..units import format_duration
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     import duckdb
 
 FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
-COARSE_STAMPS = 4 | 8  # quality: ring, file-µs
 
 _MOSTLY_COARSE = """
 WITH wanted AS (

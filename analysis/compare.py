@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import coverage
 from .bursts import BurstDefinition, find_bursts
 from .distributions import quantile
 from .envelope import merge_intervals
 from .fanout import slow_requests
-from .paths import Selection, choose, read_met
+from .paths import Selection, read_met
 from .stats import Estimate, Floats, block_bootstrap, wilson
 
 if TYPE_CHECKING:
@@ -100,11 +101,10 @@ class Comparison:
 
 
 def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: str | None = None) -> Latency:
-    """What the selected probes met: one of paths.MEASURES; unless told what the application saw, or the round trip
-    where that is all that is known."""
+    """What the selected probes met: one of paths.MEASURES; unless told, each path by its own measure."""
     values, blocks, lost, first = [], [], 0, 0
     for met in read_met(con, selection):
-        latency = met.values[measure] if measure else choose(met)
+        latency = met.values[measure] if measure else met.latency
         known = np.isfinite(latency)
         length = max(SHORTEST_BLOCK_NS, (met.end_ns - met.start_ns) / BLOCKS)
         block = (met.tx // length).astype(np.int64)
@@ -180,27 +180,19 @@ def read_bursts(con: duckdb.DuckDBPyConnection, definition: BurstDefinition, *, 
     find_bursts does."""
     bursts = find_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
                          since_ns=since_ns, until_ns=until_ns)
-    spans: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    for host, name, way, start, end in con.execute(
-            """SELECT host, interface, direction, coalesce(start_ns, first_ns), coalesce(end_ns, last_ns)
-               FROM lanes JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) USING (recording_id)
-               LEFT JOIN (SELECT recording_id, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns FROM bins
-                          WHERE recording_id IN (SELECT recording_id FROM recordings WHERE end_ns IS NULL)
-                              GROUP BY recording_id) USING (recording_id)
-            """).fetchall():
-        if start is not None and end is not None:
-            clipped = max(start, since_ns if since_ns is not None else start), min(end, until_ns or end)
-            if clipped[0] < clipped[1]:
-                spans.setdefault((host, name, way), []).append(clipped)
-    merged = {lane: merge_intervals(sorted(found)) for lane, found in spans.items()}
-    recorded = sum(end - start for found in merged.values() for start, end in found)
+    known = coverage.recorded(con, since_ns, until_ns)
+    runs: dict[tuple[str, ...], list[str]] = {}
+    for *lane, run in con.execute("SELECT host, interface, direction, recording_id FROM lanes").fetchall():
+        runs.setdefault(tuple(lane), []).append(run)
+    merged = {lane: coverage.covered(known, of) for lane, of in runs.items()}
+    recorded = sum(coverage.length(found) for found in merged.values())
     if not recorded:
         return None
     taken: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for burst in bursts:
-        lane = burst["host"], burst["interface"], burst["direction"]
-        taken.setdefault(lane, []).append((burst["start_ns"], burst["end_ns"]))
-    within = sum(end - start for found in taken.values() for start, end in merge_intervals(sorted(found)))
+        lane_of = burst["host"], burst["interface"], burst["direction"]
+        taken.setdefault(lane_of, []).append((burst["start_ns"], burst["end_ns"]))
+    within = sum(coverage.length(merge_intervals(found)) for found in taken.values())
     return Bursts(len(bursts), recorded, within, _per_minute(merged, bursts, recorded))
 
 

@@ -24,9 +24,10 @@ class Summary:
 
 
 def quantile(ordered: NDArray[Any], share: float) -> float | None:
-    """The nearest-rank quantile of an ascending array; None when 1 - share of it is less than one value."""
+    """The nearest-rank quantile of an ascending array; None when 1 - share of it, beyond the median, is less than one
+    value (known_quantile of sql/macros.sql)."""
     n = len(ordered)
-    if n == 0 or n * (1 - share) < 1 - 1e-9:
+    if n == 0 or (share > 0.5 and n * (1 - share) < 1 - 1e-9):
         return None
     return float(ordered[max(0, int(np.ceil(share * n - 1e-9)) - 1)])
 

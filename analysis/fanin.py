@@ -1,4 +1,4 @@
-"""Whose bursts: the groups of senders that recur, what set them off, and who else bursts at the same time.
+"""Whose bursts: the groups of senders that recur, and what set them off.
 
 Works on what find_bursts() leaves in the connection: the table `burst_sources`, one row a sender and burst.
 """
@@ -39,18 +39,6 @@ class Group:
     racks: list[str]
     port: int | None = None  # from which most of its members' bytes come; looked up for the first TOLD groups
     trigger: Trigger | None = None  # likewise
-
-
-@dataclass(frozen=True)
-class Contention:
-    """Hosts of one rack that burst in the same moments."""
-
-    hosts: int
-    bursts: int
-    share: float  # of bursts that overlap one of another host of their rack
-    usual: float  # the same were the hosts' bursts independent
-    most: int  # hosts bursting at once, largest
-    rivals: list[tuple[str, str, int]]  # two hosts and how many bursts of either overlap one of the other, most first
 
 
 def groups(
@@ -169,59 +157,3 @@ def common_name(members: list[str]) -> str:
     prefix = width - differing.bit_length()
     network = ipaddress.ip_network((int(addresses[0]) >> (width - prefix) << (width - prefix), prefix))
     return f"{network} ({len(members)} senders)"
-
-
-def contention(bursts: list[dict[str, Any]]) -> Contention | None:
-    """Overlap of the bursts that different hosts of one rack receive; None with fewer than two such hosts."""
-    incoming = [burst for burst in bursts if burst["direction"] != "out"]
-    by_rack: dict[str, set[str]] = {}
-    for burst in incoming:
-        by_rack.setdefault(burst["rack"], set()).add(burst["host"])
-    hosts = sum(len(names) for names in by_rack.values() if len(names) > 1)
-    if not hosts:
-        return None
-    edges = sorted(
-        [(b["start_ns"], 1, b["burst"]) for b in incoming] + [(b["end_ns"], 0, b["burst"]) for b in incoming]
-    )
-    by_number = {burst["burst"]: burst for burst in incoming}
-    open_now: dict[int, tuple[str, str]] = {}
-    contended: set[int] = set()
-    pairs: dict[tuple[str, str], set[int]] = {}
-    most = 1
-    for _, opens, number in edges:
-        burst = by_number[number]
-        if not opens:
-            open_now.pop(number, None)
-            continue
-        rivals = {other for other, owner in open_now.items() if owner[0] == burst["rack"] and owner[1] != burst["host"]}
-        open_now[number] = (burst["rack"], burst["host"])
-        if rivals:
-            contended |= rivals | {number}
-            most = max(most, len({open_now[other] for other in rivals}) + 1)
-            for other in rivals:
-                first, second = sorted((burst["host"], open_now[other][1]))
-                pairs.setdefault((first, second), set()).update((number, other))
-    rivals_most = sorted(((*pair, len(numbers)) for pair, numbers in pairs.items()), key=lambda row: (-row[2], row))
-    return Contention(
-        hosts, len(incoming), len(contended) / len(incoming), by_chance(incoming), most, rivals_most[:10]
-    )
-
-
-def by_chance(bursts: list[dict[str, Any]]) -> float:
-    """Share of bursts that would overlap one of another host of their rack if they came at random: 1 − exp(−expected),
-    where a burst of length L meets n others of mean length l in a time T with expectation n (L + l) / T."""
-    span = max(b["end_ns"] for b in bursts) - min(b["start_ns"] for b in bursts)
-    counted: dict[tuple[str, str], list[int]] = {}
-    for burst in bursts:
-        counted.setdefault((burst["rack"], burst["host"]), []).append(burst["end_ns"] - burst["start_ns"])
-    number: Counter[str] = Counter()
-    time: Counter[str] = Counter()
-    for (rack, _), lengths in counted.items():
-        number[rack] += len(lengths)
-        time[rack] += sum(lengths)
-    expected = 0.0
-    for (rack, _), lengths in counted.items():
-        others, their_time = number[rack] - len(lengths), time[rack] - sum(lengths)
-        meets = (others * np.array(lengths) + their_time) / max(span, 1)
-        expected += float(-np.expm1(-meets).sum())
-    return expected / len(bursts)

@@ -18,6 +18,7 @@ from ..units import format_count
 from . import cause, fanin, queue
 from .arrivals import arrivals_of
 from .cause import Evidence, Scene
+from .contention import Contention, contention
 from .ledger import Crossing
 from .port import Port
 from .reading import (
@@ -47,6 +48,7 @@ CROSSED = (
     "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner` "
     "where they are tunnelled)"
 )
+MOST_PAIRS = 10  # of hosts that burst together
 MOST_CONTROLS = 20  # paths that are laid beside each judged one
 
 
@@ -80,7 +82,7 @@ class Investigation:
     others: list[Other] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
-    contention: fanin.Contention | None = None
+    contention: Contention | None = None
     prediction: queue.Prediction | None = None
     replay: queue.Replay | None = None
     outcomes: list[queue.Outcome] = field(default_factory=list)
@@ -129,7 +131,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     if answer.bursts:
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
         answer.onsets = read_onsets(con, answer.main_bursts)
-        answer.contention = fanin.contention(answer.bursts)
+        answer.contention = contention(con, MOST_PAIRS)
     consider_changes(answer)
     return answer
 
@@ -203,6 +205,7 @@ def make_scenes(
         if any(crossings) and not crossed:
             continue
         kept = within(path, crossed, notes)
+        note_reflector(kept, question, notes)
         crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
         scenes.append(
             Scene(
@@ -242,6 +245,18 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
     outside = format_count(int((~recorded).sum()), "probe")
     notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
     return probes.select(recorded)
+
+
+def note_reflector(probes: Probes, question: Question, notes: list[str]) -> None:
+    """Say where the reflector itself often took long, which is no part of the round trip of the network."""
+    took = probes.remote_tx - probes.remote_rx
+    known = took[np.isfinite(took) & ~probes.lost]
+    if probes.measure != "network round trip" or not len(known):
+        return
+    late = int((known > question.rule.threshold(float(np.median(known)))).sum())
+    if late > (1 - question.rule.levels[0]) * len(known):
+        notes.append(f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
+                     "what is judged, the network round trip (probes with application stamps have it)")
 
 
 def crossings_of(

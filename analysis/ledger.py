@@ -29,9 +29,12 @@ RETRANSMISSION = 190 * MS  # TCP repeats a lost segment no earlier than this (Li
 # The stages that add up to each thing a tail is judged on.
 PARTS = {
     "application": ("send", "forward", "turn", "back", "receive", "round_trip", "return"),
+    "network round trip": ("forward", "back"),
     "round trip": ("forward", "turn", "back", "round_trip"),
+    "reported round trip": ("round_trip",),
     "round trip to the application": ("forward", "turn", "back", "receive", "round_trip", "return"),
     "one way": ("forward",),
+    "": (),  # nothing was measured
 }
 # Where the queue of a port lies on a probe's way: (the port is at, its direction) → stages. A receiver's queue is in
 # the switch, before its stamp; a sender's own queue is between application and stamp (qdisc) or behind the stamp

@@ -64,8 +64,7 @@ class BurstWatch:
 
     def _reach(self, lane: LiveLane) -> int:
         """How long after its last bin a burst may still go on."""
-        width = self.definition.bin_ns or lane.bin_ns
-        return (5 * width if self.definition.join_ns is None else self.definition.join_ns) + 2 * width
+        return self.definition.joined_ns(lane.bin_ns) + 2 * self.definition.width_ns(lane.bin_ns)
 
     def _pass(self, lane: LiveLane, run: str, until_ns: int) -> None:
         """Everything before UNTIL_NS is judged: its senders need not be kept, but for those just before a burst."""
@@ -91,7 +90,7 @@ class BurstWatch:
                 ended.append(burst)
             else:
                 unended.append(burst["start_ns"])
-        width = self.definition.bin_ns or lane.bin_ns
+        width = self.definition.width_ns(lane.bin_ns)
         last = max((burst["end_ns"] for burst in ended), default=since)
         until = max(since, last, min([known_ns, lane.spans[run][1]]) - reach)
         self._pass(lane, run, min([until, *unended]) // width * width)

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from ..quality import Quality
 from .envelope import Envelope, Interval, merge_intervals, merged
-from .report_data import DROPS
 from .series import Series
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class LiveLane:
         kept = times >= self.complete_from_ns
         if kept.any():
             series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})
-            self.lost.insert(times[kept & (columns["quality"] & DROPS != 0)], {})
+            self.lost.insert(times[kept & (columns["quality"] & Quality.DROPS != 0)], {})
             self.stamps = int(np.bitwise_or.reduce(columns["quality"][-1000:]))
         self.changed(covered, first)
 

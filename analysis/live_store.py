@@ -11,7 +11,9 @@ import numpy as np
 from ..sql import Store, in_memory
 from ..sql.damage import damaged_files
 from ..sql.tail import Tail
-from .beside import LATENCY, Latency, Queue
+from . import coverage
+from .beside import Latency, Queue
+from .distributions import quantile
 from .live_lane import COLUMNS, KEY, Changes, LiveLane
 from .series import Series
 
@@ -25,16 +27,22 @@ MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
 MOST_SENDERS = 2_000_000  # rows of `sources` that wait for a burst to end
 TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")  # runs last: a run is written before its bins
 
+MEASURES = ("application", "network round trip", "round trip", "reported round trip",
+            "round trip to the application", "one way")  # measure_names() of sql/macros.sql
+_BY = ", ".join(
+    f"""CASE WHEN NOT lost THEN latency_by('{measure}', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+                                          app_recv_ns, rtt_ns) END AS "{measure}" """ for measure in MEASURES[:-1])
 _PROBES = f"""
-SELECT src, dst, protocol, stamp_kind, tx_ns, CASE WHEN NOT lost THEN {LATENCY} END AS latency, lost,
-    app_recv_ns - app_send_ns IS NOT NULL AND NOT lost AS by_application
+SELECT src, dst, protocol, stamp_kind, tx_ns, lost, {_BY},
+    CASE WHEN NOT lost AND remote_rx_ns > 0 THEN 1 END AS "one way"
 FROM rows ORDER BY tx_ns
 """
 _QUEUES = """
-SELECT device, port, queue, semantics, ts_ns, window_start_ns, coalesce(max_bytes, avg_bytes) AS largest,
+SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
     coalesce(dropped_packets, 0) AS dropped
-FROM rows ORDER BY ts_ns
+FROM believable_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
+_IMPOSSIBLE = "FROM impossible_windows('rows', -9223372036854775808, 9223372036854775807)"
 
 
 class Beside:
@@ -63,7 +71,7 @@ class LiveStore:
         self.lock = threading.RLock()
         self.lanes: dict[tuple[Any, ...], LiveLane] = {}
         self.lane_of: dict[str, LiveLane] = {}
-        self.probes = Beside(("latency", "lost"))
+        self.probes = Beside((*MEASURES, "lost"))
         self.queues = Beside(("start", "largest", "dropped"))
         self.senders: dict[str, list[pa.Table]] = {}
         self.complete_from_ns = 0
@@ -81,17 +89,15 @@ class LiveStore:
     def _begin(self) -> None:
         """Take what is stored of the newest minutes. What the tails tell a second time changes nothing."""
         con = self.store.connect(self.rack)
-        newest = con.execute("SELECT max(ts_ns) FROM bins").fetchall()[0][0] or 0
+        newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS
+        known = coverage.recorded(con)
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        unended = [name for name, lane in self.lane_of.items() if not lane.runs[name]["ended"]]
-        for run, first, last in con.execute("SELECT recording_id, min(ts_ns), max(ts_ns) FROM bins "
-                                            "WHERE recording_id IN (SELECT unnest($1)) GROUP BY recording_id",
-                                            [unended]).fetchall():
-            lane = self.lane_of[run]
-            lane.spans[run] = (first, last + lane.bin_ns)
+        for run, lane in self.lane_of.items():
+            if found := known.get(run):
+                lane.spans[run] = found[0][0], found[-1][1]
         self._take_newest(con, newest)
         con.close()
 
@@ -163,16 +169,18 @@ class LiveStore:
     def _take_probes(self, rows: pa.Table) -> None:
         columns = self._asked(_PROBES, rows)
         for key, part in _groups(columns, ("src", "dst", "protocol")):
-            self.probes.add(key, part["tx_ns"], {"latency": part["latency"], "lost": part["lost"]})
-            facts = self.probes.facts.setdefault(key, {"stamps": set(), "by_application": 0})
+            self.probes.add(key, part["tx_ns"], {name: part[name] for name in (*MEASURES, "lost")})
+            facts = self.probes.facts.setdefault(key, {"stamps": set()})
             facts["stamps"] |= set(part["stamp_kind"]) - {""}
-            facts["by_application"] += int(part["by_application"].sum())
 
     def _take_queues(self, rows: pa.Table) -> None:
         columns = self._asked(_QUEUES, rows)
         for key, part in _groups(columns, ("device", "port", "queue", "semantics")):
             self.queues.add(key, part["ts_ns"], {"start": part["window_start_ns"], "largest": part["largest"],
                                                  "dropped": part["dropped"]})
+        for *name, impossible in self._con.execute(_IMPOSSIBLE).fetchall():
+            facts = self.queues.facts.setdefault(tuple(name), {"impossible": 0})
+            facts["impossible"] += impossible
 
     def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
         self._con.register("rows", rows)
@@ -197,14 +205,23 @@ class LiveStore:
             part, facts = series.between(start_ns, end_ns), self.probes.facts[src, dst, protocol]
             if part.start == part.stop:
                 continue
-            latency, lost = (series.column(name)[part].copy() for name in ("latency", "lost"))
-            n = (latency >= 0).astype(np.int64)
+            measure = self._measure(series, part)
+            latency = (np.full(part.stop - part.start, -1) if measure in ("", "one way")
+                       else series.column(measure)[part].copy())
+            lost, known = series.column("lost")[part].copy(), np.sort(latency[latency >= 0])
+            p50, p99, p999 = (None if (value := quantile(known, share)) is None else int(value)
+                              for share in (0.5, 0.99, 0.999))
             found.append(Latency(
-                src=src, dst=dst, protocol=protocol, stamps=", ".join(sorted(facts["stamps"])), probes=len(n),
-                lost_probes=int(lost.sum()), by_application=facts["by_application"], p50_ns=None, p99_ns=None,
-                max_ns=int(latency.max()) if n.any() else None, width_ns=0, at_ns=series.times[part].copy(),
-                largest=latency, median=latency, n=n, lost=lost))
+                src=src, dst=dst, protocol=protocol, stamps=", ".join(sorted(facts["stamps"])), probes=len(latency),
+                lost_probes=int(lost.sum()), measured=len(known), measure=measure, p50_ns=p50, p99_ns=p99, p999_ns=p999,
+                max_ns=int(known[-1]) if len(known) else None, width_ns=0, at_ns=series.times[part].copy(),
+                largest=latency, median=latency, n=(latency >= 0).astype(np.int64), lost=lost))
         return sorted(found, key=lambda path: host not in (path.src, path.dst))
+
+    def _measure(self, series: Series, part: slice) -> str:
+        """By what probes of a path are measured: '' where nothing was."""
+        known = [int((series.column(name)[part] >= 0).sum()) for name in MEASURES]
+        return str(self._con.execute("SELECT coalesce(chosen_measure($1), '')", [known]).fetchall()[0][0])
 
     def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
         """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
@@ -217,6 +234,7 @@ class LiveStore:
             found.append(Queue(
                 device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
                 max_bytes=int(largest.max()) if (largest >= 0).any() else None, dropped_packets=int(dropped.sum()),
+                impossible=self.queues.facts.get((device, port, queue, semantics), {"impossible": 0})["impossible"],
                 width_ns=0, start_ns=start, end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
         return found
 

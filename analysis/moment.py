@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
+from ..quality import Quality
 from . import beside, envelope
 from .beside import Latency, Queue
 from .bursts import BurstDefinition, find_bursts
 from .envelope import NS_PER_S, Envelope, Interval, Slice
 from .live_lane import LiveLane
 from .live_store import LiveStore
-from .report_data import DROPS, marked
+from .report_data import marked
 
 if TYPE_CHECKING:
     import duckdb
@@ -134,7 +135,7 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
         return Moment(
             start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
             finished(envelope.read(con, seconds, dividing), edge),
-            marked(con, where, DROPS, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
+            marked(con, where, Quality.DROPS, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
             beside.read_latency(con, lane.named("host"), start_ns, end_ns, PATHS, POINTS)[0],
             beside.read_queues(con, start_ns, end_ns, QUEUES, POINTS)[0])
 

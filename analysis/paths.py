@@ -1,9 +1,9 @@
 """What probes met on each path: round trip, each direction, and what the hosts at the ends took of it.
 
-A round trip is that of the network: the reflector's time is taken out where the reflector told it. One-way delays need
-the two clocks to agree. Where both ends said how well their clocks are kept, and that is better than the minimum filter
-can do, the delays are as measured; else the clocks' offset and drift are taken out by the minimum filter of both
-directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
+Each path has one measure, by which it is judged, and one kind of round trip (chosen_measure of sql/macros.sql).
+One-way delays need the two clocks to agree. Where both ends said how well their clocks are kept, and that is better
+than the minimum filter can do, the delays are as measured; else the clocks' offset and drift are taken out by the
+minimum filter of both directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
 `ClockState.uncertainty_ns`; what a delay is beyond the least one is not touched by that.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .beside import dicts
 from .distributions import quantile
 from .stats import Floats
 from .tail import Probes, clock_offset, smallest_in_windows
@@ -29,6 +31,7 @@ LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 _STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
 _DRIFT_SPAN = 10e9  # ns of probing before a drift is told
 
+_SPAN = "coalesce($since, -9223372036854775808), coalesce($until, 9223372036854775807)"
 _WHERE = """
     (batch = $batch OR $batch IS NULL) AND (src = $src OR $src IS NULL) AND (dst = $dst OR $dst IS NULL)
     AND (protocol = $protocol OR $protocol IS NULL)
@@ -88,11 +91,18 @@ class Met:
     start_ns: int
     end_ns: int
     clocks: ClockState | None
+    measure: str  # by which the path is judged; '' where nothing was measured
+    latency: Floats  # by that measure, as `values` are
     values: dict[str, Floats]  # of MEASURES, NaN where it was not measured, in the order of sending
     tx: Floats  # ns since start_ns
     lost_at: NDArray[np.int64]  # places in `tx` of the lost probes
     measured: dict[str, Distribution]
     paths: int = 1  # that these are together
+
+    @cached_property
+    def judged(self) -> Distribution:
+        """Of the latency by the path's measure."""
+        return distribution(self.latency)
 
 
 def distribution(values: Floats) -> Distribution:
@@ -107,34 +117,43 @@ def distribution(values: Floats) -> Distribution:
 def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
     """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
     chosen ones are read; how many were sent and lost is exact."""
-    paths = con.execute(
-        f"""SELECT src, dst, protocol, min(tx_ns), max(tx_ns), count(*), count(*) FILTER (lost),
-                   string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind)
-                       FILTER (WHERE stamp_kind <> '' AND NOT lost)
-            FROM probes WHERE {_WHERE} GROUP BY ALL ORDER BY src, dst, protocol""", selection.parameters()).fetchall()
-    return [_met(con, selection, *path) for path in paths]
+    paths = dicts(
+        con, f"""SELECT src, dst, protocol, start_ns, end_ns, sent, lost, stamps, coalesce(measure, '') AS measure,
+                        coalesce(round_trip_measure, '') AS round_trip
+                 FROM path_measures('probes', {_SPAN}, $batch)
+                 JOIN (SELECT src, dst, protocol, min(tx_ns) AS start_ns, max(tx_ns) AS end_ns,
+                              coalesce(string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind)
+                                  FILTER (WHERE stamp_kind <> '' AND NOT lost), '') AS stamps
+                       FROM probes WHERE {_WHERE} GROUP BY ALL) USING (src, dst, protocol)
+                 ORDER BY src, dst, protocol""", selection.parameters())
+    return [_met(con, selection, path) for path in paths]
 
 
-def _met(con: duckdb.DuckDBPyConnection, selection: Selection, src: str, dst: str, protocol: str, start_ns: int,
-         end_ns: int, sent: int, all_lost: int, stamps: str | None) -> Met:
-    every = -(-sent // MOST_PROBES)
+def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, Any]) -> Met:
+    every, start_ns = -(-path["sent"] // MOST_PROBES), path["start_ns"]
     relative = ", ".join(f"{name} - $origin AS {name}" for name in _STAMPS)
+    stamps_in_order = "app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns"
+    src, dst, protocol = (path[name] for name in ("src", "dst", "protocol"))
     columns = con.execute(
-        f"""SELECT {relative}, rtt_ns, lost, clock_error_ns FROM probes
-            WHERE {_WHERE} AND seq % $every = 0 ORDER BY tx_ns, seq""",
-        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every},
+        f"""SELECT {relative}, rtt_ns, lost, clock_error_ns,
+                   CASE WHEN NOT lost THEN latency_by($measure, {stamps_in_order}) END AS latency,
+                   CASE WHEN NOT lost THEN latency_by($round_trip, {stamps_in_order}) END AS round_trip
+            FROM (FROM probes WHERE {_WHERE} AND seq % $every = 0) ORDER BY tx_ns, seq""",
+        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every,
+         "measure": path["measure"], "round_trip": path["round_trip"]},
     ).fetchnumpy()
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)
 
-    stamped = {name.removesuffix("_ns"): column(name) for name in (*_STAMPS, "rtt_ns")}
+    stamped: dict[str, Any] = {name.removesuffix("_ns"): column(name) for name in (*_STAMPS, "rtt_ns")}
     lost = np.ma.filled(np.ma.asarray(columns["lost"]), False).astype(bool)
-    probes = Probes(src, dst, protocol, lost=lost, stamp_kind=stamps or "", **stamped)
+    probes = Probes(src, dst, protocol, lost=lost, stamp_kind=path["stamps"], **stamped)
     clocks, offset = judge_clocks(probes, column("clock_error_ns"))
-    values = measures(probes, offset if clocks else None)
-    return Met(src, dst, protocol, stamps or "", sent, all_lost, every, start_ns, end_ns, clocks, values, probes.tx,
-               np.flatnonzero(lost), {name: distribution(value) for name, value in values.items()})
+    values, latency = measures(probes, column("round_trip"), offset if clocks else None), column("latency")
+    return Met(src, dst, protocol, path["stamps"], path["sent"], path["lost"], every, start_ns, path["end_ns"], clocks,
+               path["measure"], latency, values, probes.tx, np.flatnonzero(lost),
+               {name: distribution(value) for name, value in values.items()})
 
 
 def together(found: Sequence[Met]) -> list[Met]:
@@ -156,18 +175,20 @@ def _merged(src: str, paths: list[Met]) -> Met:
     values = {name: np.concatenate([path.values[name] for path in paths])[order] for name in MEASURES}
     kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
     known = [path.clocks for path in paths if path.clocks]
+    measure = max(sorted({path.measure for path in paths}), key=lambda name: sum(
+        path.judged.n for path in paths if path.measure == name))
+    latency = np.concatenate([  # a path that was measured otherwise tells nothing of this
+        path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths])[order]
     return Met(
         src, paths[0].dst, paths[0].protocol, ", ".join(kinds), sum(path.sent for path in paths),
         sum(path.lost for path in paths), max(path.every for path in paths), start_ns,
-        max(path.end_ns for path in paths), max(known, key=lambda clocks: clocks.uncertainty_ns, default=None), values,
-        tx[order], np.flatnonzero(lost[order]), {name: distribution(value) for name, value in values.items()},
-        len(paths))
+        max(path.end_ns for path in paths), max(known, key=lambda clocks: clocks.uncertainty_ns, default=None),
+        measure, latency, values, tx[order], np.flatnonzero(lost[order]),
+        {name: distribution(value) for name, value in values.items()}, len(paths))
 
 
-def measures(probes: Probes, offset: Floats | None) -> dict[str, Floats]:
+def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[str, Floats]:
     """Each of MEASURES for each probe, ns. `offset`: reflector's clock minus the sender's; None: not known."""
-    network = (probes.rx - probes.tx) - (probes.remote_tx - probes.remote_rx)
-    round_trip = np.where(np.isnan(network), np.where(np.isnan(probes.rx), probes.rtt, probes.rx - probes.tx), network)
     unknown = np.full(len(probes), np.nan)
     found = {
         "application": probes.app_recv - probes.app_send,
@@ -215,14 +236,6 @@ def _drift(time: Floats, offset: Floats, network: Floats) -> float | None:
         return None
     begin = time[0]
     return float(np.polyfit(time[quiet] - begin, offset[quiet], 1)[0])
-
-
-def choose(met: Met) -> Floats:
-    """What a path is judged by: what the application saw where that is known of at least half of the answers, else the
-    round trip (as the tail of an investigation is)."""
-    application, round_trip = met.values["application"], met.values["round_trip"]
-    enough = 2 * int(np.isfinite(application).sum()) >= int(np.isfinite(round_trip).sum())
-    return application if enough and np.isfinite(application).any() else round_trip
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..sql.damage import DamagedFile, damaged_files, readable
 from .bursts import BurstDefinition
+from .contention import Contention, contention
 from .distributions import Summary
 from .rack_beside import Path, Queue, read_paths, read_queues
 from .rack_change import WEEK_NS, Change, Newcomers, compare, newcomers
-from .rack_contention import Contention, contention
 from .rack_period import (
     Feeder,
     Lane,

@@ -6,44 +6,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..sql import text
-from .beside import LATENCY, dicts
+from .beside import dicts
 from .rack_period import Period
 
 if TYPE_CHECKING:
     import duckdb
 
-LEVELS = (0.5, 0.99, 0.999)
-
 # A probe met a burst when one of an end of its path was on while it was under way. rack_spans has no overlaps in a
 # host, so the last burst that began before the probe's end is the only one that need be looked at.
-_PATHS = f"""
+_PATHS = """
 WITH seen AS (
-    SELECT src, dst, protocol, tx_ns, lost, CASE WHEN NOT lost THEN {LATENCY} END AS latency,
-           tx_ns + greatest(coalesce(CASE WHEN NOT lost THEN {LATENCY} END, 0), 0) AS reach_ns
-    FROM probes WHERE tx_ns >= $since AND tx_ns < $until
-        AND (src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs))
+    SELECT src, dst, protocol, tx_ns, lost, measure, latency_ns,
+           tx_ns + greatest(coalesce(latency_ns, 0), 0) AS reach_ns
+    FROM measured_probes('probes', $since, $until, CAST(NULL AS VARCHAR))
+    WHERE src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs)
 ), marked AS (
-    SELECT src, dst, protocol, latency, lost,
+    SELECT src, dst, protocol, measure, latency_ns, lost,
            coalesce(there.end_ns > tx_ns, false) OR coalesce(here.end_ns > tx_ns, false) AS met
     FROM seen ASOF LEFT JOIN rack_spans AS there ON dst = there.host AND reach_ns >= there.start_ns
               ASOF LEFT JOIN rack_spans AS here ON src = here.host AND reach_ns >= here.start_ns
 )
-SELECT src, dst, protocol, met, count(*) AS sent, count(latency) AS n, count(*) FILTER (lost) AS lost,
-       quantile_disc(latency, {list(LEVELS)}) AS quantiles, max(latency) AS largest
-FROM marked GROUP BY ALL ORDER BY src, dst, protocol, met
+SELECT src, dst, protocol, measure, met, count(*) AS sent, count(latency_ns) AS n, count(*) FILTER (lost) AS lost,
+       known_quantile(latency_ns, 0.5) AS p50_ns, known_quantile(latency_ns, 0.99) AS p99_ns,
+       known_quantile(latency_ns, 0.999) AS p999_ns, max(latency_ns) AS max_ns
+FROM marked GROUP BY GROUPING SETS ((src, dst, protocol, measure, met), (src, dst, protocol, measure))
+ORDER BY src, dst, protocol, met
 """
 _UNPLACED = """
 SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
     AND src NOT IN (SELECT host FROM rack_runs) AND dst NOT IN (SELECT host FROM rack_runs)
 """
 _QUEUES = """
-SELECT device, port, queue, semantics, count(*) AS windows,
-       max({value: coalesce(max_bytes, avg_bytes), earlier: -window_start_ns}) AS top,
-       quantile_disc(coalesce(max_bytes, avg_bytes), 0.99) AS p99_bytes,
+SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
+       max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
        CAST(coalesce(sum(dropped_packets), 0) AS BIGINT) AS dropped,
        count(*) FILTER (dropped_packets > 0) AS dropping_windows,
        CAST(coalesce(sum(ecn_marked_packets), 0) AS BIGINT) AS ecn_marked
-FROM queues WHERE ts_ns > $since AND window_start_ns < $until GROUP BY device, port, queue, semantics
+FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
+    USING (device, port, queue, semantics)
+GROUP BY device, port, queue, semantics
 """
 
 
@@ -63,11 +64,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Path:
-    """A probed path from or to a host of the rack."""
+    """A probed path from or to a host of the rack. `measure` is by what it is measured, '' where nothing was; `every`
+    is of all of its probes."""
 
     src: str
     dst: str
     protocol: str
+    measure: str
+    every: Side
     met: Side
     clear: Side
 
@@ -75,7 +79,8 @@ class Path:
 @dataclass(frozen=True)
 class Queue:
     """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
-    `hosts` are what hangs on the port, where the store knows it."""
+    `hosts` are what hangs on the port, where the store knows it. `impossible` windows are not to be believed, and left
+    out."""
 
     device: str
     port: str
@@ -89,25 +94,21 @@ class Queue:
     dropped: int
     dropping_windows: int
     ecn_marked: int
+    impossible: int
 
 
 def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[Path], int]:
     """The most probed paths that name a host of the rack, and how many probes name none."""
     where = {"since": period.since_ns, "until": period.until_ns}
-    sides: dict[tuple[str, str, str], dict[bool, Side]] = {}
+    sides: dict[tuple[str, str, str, str], dict[bool | None, Side]] = {}
     for row in dicts(con, _PATHS, where):
-        sides.setdefault((row["src"], row["dst"], row["protocol"]), {})[row["met"]] = _side(row)
+        name = row["src"], row["dst"], row["protocol"], row["measure"] or ""
+        sides.setdefault(name, {})[row["met"]] = Side(*(row[field] for field in Side.__dataclass_fields__))
     nothing = Side(0, 0, 0, None, None, None, None)
-    paths = [Path(*name, met=of.get(True, nothing), clear=of.get(False, nothing)) for name, of in sides.items()]
-    paths.sort(key=lambda path: (-path.met.sent - path.clear.sent, path.src, path.dst, path.protocol))
+    paths = [Path(*name, every=of[None], met=of.get(True, nothing), clear=of.get(False, nothing))
+             for name, of in sides.items()]
+    paths.sort(key=lambda path: (-path.every.sent, path.src, path.dst, path.protocol))
     return paths[:limit], con.execute(_UNPLACED, where).fetchall()[0][0]
-
-
-def _side(row: dict[str, Any]) -> Side:
-    n = row["n"]
-    told = [value if value is not None and (level == 0.5 or n * (1 - level) >= 1 - 1e-9) else None
-            for level, value in zip(LEVELS, row["quantiles"] or [None] * len(LEVELS), strict=True)]
-    return Side(row["sent"], n, row["lost"], told[0], told[1], told[2], row["largest"])
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:
@@ -122,10 +123,10 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
     found = [
         Queue(row["device"], row["port"], row["queue"], row["semantics"], _hosts(ports, row), row["windows"],
               row["top"]["value"], None if row["top"]["value"] is None else -row["top"]["earlier"], row["p99_bytes"],
-              row["dropped"], row["dropping_windows"], row["ecn_marked"])
+              row["dropped"], row["dropping_windows"], row["ecn_marked"], row["impossible"])
         for row in rows
     ]
-    told = [queue for queue in found if queue.max_bytes or queue.dropped]
+    told = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
     told.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
                                  queue.semantics))
     return told[:limit], len(found), bool(ports)

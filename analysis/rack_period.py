@@ -7,18 +7,19 @@ without overlaps).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..quality import Quality
 from ..sql.damage import readable
-from . import distributions
+from . import coverage, distributions
 from .beside import dicts
 from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
 from .distributions import Summary
-from .envelope import Interval, merge_intervals
+from .envelope import Interval
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,42 +38,31 @@ FROM main.recordings
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
                             ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
 """
-_TOTALS = """
+_TOTALS = f"""
 CREATE TEMP TABLE rack_totals AS
 SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
        max(largest) AS largest,
-       CAST(sum(packets) AS BIGINT) AS packets, min(first_ns) AS first_ns, max(last_ns) AS last_ns,
+       CAST(sum(packets) AS BIGINT) AS packets,
        bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
 FROM (
     SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
-           CAST(sum(packets) AS BIGINT) AS packets, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns,
-           bit_or(quality) AS quality, count(*) FILTER (quality & 32 <> 0) AS losing_bins
+           CAST(sum(packets) AS BIGINT) AS packets,
+           bit_or(quality) AS quality, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing_bins
     FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
     WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
 GROUP BY number
 """
-_SPANS = """
-CREATE TEMP TABLE rack_spans AS
-WITH reached AS (
-    SELECT host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns FROM bursts WHERE direction <> 'out'
-    WINDOW earlier AS (PARTITION BY host ORDER BY start_ns, end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), placed AS (
-    SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
-        OVER (PARTITION BY host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS place FROM reached
-)
-SELECT host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY host, place
-ORDER BY host, start_ns
-"""
+_SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
 _FACTS = """
-SELECT host, interface, direction, link_bps, bin_ns, start_ns, end_ns, complete, clock, dropped, late,
-       first_ns, last_ns, coalesce(t.packets, 0) AS packets,
+SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
+       coalesce(t.packets, 0) AS packets,
        coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
        coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
        coalesce(busiest_second, 0) AS busiest_second
 FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
 ORDER BY host, interface, direction, number
 """
-_BURSTS = """
+_BURSTS = f"""
 WITH reached AS (
     SELECT *, max(end_ns) OVER earlier AS reached_ns FROM bursts
     WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
@@ -82,7 +72,7 @@ SELECT host, interface, direction, count(*) AS bursts,
        sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
        quantile_disc(duration_ns, [0.5, 0.9, 0.99]) AS durations, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
-       sum(bytes) AS bytes, count(*) FILTER (quality & 32 <> 0) AS under_loss,
+       sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        count(*) FILTER (pattern = 'single-source') AS "single-source", count(*) FILTER (pattern = 'incast') AS incast,
        count(*) FILTER (pattern = 'many-sources') AS "many-sources", count(*) FILTER (pattern = 'unknown') AS unknown
 FROM reached GROUP BY host, interface, direction
@@ -179,7 +169,7 @@ class Lane:
 
     @property
     def recorded_ns(self) -> int:
-        return sum(end - start for start, end in self.coverage)
+        return coverage.length(self.coverage)
 
 
 @dataclass(frozen=True)
@@ -215,11 +205,12 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
     for run in dicts(con, _FACTS, {}):
         runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
     bursts = {(row["host"], row["interface"], row["direction"]): row for row in dicts(con, _BURSTS, {})}
-    return [_lane(name, of, bursts.get(name), period) for name, of in runs.items()]
+    recorded = coverage.recorded(con, period.since_ns, period.until_ns)
+    return [_lane(name, of, bursts.get(name), recorded) for name, of in runs.items()]
 
 
 def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
-          period: Period) -> Lane:
+          recorded: Mapping[str, Sequence[Interval]]) -> Lane:
     told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "durations": [None] * 3, "under_loss": 0}
     n = told["bursts"]
     p50, p90, p99 = (value if n * (1 - level) >= 1 - 1e-9 or level == 0.5 else None
@@ -229,7 +220,8 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         quality |= run["quality"]
     return Lane(
         *name, link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
-        bin_ns=min(run["bin_ns"] for run in runs), coverage=_coverage(runs, period),
+        bin_ns=min(run["bin_ns"] for run in runs),
+        coverage=coverage.covered(recorded, (run["recording_id"] for run in runs)),
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
@@ -240,21 +232,6 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         late=sum(run["late"] for run in runs), losing_bins=int(sum(run["losing_bins"] for run in runs)),
         quality=quality, cut_off=sum(not run["complete"] for run in runs),
         clocks=sorted({run["clock"] for run in runs if run["clock"]}))
-
-
-def _coverage(runs: Sequence[dict[str, Any]], period: Period) -> list[Interval]:
-    """When a lane was recorded: by its runs, and by its bins where a run could not say its end."""
-    spans = []
-    for run in runs:
-        told = [(run["start_ns"], run["end_ns"])] if run["start_ns"] is not None and run["end_ns"] is not None else []
-        if run["first_ns"] is not None:
-            told.append((run["first_ns"], run["last_ns"] + run["bin_ns"]))
-        if told:
-            begin = max(min(a for a, _ in told), period.since_ns)
-            end = min(max(b for _, b in told), period.until_ns)
-            if begin < end:
-                spans.append((begin, end))
-    return merge_intervals(spans)
 
 
 def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..quality import Quality
 from .port import CHUNK, Port, port_from_bins
 from .stats import Floats
 from .switch_word import Queue
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 Lane = tuple[str, str, str]  # host, interface, direction
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
-DROPS = 32  # the bit of quality that says packets were dropped meanwhile (sql/schema/quality.sql)
 OF_BURSTS = (
     "burst", "recording_id", "clock_epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns",
     "end_ns", "bytes",
@@ -35,6 +35,7 @@ OF_BURSTS = (
 # Tables of bursts.sql that nobody reads afterwards.
 STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
 STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
+SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
 IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
 
 
@@ -58,17 +59,15 @@ class Question:
 
 
 def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
-    """Recorded stretches: a run and clock epoch each, with its first and last bin."""
+    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for."""
     result = con.execute(
-        """SELECT r.recording_id, r.host, r.rack, r.interface, r.direction, coalesce($link, r.link_bps) AS link_bps,
-                  r.bin_ns,
-                  b.clock_epoch, b.first_ns, b.last_ns + r.bin_ns AS end_ns, r.dropped, r.notes
-           FROM recordings r JOIN (SELECT recording_id, clock_epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-               FROM bins GROUP BY ALL) b
-             USING (recording_id)
-           WHERE (len($hosts) = 0 OR list_contains($hosts, r.host))
-             AND b.first_ns < coalesce($until, 9223372036854775807) AND b.last_ns >= coalesce($since, 0)
-           ORDER BY r.host, r.interface, r.direction, b.first_ns, r.recording_id""",
+        """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
+                  bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
+                  least(end_ns, recorded_until(coalesce($until, end_ns), bin_ns, false)) AS end_ns
+           FROM recorded
+           WHERE (len($hosts) = 0 OR list_contains($hosts, host))
+             AND start_ns < coalesce($until, 9223372036854775807) AND end_ns > coalesce($since, 0)
+           ORDER BY host, interface, direction, first_ns, recording_id""",
         {"link": question.link_bps, "hosts": list(question.hosts), **question.span},
     )
     names = [column[0] for column in result.description]
@@ -96,7 +95,7 @@ def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, A
                 params={"recording": row["recording_id"], "clock_epoch": row["clock_epoch"]},
             ).to_arrow_reader(CHUNK):
                 at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
-                lossy.append(at[batch["quality"].to_numpy() & DROPS != 0])
+                lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
                 yield at, batch["wire_bytes"].to_numpy()
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
@@ -134,6 +133,9 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
     names = (*STAMPS, "rtt_ns")
     counts = ", ".join(f"count({name})" for name in names)
     [(kind, *known)] = con.execute(f"SELECT min(nullif(stamp_kind, '')), {counts} {of_path}", chosen).fetchall()
+    [(measure,)] = con.execute(
+        f"SELECT measure FROM path_measures('probes', {SPAN}, CAST(NULL AS VARCHAR)) "
+        "WHERE src = $src AND dst = $dst AND protocol = $protocol", chosen).fetchall()
     taken = [name for name, count in zip(names, known, strict=True) if count]
     ns = [f"coalesce(CAST({name} - {0 if name == 'rtt_ns' else origin} AS DOUBLE), 'nan') AS {name}" for name in taken]
     found = con.execute(f"SELECT {', '.join(ns)}, lost {of_path}", chosen).fetchnumpy()
@@ -143,7 +145,7 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
     stamps: dict[str, Any] = {name.removesuffix("_ns"): column for name, column in columns.items()}
     lost = np.ma.filled(np.ma.asarray(found["lost"]), False).astype(bool)[order]
     src, dst, protocol = path[:3]
-    return Probes(src, dst, protocol, lost=lost, stamp_kind=kind or "", **stamps)
+    return Probes(src, dst, protocol, lost=lost, stamp_kind=kind or "", measure=measure or "", **stamps)
 
 
 def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Floats:
@@ -188,7 +190,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
     """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
     listed = con.execute(
         """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
-           FROM queues WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns AND believable(quality) GROUP BY ALL
+           FROM queue_windows WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
            ORDER BY width, peak DESC, device, port, queue, batch"""
     ).fetchall()
     links = con.execute(
@@ -219,13 +221,13 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
 def read_windows(
     con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], batches: list[str], origin: int
 ) -> Queue:
-    """The windows of one queue; a window that came twice counts once. name: device, port, queue."""
+    """The windows of one queue of which the device told a maximum. name: device, port, queue."""
     windows = con.execute(
-        """SELECT DISTINCT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
+        """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
                   dropped_packets AS dropped, ecn_marked_packets AS marked
-           FROM queues
+           FROM queue_windows
            WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
-             AND max_bytes IS NOT NULL AND believable(quality) ORDER BY ts_ns""",
+             AND max_bytes IS NOT NULL ORDER BY ts_ns""",
         {"origin": origin, **dict(zip(("device", "port", "queue"), name, strict=True)), "batches": batches},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..quality import Quality as Bits
 from ..sql.damage import DamagedFile, damaged_files
-from . import beside, distributions, envelope
+from . import beside, coverage, distributions, envelope
 from .bursts import BurstDefinition, find_bursts
 from .endings import ending, gaps_behind
 from .envelope import Envelope, Interval, Slice
 
 if TYPE_CHECKING:
     import duckdb
-
-DROPS, STEPPED = 32, 256  # bits of sql/schema/quality.sql
 
 
 @dataclass(frozen=True)
@@ -99,12 +98,15 @@ class Peak:
 
 @dataclass(frozen=True)
 class LaneReport:
-    """All that a report says of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns)."""
+    """All that a report says of one lane. Times are Unix nanoseconds; a period is [start_ns, end_ns).
+
+    repeated_ns: time that more than one recording of the lane covers, once for each beyond the first."""
 
     lane: Lane
     start_ns: int
     end_ns: int
     coverage: list[Interval]
+    repeated_ns: int
     packets: int
     bytes: int
     wire_bytes: int
@@ -134,15 +136,7 @@ class LaneReport:
     @property
     def recorded_ns(self) -> int:
         """Time that was recorded: pauses between recordings are not in it."""
-        return sum(end - start for start, end in self.coverage)
-
-    @property
-    def repeated_ns(self) -> int:
-        """Time that more than one recording of the lane covers, once for each beyond the first."""
-        spans: list[Interval] = [(run["start_ns"], run["end_ns"]) for run in self.lane.runs
-                 if run["start_ns"] is not None and run["end_ns"] is not None]
-        return sum(end - start for start, end in spans) - sum(
-            end - start for start, end in envelope.merge_intervals(spans))
+        return coverage.length(self.coverage)
 
     @property
     def burst_ns(self) -> int:
@@ -227,30 +221,15 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     qualities = beside.dicts(con, _QUALITIES, parameters)
     busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
-    covered = [_coverage(lane, facts, period) for lane in chosen]
+    recorded = coverage.recorded(con, since_ns, until_ns)
     owned = _assign(bursts, chosen)
     damaged, behind = damaged_files(con), gaps_behind(con)
     return [
-        replace(_lane_report(con, lane, coverage, facts, qualities, own, share), damaged=[
+        replace(_lane_report(con, lane, recorded, facts, qualities, own, share), damaged=[
             file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
             endings=[told for run in lane.runs if (told := ending(run, behind.get(run["recording_id"])))])
-        for lane, coverage, own in zip(chosen, covered, owned, strict=True)
+        for lane, own in zip(chosen, owned, strict=True)
     ]
-
-
-def _coverage(lane: Lane, facts: Mapping[str, Mapping[str, Any]], period: Interval) -> list[Interval]:
-    """When the lane was recorded: by its runs, and by its bins where a killed run could not say its end."""
-    spans = []
-    for run in lane.runs:
-        seen = facts.get(run["recording_id"])
-        told = [(run["start_ns"], run["end_ns"])] if run["start_ns"] is not None and run["end_ns"] is not None else []
-        if seen:
-            told.append((seen["first"], seen["last"] + lane.bin_ns))
-        if told:
-            span = max(min(a for a, _ in told), period[0]), min(max(b for _, b in told), period[1])
-            if span[0] < span[1]:
-                spans.append(span)
-    return envelope.merge_intervals(spans)
 
 
 def _assign(bursts: Sequence[Mapping[str, Any]], chosen: Sequence[Lane]) -> list[list[dict[str, Any]]]:
@@ -272,13 +251,14 @@ def worst_first(bursts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(bursts, key=lambda burst: (-burst["bytes"], burst["start_ns"]))
 
 
-def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Interval],
+def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[str, Sequence[Interval]],
                  facts: Mapping[str, Mapping[str, Any]], qualities: Sequence[Mapping[str, Any]],
                  bursts: list[dict[str, Any]], limits: Limits) -> LaneReport:
     seen = [facts[run["recording_id"]] for run in lane.runs if run["recording_id"] in facts]
-    start, end = (coverage[0][0], coverage[-1][1]) if coverage else (0, 0)
-    start, end = min([start, *(row["first"] for row in seen)]), max([end, *(row["last"] + lane.bin_ns for row in seen)])
-    where = Slice([run["recording_id"] for run in lane.runs], lane.bin_ns, start, end)
+    runs = [run["recording_id"] for run in lane.runs]
+    covered = coverage.covered(recorded, runs)
+    start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
+    where = Slice(runs, lane.bin_ns, start, end)
     own_qualities = _qualities(lane, qualities)
     bits = {quality.bit for quality in own_qualities}
     base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
@@ -293,19 +273,20 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, coverage: list[Inte
     queues, queue_count = beside.read_queues(con, start, end, limits.queues, limits.windows)
     sources, source_count, source_bytes = _sources(con, where, limits.sources)
     return LaneReport(
-        lane=lane, start_ns=start, end_ns=end, coverage=coverage,
+        lane=lane, start_ns=start, end_ns=end, coverage=covered,
+        repeated_ns=sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered),
         packets=sum(row["packets"] for row in seen), bytes=sum(row["bytes"] for row in seen),
         wire_bytes=sum(row["wire_bytes"] for row in seen), bins=sum(row["bins"] for row in seen),
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
                         key=lambda peak: (peak.wire_bytes, -peak.ts_ns), default=None),
         busiest_second=_busiest(seconds), qualities=own_qualities,
-        losing=marked(con, where, DROPS, limits.intervals) if DROPS in bits else [],
-        stepped=marked(con, where, STEPPED, limits.intervals) if STEPPED in bits else [],
+        losing=marked(con, where, Bits.DROPS, limits.intervals) if Bits.DROPS in bits else [],
+        stepped=marked(con, where, Bits.STEPPED, limits.intervals) if Bits.STEPPED in bits else [],
         base=base, detail=detail, detail_cells=cells, seconds=seconds.at_most(limits.seconds), bursts=bursts,
         burst_marks=envelope.merge_intervals(_spans(bursts), limits.intervals),
         distributions={
             "duration": [burst["duration_ns"] for burst in bursts],
-            "gap": distributions.gaps(bursts, coverage),
+            "gap": distributions.gaps(bursts, covered),
             "peak": [burst["peak_utilization"] for burst in bursts],
         },
         sources=sources, source_count=source_count, source_bytes=source_bytes,
@@ -335,7 +316,7 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
     """When bins carry a quality bit, as at most `limit` intervals (told in cells where the period is long)."""
     span = max(1, (where.until_ns - where.since_ns) // where.bin_ns)
     width = where.bin_ns * max(1, -(-span // 1_000_000))
-    rows = con.execute(_MARKED, {"width": width, "bit": bit, **where.parameters()}).fetchnumpy()
+    rows = con.execute(_MARKED, {"width": width, "bit": int(bit), **where.parameters()}).fetchnumpy()
     cells = rows["cell"].astype(np.int64).tolist()
     return envelope.merge_intervals([(cell * width, (cell + 1) * width) for cell in cells], limit)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from .distributions import quantile
-from .paths import Met, choose
+from .paths import Met
 
 MINUTE_NS = 60 * 10**9
 
@@ -31,7 +31,7 @@ def rounds(met: Met) -> list[Round]:
     followed by another). A last or first minute may be a part of one."""
     begin = met.start_ns // MINUTE_NS * MINUTE_NS
     number = ((met.tx + (met.start_ns - begin)) // MINUTE_NS).astype(np.int64)
-    latency = choose(met)
+    latency = met.latency
     found = []
     for which in np.unique(number):
         values = np.sort(latency[number == which])

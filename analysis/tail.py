@@ -44,6 +44,7 @@ class Probes:
     rtt: Floats  # where a round trip is all that was measured
     lost: NDArray[np.bool_]
     stamp_kind: str = ""
+    measure: str = "application"  # by which the path is judged: the store's view `latency` chooses it
 
     def __len__(self) -> int:
         return len(self.tx)
@@ -120,8 +121,7 @@ class Tail:
 
 
 def latency(probes: Probes) -> Latency:
-    """Cut each probe's way at its stamps, and choose what the tail is judged on: what the application saw where both
-    stamps are there for at least half of the answers, else the round trip, else one way."""
+    """Cut each probe's way at its stamps. The tail is judged on the path's measure; one way, on what varies."""
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
@@ -144,16 +144,21 @@ def latency(probes: Probes) -> Latency:
         for other in (probes.app_recv - probes.tx, probes.rtt):
             gap = np.isnan(stages["round_trip"]) & whole
             stages["round_trip"][gap] = other[gap]
-    answered = ~probes.lost
-    choices = [
-        ("application", probes.app_recv - probes.app_send),
-        ("round trip", np.where(np.isnan(probes.rx), probes.rtt, probes.rx - probes.tx)),
-        ("round trip to the application", probes.app_recv - probes.tx),
-        ("one way", forward),
-    ]
-    best = max(int(np.isfinite(total[answered]).sum()) for _, total in choices)
-    judged, total = next((n, t) for n, t in choices if 2 * np.isfinite(t[answered]).sum() >= best)
-    return Latency(judged, np.where(answered, total, np.nan), stages, offset)
+    total = forward if probes.measure == "one way" else latency_by(probes)
+    return Latency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset)
+
+
+def latency_by(probes: Probes) -> Floats:
+    """The latency of each probe by its path's measure: latency_by of sql/macros.sql, for arrays."""
+    turn = probes.remote_tx - probes.remote_rx
+    measures: dict[str, Floats] = {
+        "application": probes.app_recv - probes.app_send,
+        "network round trip": probes.rx - probes.tx - turn,
+        "round trip": probes.rx - probes.tx,
+        "reported round trip": probes.rtt,
+        "round trip to the application": probes.app_recv - probes.tx,
+    }
+    return measures.get(probes.measure, np.full(len(probes), np.nan))
 
 
 def clock_offset(probes: Probes) -> Floats:
@@ -210,8 +215,7 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
     """
     answered = np.isfinite(delays.total)
     values = delays.total[answered]
-    p50, p90, p99, p999, largest = quantiles(values, (0.5, 0.9, 0.99, 0.999, 1.0))
-    median = p50 if p50 is not None else 0.0
+    median = quantiles(values, (0.5,))[0] or 0.0
     threshold = rule.threshold(median)
     spikes = np.zeros(len(probes), dtype=bool)
     spikes[answered] = values > threshold
@@ -225,7 +229,7 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
         delays.judged,
         n,
         int(probes.lost.sum()),
-        (p50, p90, p99, p999, largest),
+        known_levels(values),
         median,
         threshold,
         spikes,
@@ -233,6 +237,14 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
         level,
         present,
     )
+
+
+def known_levels(values: Floats) -> tuple[float | None, ...]:
+    """p50, p90, p99, p99.9 and the largest, as far as there are enough values (known_quantile of sql/macros.sql)."""
+    found = quantiles(values, (0.5, 0.9, 0.99, 0.999))
+    enough = [share <= 0.5 or len(values) * (1 - share) >= 1 - 1e-9 for share in (0.5, 0.9, 0.99, 0.999)]
+    largest = float(values.max()) if len(values) else None
+    return *(value if known else None for value, known in zip(found, enough, strict=True)), largest
 
 
 def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.cause import Evidence
-from ..analysis.fanin import Contention, Group
+from ..analysis.contention import Contention
+from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.queue import Outcome
@@ -197,13 +198,15 @@ def group_facts(group: Group) -> dict[str, Any]:
 def contention_facts(seen: Contention | None) -> dict[str, Any] | None:
     if seen is None:
         return None
-    rivals = [{"hosts": [first, second], "bursts": number} for first, second, number in seen.rivals]
+    rivals = [{"hosts": list(pair.hosts), "shared_ns": pair.shared_ns} for pair in seen.pairs]
     return {
         "hosts": seen.hosts,
         "bursts": seen.bursts,
         "share": seen.share,
         "by_chance": seen.usual,
         "most": seen.most,
+        "most_ns": seen.most_ns,
+        "contended_ns": seen.contended_ns,
         "rivals": rivals,
     }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..analysis.cause import Evidence
-from ..analysis.fanin import Contention, Group
+from ..analysis.contention import Contention
+from ..analysis.fanin import Group
 from ..analysis.port import Port
 from ..analysis.queue import Replay
 from ..analysis.stats import Estimate, Line
@@ -130,12 +131,13 @@ def line_words(line: Line) -> str:
 
 def contention_words(seen: Contention) -> str:
     """Whether hosts of a rack burst together."""
-    if not seen.rivals:
+    if not seen.pairs:
         return f"None of the {format_count(seen.bursts, 'burst')} overlaps one of another recorded host of its rack."
-    first, second, number = seen.rivals[0]
+    (first, second), shared_ns = seen.pairs[0].hosts, seen.pairs[0].shared_ns
     return (
         f"Contention: {share_words(seen.share)} of {format_count(seen.bursts, 'burst')} overlap one of another host of "
-        f"their rack ({share_words(seen.usual)} would by chance), most often {first} and {second} ({number:,}); at "
+        f"their rack ({share_words(seen.usual)} would by chance), longest {first} and {second} "
+        f"({format_duration(shared_ns)}); at "
         f"most {seen.most} hosts of a rack burst at once."
     )
 

@@ -28,7 +28,7 @@ def moment_head(lane: LiveLane, moment: Moment, origin_ns: int, pack: Pack) -> d
         "coverage": spans_of(pack, moment.coverage, origin_ns), "losing": spans_of(pack, moment.losing, origin_ns),
         "marks": spans_of(pack, [], origin_ns), "detail": None, "detailCells": pack.add_ascending([]),
         "base": envelope_of(pack, moment.cells, origin_ns), "seconds": envelope_of(pack, moment.seconds, origin_ns),
-        "latency": [{**latency_of(pack, path, origin_ns), "application": path.by_application > 0, "stamps": path.stamps}
+        "latency": [{**latency_of(pack, path, origin_ns), "measure": path.measure, "stamps": path.stamps}
                     for path in moment.latency],
         "queues": [{**queue_of(pack, queue, origin_ns), "semantics": queue.semantics, "dropped": queue.dropped_packets}
                    for queue in moment.queues],

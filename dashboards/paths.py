@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..analysis import distributions
-from ..analysis.paths import LEVELS, Met, choose, extremes
+from ..analysis.paths import LEVELS, Distribution, Met, extremes
 from ..analysis.rounds import Round, persistence, rounds
 from ..analysis.stats import Floats
 from ..names import escape
@@ -81,7 +81,7 @@ def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: s
 
 def over_time_figure(met: Met) -> go.Figure:
     """The slowest and the median probe of each step of time, the most that the hosts took, and the lost probes."""
-    network = met.values["round_trip"] if met.measured["round_trip"].n else choose(met)
+    network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
     hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
     steps = extremes(met.tx, network, BUCKETS)
@@ -130,13 +130,16 @@ def payload(paths: Sequence[Met]) -> list[dict[str, Any]]:
 def facts(paths: Sequence[Met]) -> list[dict[str, Any]]:
     """For programs: every path, its distributions and its minutes. Times in ns."""
     return [{"src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "n": met.sent - met.lost,
-             "sent": met.sent, "lost": met.lost, "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
+             "measure": met.measure, "judged": _distribution(met.judged), "sent": met.sent, "lost": met.lost,
+             "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
              "clocks": asdict(met.clocks) if met.clocks else None,
-             "measures": {name: {"n": measured.n, "min_ns": measured.least, "max_ns": measured.largest,
-                                 **{f"p{100 * level:g}_ns".replace(".", ""): value
-                                    for level, value in zip(LEVELS, measured.levels, strict=True)}}
-                          for name, measured in met.measured.items()},
+             "measures": {name: _distribution(measured) for name, measured in met.measured.items()},
              "minutes": [asdict(entry) for entry in rounds(met)]} for met in paths]
+
+
+def _distribution(of: Distribution) -> dict[str, Any]:
+    levels = {f"p{100 * level:g}_ns".replace(".", ""): value for level, value in zip(LEVELS, of.levels, strict=True)}
+    return {"n": of.n, "min_ns": of.least, "max_ns": of.largest, **levels}
 
 
 def section(paths: Sequence[Met]) -> str:

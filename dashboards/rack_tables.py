@@ -118,14 +118,15 @@ def latency(report: RackReport) -> str:
             text += f" {words.count(report.unplaced_probes, 'probe')} name other hosts."
         return f"<p>{text}</p>"
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
-    return table("Round trip, or application to application where both stamps are there", [
-        "Path", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"], rows, 2)
+    return table("Latency, by one measure a path", [
+        "Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"], rows, 3)
 
 
 def _side(path: Path, side: Side, met: bool) -> Row:
     name = f"{path.src} → {path.dst}" + (f" ({path.protocol})" if path.protocol else "")
-    return [escape(name) if met else "", "that met a burst" if met else "that met none", f"{side.sent:,}",
-            f"{side.lost:,}", *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns))]
+    return [escape(name) if met else "", escape(path.measure) if met else "",
+            "that met a burst" if met else "that met none", f"{side.sent:,}", f"{side.lost:,}",
+            *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns))]
 
 
 def change(found: Change | None, name: str) -> str:

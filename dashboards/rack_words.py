@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ..analysis.coarse import COARSE_STAMPS, FINE_NS
+from ..analysis.coarse import FINE_NS
 from ..analysis.rack import RackReport
 from ..analysis.rack_change import Change, Rates
 from ..analysis.rack_period import Lane
+from ..quality import COARSE_STAMPS, Quality
 from ..units import format_duration, format_share
-from .words import DIRECTIONS, NOTE, WARNING, Statement, count, missing_files
+from .words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, missing_files
 
 DAY_NS = 86_400 * 10**9
-UNSYNCED, STEPPED, GRO = 16, 256, 64  # bits of sql/schema/quality.sql
 
 
 def moment(ts_ns: int) -> str:
@@ -118,7 +118,7 @@ def rates(found: Rates) -> str:
 def statements(report: RackReport) -> list[Statement]:
     """What to know before the figures are believed."""
     found = [*missing_files(report.damaged), *_recording(report), *_loss(report), *_clocks(report), *_stamps(report),
-             *_baseline(report)]
+             *_baseline(report), *impossible_windows(report.queues)]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
 
@@ -157,10 +157,12 @@ def _loss(report: RackReport) -> Iterator[Statement]:
 
 def _clocks(report: RackReport) -> Iterator[Statement]:
     for bit, level, head, text in (
-        (UNSYNCED, NOTE, "clocks were not synchronized", "Durations hold; contention between hosts, and latency or "
+        (Quality.UNSYNCED, NOTE, "clocks were not synchronized",
+         "Durations hold; contention between hosts, and latency or "
          "queues beside bursts, may be laid to the wrong moment."),
-        (STEPPED, NOTE, "clocks stepped", "No burst spans a step."),
-        (GRO, NOTE, "bins hold merged frames (GRO or TSO)", "Single bins read too high, and their neighbours too "
+        (Quality.STEPPED, NOTE, "clocks stepped", "No burst spans a step."),
+        (Quality.GRO, NOTE, "bins hold merged frames (GRO or TSO)",
+         "Single bins read too high, and their neighbours too "
          "low."),
     ):
         hosts = sorted({lane.host for lane in report.lanes if lane.quality & bit})

@@ -118,7 +118,7 @@ def _legend(report: LaneReport, threshold: float) -> str:
     if report.losing:
         entries.append(("loss", "packets lost while recording"))
     if report.latency:
-        kind = "application to application" if report.latency[0].by_application else "round trip"
+        kind = report.latency[0].measure or "not measured"
         entries += [("latency", f"slowest probe, {kind}"), ("latency-median", "median probe")]
         if any(latency.lost_probes for latency in report.latency):
             entries.append(("lost", "lost probe"))
@@ -216,9 +216,11 @@ def _lane_json(report: LaneReport) -> dict[str, Any]:
         "sources": {"n": report.source_count, "bytes": report.source_bytes,
                     "top": [asdict(source) for source in report.sources]},
         "probes": [{"src": p.src, "dst": p.dst, "protocol": p.protocol, "n": p.probes, "lost": p.lost_probes,
-                    "p50_ns": p.p50_ns, "p99_ns": p.p99_ns, "max_ns": p.max_ns} for p in report.latency],
+                    "measure": p.measure, "measured": p.measured, "p50_ns": p.p50_ns, "p99_ns": p.p99_ns,
+                    "p999_ns": p.p999_ns, "max_ns": p.max_ns} for p in report.latency],
         "queues": [{"device": q.device, "port": q.port, "queue": q.queue, "semantics": q.semantics, "n": q.windows,
-                    "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets} for q in report.queues],
+                    "impossible": q.impossible, "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets}
+                   for q in report.queues],
         "recordings": [dict(run) for run in lane.runs], "bursts": report.bursts,
     }
 

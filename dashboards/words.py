@@ -11,6 +11,7 @@ from ..analysis.report_data import Lane, LaneReport
 from ..units import format_bytes, format_duration, format_rate, format_share
 
 if TYPE_CHECKING:
+    from ..analysis import beside, rack_beside
     from ..analysis.bursts import BurstDefinition
     from ..sql.damage import DamagedFile
 
@@ -73,9 +74,17 @@ def statements(report: LaneReport) -> list[Statement]:
     found = [
         *missing_files(report.damaged), *_completeness(report), *_overlap(report), *_loss(report), *_link(report),
         *_clock(report), *_frames(report), *_senders(report), *_recording(report),
+        *impossible_windows(report.queues),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
+
+
+def impossible_windows(queues: Sequence[beside.Queue | rack_beside.Queue]) -> Iterator[Statement]:
+    """What devices told of their queues and cannot be."""
+    if left_out := sum(queue.impossible for queue in queues):
+        yield Statement(NOTE, f"{count(left_out, 'window')} of switch queues left out as impossible",
+                        "The device told more than its port can carry or its queue can hold.")
 
 
 def verdict(found: Sequence[Statement]) -> str:
@@ -255,7 +264,7 @@ def resolution(report: LaneReport) -> str:
 def definition_words(definition: BurstDefinition, bin_ns: int | None) -> str:
     """What counted as a burst, in one sentence."""
     width = definition.bin_ns or bin_ns
-    join = definition.join_ns if definition.join_ns is not None else width and 5 * width
+    join = definition.joined_ns(width) if width else definition.join_ns
     least = definition.min_duration_ns if definition.min_duration_ns is not None else width
     bins = f"bins of {format_duration(width)}" if width else "bins"
     text = f"Consecutive {bins} at or above {format_share(definition.threshold)} of line rate"

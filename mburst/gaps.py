@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .counters import boot_id
+from .quality import Quality
 from .recording import Row
 from .units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:
     from .sql import Store
 
-QUALITY_GRO = 64  # of sql/schema/quality.sql
 COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
 LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
 _JOIN_NS = NS_PER_S  # losses closer than that are one gap
@@ -125,7 +125,7 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
         (None in (before["begun_packets"], after and after["begun_packets"]), "the interface has no counter of it"),
         (before["backend"] not in COMPARABLE, f"{before['backend']} may not see what the interface counts"),
         (before["filter"], "the filter left packets out"),
-        (before["quality"] & QUALITY_GRO, "merged frames (GRO, TSO) are not what the interface counts"),
+        (before["quality"] & Quality.GRO, "merged frames (GRO, TSO) are not what the interface counts"),
         (before["dropped"] and directions > 1, "packets of both directions were dropped, not known how many of each"),
     )
     return next((f"not known how many packets: {text}" for holds, text in reasons if holds), "")

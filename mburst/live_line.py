@@ -79,13 +79,14 @@ class BurstCount:
             tables.insert(0, self._bins)
         if not tables or not runs:
             return
-        from .analysis.bursts import find_bursts
+        from .analysis.bursts import BurstDefinition, find_bursts
 
         self._bins = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
         con = self._connection(runs)
         bursts = find_bursts(con)
         newest = self._bins.column("ts_ns").to_numpy().max()
-        settled = int(newest) - 6 * runs[0]["bin_ns"]  # beyond the gap over which bursts are joined
+        bin_ns = runs[0]["bin_ns"]
+        settled = int(newest) - BurstDefinition().joined_ns(bin_ns) - bin_ns  # no later bin is joined
         ended = [burst for burst in bursts if burst["end_ns"] < settled]
         self.count += len(ended)
         open_since = min((burst["start_ns"] for burst in bursts if burst["end_ns"] >= settled), default=settled)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from . import __version__
 from .counters import Counters
+from .quality import Quality
 from .recording import Recording, Row
 from .sql.tables import COMPLETE
 from .units import NS_PER_S
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     from .capture import Capture, Facts, Lane
     from .sql.recovery import Totals
 
-# Bits of quality: sql/schema/quality.sql; a test holds them against the engine's.
-QUALITY_RING, QUALITY_FILE_US = 4, 8
-STAMP_KINDS = ((1, "hardware"), (2, "software"), (QUALITY_RING, "ring"))
+STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Attempt:
             "offloads": _merged(lane["merged"], facts["mtu"]),
             "notes": "\n".join(state.notes),
             "start_ns": lane["start_ns"] if totals and totals.packets else None,
-            "end_ns": _end_ns(lane, totals, recording.bin_ns),
+            "end_ns": _end_ns(lane, totals, recording.bin_ns, state.ended in COMPLETE),
             "clock_epochs": lane["clock_epochs"],
             "packets": totals.packets if totals else 0,
             "bytes": totals.bytes if totals else 0,
@@ -106,11 +105,11 @@ class State:
     notes: tuple[str, ...] = ()
 
 
-def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int) -> int | None:
-    """The last packet's time; while the engine has counted more than the totals have, the end of their last bin."""
+def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int, is_complete: bool) -> int | None:
+    """The last packet's time; of a recording that is not complete, the end of its last bin."""
     if totals is None or not totals.packets:
         return None
-    return lane["end_ns"] if lane["packets"] == totals.packets else totals.last_ns + bin_ns
+    return lane["end_ns"] if is_complete else totals.last_ns + bin_ns
 
 
 def silent_lanes(recording: Recording) -> list[Lane]:
@@ -130,7 +129,7 @@ def silent_lanes(recording: Recording) -> list[Lane]:
 
 def stamped_by(quality: int, live: bool) -> str:
     """What stamped the packets, and how finely."""
-    resolution = "1 µs or coarser" if quality & QUALITY_FILE_US else "ns"
+    resolution = "1 µs or coarser" if quality & Quality.FILE_US else "ns"
     if not live:
         return f"file, {resolution}"
     kinds = [name for bit, name in STAMP_KINDS if quality & bit]

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import privileges
-from .analysis.coarse import COARSE_STAMPS, FINE_NS, too_coarse
+from .analysis.coarse import FINE_NS, too_coarse
 from .gaps import Losses
+from .quality import COARSE_STAMPS
 from .units import NS_PER_S, format_duration
 
 if TYPE_CHECKING:

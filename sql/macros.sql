@@ -26,5 +26,104 @@ CREATE MACRO quality_names(bits) AS
 -- Whether a device's figure is to be believed: the bit `impossible` says that its port cannot do such a thing.
 CREATE MACRO believable(quality) AS quality & 1024 = 0;
 
+-- How full a queue was in a window: the largest depth where the device gives it, else the mean one, which is no larger.
+CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes);
+
+-- Whether a window reaches into [since_ns, until_ns). One that has no length is a moment.
+CREATE MACRO window_within(window_start_ns, ts_ns, since_ns, until_ns) AS
+    window_start_ns < until_ns AND greatest(ts_ns, window_start_ns + 1) > since_ns;
+
+-- When a recording counted, in whole bins: from the bin of its first packet to the end of that of its last. The end_ns of
+-- a complete recording is its last packet, that of any other the end of its last bin.
+CREATE MACRO recorded_from(start_ns, bin_ns) AS bin_start(start_ns, bin_ns);
+CREATE MACRO recorded_until(end_ns, bin_ns, complete) AS
+    bin_start(end_ns - CASE WHEN complete THEN 0 ELSE 1 END, bin_ns) + bin_ns;
+
+-- A nearest-rank quantile: a value that occurred. NULL where there are too few values to distinguish it from the largest;
+-- the median is there for any number.
+CREATE MACRO known_quantile(value, share) AS
+    CASE WHEN share <= 0.5 OR count(value) * (1 - share) >= 1 - 1e-9 THEN quantile_disc(value, share) END;
+
+-- The latency of a probe by one measure; NULL where that was not measured. One-way delays hold the offset between two
+-- clocks, which a single probe does not tell, so they are NULL.
+CREATE MACRO latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) AS
+    CASE measure
+        WHEN 'application' THEN app_recv_ns - app_send_ns
+        WHEN 'network round trip' THEN rx_ns - tx_ns - (remote_tx_ns - remote_rx_ns)
+        WHEN 'round trip' THEN rx_ns - tx_ns
+        WHEN 'reported round trip' THEN rtt_ns
+        WHEN 'round trip to the application' THEN app_recv_ns - tx_ns
+    END;
+
+-- The measure of a path, chosen once for all of its probes, so that no distribution mixes two: the first, in this order,
+-- that is known of at least half as many answers as the one that is known of most. NULL where nothing was measured.
+-- COUNTS are the answers that know each of measure_names().
+CREATE MACRO measure_names() AS ['application', 'network round trip', 'round trip', 'reported round trip',
+                                 'round trip to the application', 'one way'];
+CREATE MACRO chosen_measure(counts) AS measure_names()[list_position(
+    list_transform(counts, lambda n: n > 0 AND 2 * n >= list_max(counts)), true)];
+
+-- How many answers of each path in [since_ns, until_ns) know each measure. `probe_rows` names a table of the columns of
+-- `probes`; a batch of NULL takes all.
+CREATE MACRO known_measures(probe_rows, since_ns, until_ns, one_batch) AS TABLE
+SELECT src, dst, protocol, count(*) AS sent, count(*) FILTER (lost) AS lost,
+       count(latency_by('application', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                        rtt_ns)) FILTER (NOT lost) AS application,
+       count(latency_by('network round trip', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                        rtt_ns)) FILTER (NOT lost) AS network,
+       count(latency_by('round trip', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                        rtt_ns)) FILTER (NOT lost) AS round_trip,
+       count(latency_by('reported round trip', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                        rtt_ns)) FILTER (NOT lost) AS reported,
+       count(latency_by('round trip to the application', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                        rtt_ns)) FILTER (NOT lost) AS to_application,
+       count(remote_rx_ns - tx_ns) FILTER (NOT lost) AS one_way
+FROM query_table(probe_rows)
+WHERE tx_ns >= since_ns AND tx_ns < until_ns AND coalesce(batch = one_batch, true)
+GROUP BY src, dst, protocol;
+
+CREATE MACRO path_measures(probe_rows, since_ns, until_ns, one_batch) AS TABLE
+SELECT *, chosen_measure([application, network, round_trip, reported, to_application, one_way]) AS measure,
+       chosen_measure([0, network, round_trip, reported, 0, 0]) AS round_trip_measure
+FROM known_measures(probe_rows, since_ns, until_ns, one_batch);
+
+-- The probes sent in [since_ns, until_ns), each with its path's measure and its latency by that, and with the round trip,
+-- likewise by one measure of the path.
+CREATE MACRO measured_probes(probe_rows, since_ns, until_ns, one_batch) AS TABLE
+SELECT p.*, measure,
+       CASE WHEN NOT p.lost THEN latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns,
+                                            rtt_ns) END AS latency_ns,
+       CASE WHEN NOT p.lost THEN latency_by(round_trip_measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+                                            app_recv_ns, rtt_ns) END AS round_trip_ns
+FROM (FROM query_table(probe_rows)
+      WHERE tx_ns >= since_ns AND tx_ns < until_ns AND coalesce(batch = one_batch, true)) p
+JOIN (SELECT src, dst, protocol, measure, round_trip_measure
+      FROM path_measures(probe_rows, since_ns, until_ns, one_batch)) USING (src, dst, protocol);
+
+-- The latency of each path in [since_ns, until_ns).
+CREATE MACRO path_latencies(probe_rows, since_ns, until_ns, one_batch) AS TABLE
+SELECT src, dst, protocol, measure, count(*) AS sent, count(*) FILTER (lost) AS lost, count(latency_ns) AS measured,
+       known_quantile(latency_ns, 0.5) AS p50_ns, known_quantile(latency_ns, 0.99) AS p99_ns,
+       known_quantile(latency_ns, 0.999) AS p999_ns, max(latency_ns) AS max_ns,
+       coalesce(string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')), '') AS stamps
+FROM measured_probes(probe_rows, since_ns, until_ns, one_batch) GROUP BY src, dst, protocol, measure;
+
+-- Windows that are to be believed, each once however many collections brought it.
+CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE
+SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
+       queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
+       ecn_marked_packets, bit_or(quality) AS quality
+FROM query_table(queue_rows)
+WHERE believable(quality) AND window_within(window_start_ns, ts_ns, since_ns, until_ns)
+GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
+         ecn_marked_packets;
+
+-- How many windows of each queue are not.
+CREATE MACRO impossible_windows(queue_rows, since_ns, until_ns) AS TABLE
+SELECT device, port, queue, semantics, count(*) AS impossible
+FROM query_table(queue_rows)
+WHERE NOT believable(quality) AND window_within(window_start_ns, ts_ns, since_ns, until_ns)
+GROUP BY device, port, queue, semantics;
+
 -- A time for people. Reckon with the integer.
 CREATE MACRO utc(ns) AS make_timestamp_ns(ns);

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA = Path(__file__).parent / "schema"
+VIEWS = Path(__file__).parent / "model"
 STORE_FORMAT = 2
 COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its end
 
@@ -20,6 +21,9 @@ LISTING = [
     "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
     "clock", "gaps", "recordings",
 ]  # fmt: skip
+
+# The views of model/*.sql, each after those that it asks.
+MODEL = ("recorded", "coverage", "latency", "path_latency", "queue_windows", "newest")
 
 # How the rows of a sealed file are ordered. The last column is the time that decides a row's date.
 ORDER = {
@@ -64,6 +68,11 @@ class Column:
 def schema_sql(name: str) -> str:
     """The text of schema/NAME.sql."""
     return (SCHEMA / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def model_sql(name: str) -> str:
+    """The text of model/NAME.sql: a view."""
+    return (VIEWS / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache

@@ -95,12 +95,20 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
         create(connection, view, table, found[table].without(replaced))
     connection.execute(_GAPS)
     _create_recordings(connection, store, found["bins"])
+    create_model(connection)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
     for damaged in every:
         damage.FOUND.add(damaged)
     lockdown.lock(connection, [path for (path,) in connection.execute("SELECT path FROM defined.files").fetchall()])
     return connection
+
+
+def create_model(connection: duckdb.DuckDBPyConnection) -> None:
+    """The views of sql/model over the tables of CONNECTION: what a question asks of them is defined there alone."""
+    with damage.readable(connection):
+        for name in tables.MODEL:
+            connection.execute(tables.model_sql(name))
 
 
 def contents(store: Path, narrow: Narrow) -> dict[str, Snapshot]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ..quality import Quality
+
 TEXT, NUMBER = pa.string(), pa.int64()
 PLAUSIBLE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
 
@@ -77,5 +79,6 @@ BUFFER_VALUES = ("used_bytes", "max_bytes", "limit_bytes")
 STAMP_KINDS = ("hw", "sw", "app", "")
 SEMANTICS = ("gauge", "max-since-last", "periodic-max", "sliding-max", "event")
 
-# Bits of quality that say something about what a device told; those of captures are in capture/frame.h.
-QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES = 512, 1024, 2048, 4096, 8192
+# Bits of quality that say something about what a device told, as the plain numbers of rows.
+QUALITY_RESET, QUALITY_IMPOSSIBLE, QUALITY_GAP, QUALITY_GUESSED, QUALITY_GNMI_DUPLICATES = (int(bit) for bit in (
+    Quality.RESET, Quality.IMPOSSIBLE, Quality.GAP, Quality.GUESSED, Quality.GNMI_DUPLICATES))

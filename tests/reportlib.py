@@ -35,7 +35,7 @@ def fill(store: Store, hostile: bool = False, **run: object) -> None:
     names = {"host": HOSTILE, "rack": HOSTILE, "interface": HOSTILE} if hostile else {}
     source = HOSTILE if hostile else "2001:db8::1"
     write(store, "recordings",
-          {"start_ns": START, "end_ns": START + SECONDS * 10**9, "bin_ns": BIN, "packets": len(bins),
+          {"start_ns": START, "end_ns": START + SECONDS * 10**9 - 1, "bin_ns": BIN, "packets": len(bins),
                           "bytes": sum(bins.values()), "notes": HOSTILE if hostile else "", **names, **run})
     write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": bytes_, "bytes": bytes_ - 24, "quality": 2, **names}
                            for i, bytes_ in bins.items()))

@@ -14,7 +14,7 @@ from storelib import write
 from mburst.__main__ import main
 from mburst.analysis.bursts import find_bursts
 from mburst.sql import Store
-from mburst.sql.tables import SCHEMA, columns, schema_sql
+from mburst.sql.tables import MODEL, SCHEMA, columns, schema_sql
 
 MS = 1_000_000
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,12 +39,23 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_schema_page_has_every_table_and_column() -> None:
     sections = re.split(r"^## ", (ROOT / "docs" / "schema.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    sections = [section for section in sections if section.split("\n", 1)[0] not in ("Views", *MODEL)]
     told = {section.split("\n", 1)[0]: tables(section)[0] for section in sections}
     assert set(told) == {path.stem for path in SCHEMA.glob("*.sql")}
     bits = re.findall(r"\((\d+),\s+'(.*?)',\s+'(.*)'\)", schema_sql("quality"))
     assert told.pop("quality") == [[bit, name, meaning.replace("''", "'")] for bit, name, meaning in bits]
     for table, rows in told.items():
         assert [row[:2] for row in rows] == [[column.name, column.type] for column in columns(table)], table
+
+
+def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "schema.md").read_text("utf-8")
+    writer = runpy.run_path(str(ROOT / "docs" / "write_schema.py"))
+    assert writer["written"](page) == page, "make docs"
+    con = Store.create(tmp_path / "store").connect()
+    for view in MODEL:
+        described = [row[:2] for row in con.execute(f"DESCRIBE {view}").fetchall()]
+        assert described == [column[:2] for column in writer["columns"](view)], view
 
 
 def test_the_worked_example(tmp_path: Path) -> None:

@@ -16,14 +16,15 @@ ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 ALLOWED = {
     "errors": set(),
     "names": set(),
+    "quality": set(),
     "units": {"errors"},
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"errors", "units"},
+    "telemetry": {"errors", "quality", "units"},
     "sql": {"errors", "files", "units"},
-    "analysis": {"errors", "units", "sql"},
-    "dashboards": {"errors", "files", "names", "units", "workers", "sql", "analysis"},
+    "analysis": {"errors", "quality", "units", "sql"},
+    "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
 }
 FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
 

@@ -5,7 +5,7 @@ function unpackMessage(buffer) {
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const block = buffer.slice(4 + length);
   const lane = unpackLane(block, head);
-  lane.latency.forEach((path, i) => Object.assign(path, { application: head.latency[i].application }));
+  lane.latency.forEach((path, i) => Object.assign(path, { measure: head.latency[i].measure }));
   lane.queues.forEach((queue, i) => Object.assign(queue, { semantics: head.queues[i].semantics, dropped: head.queues[i].dropped }));
   if (head.heat) lane.heat = { ...envelope(block, head.heat), coverage: spans(block, head.heat.coverage) };
   return lane;

@@ -120,10 +120,10 @@ class BurstCount:
     # --- one recording ----------------------------------------------------------------------------------------------
 
     def _width_ns(self, of: Waiting) -> int:
-        return int(self.definition.bin_ns or of.recording["bin_ns"])
+        return self.definition.width_ns(int(of.recording["bin_ns"]))
 
     def _join_ns(self, of: Waiting) -> int:
-        return 5 * self._width_ns(of) if self.definition.join_ns is None else self.definition.join_ns
+        return self.definition.joined_ns(int(of.recording["bin_ns"]))
 
     def _before(self, of: Waiting) -> int:
         """How long before a burst its senders are looked at."""

@@ -181,7 +181,7 @@ def _named(path: Path, kind: str, told: Mapping[str, Any], make: Any) -> dict[st
 
 def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str],
             deliveries: Mapping[str, Delivery]) -> Report:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts import THRESHOLD, BurstDefinition
 
     only(path, where, table, REPORT_KEYS)
     store, every = table.get("store", shared.get("store")), table.get("every", "day")
@@ -201,7 +201,7 @@ def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
         return parse(text(path, where, key, table[key])) if key in table else None
 
     definition = BurstDefinition(
-        bin_ns=option("bin", parse_duration), threshold=option("threshold", parse_fraction) or 0.5,
+        bin_ns=option("bin", parse_duration), threshold=option("threshold", parse_fraction) or THRESHOLD,
         release=option("release", parse_fraction), join_ns=option("join", parse_duration),
         min_duration_ns=option("min-duration", parse_duration), link_bps=option("link", parse_rate))
     racks = table.get("racks", "all")

@@ -145,12 +145,13 @@ class Exporter:
         sent = CounterMetricFamily("mburst_probes", "Probes that were sent.", labels=path)
         lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=path)
         latency = GaugeMetricFamily("mburst_probe_latency_seconds", "Quantiles of the probes since the last scrape.",
-                                    labels=[*path, "level"])
+                                    labels=[*path, "measure", "level"])
         for name, counts in self.meter.paths.items():
             sent.add_metric(name, counts.sent)
             lost.add_metric(name, counts.lost)
             for level, value in zip(QUANTILES, counts.quantiles, strict=False):
-                latency.add_metric([*name, str(level)], value)
+                if value is not None:
+                    latency.add_metric([*name, counts.measure, str(level)], value)
         queue = ("device", "port", "queue")
         dropped = CounterMetricFamily("mburst_queue_dropped_packets", "Packets that a switch queue dropped.",
                                       labels=queue)
@@ -160,10 +161,15 @@ class Exporter:
             dropped.add_metric(name, of.dropped)
             if of.max_bytes is not None:
                 fullest.add_metric(name, of.max_bytes)
+        impossible = CounterMetricFamily(
+            "mburst_queue_impossible_windows", "Windows of a switch queue that are not to be believed, and left out.",
+            labels=queue)
+        for name, of in self.meter.queues.items():
+            impossible.add_metric(name, of.impossible)
         up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether a switch's subscription stands.", labels=["device"])
         for device, stands in self.meter.targets.items():
             up.add_metric([device], float(stands))
-        yield from (sent, lost, latency, dropped, fullest, up)
+        yield from (sent, lost, latency, dropped, fullest, impossible, up)
 
 
 def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:

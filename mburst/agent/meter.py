@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..quality import Quality
 from .burst_count import BIN_COLUMNS, SENDER_COLUMNS, BurstCount
 from .followed import joined, table_of
 from .since import MOST_VALUES, Largest, Newest
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..analysis.bursts import BurstDefinition
+    from ..analysis.envelope import Interval
     from ..sql import Store
 
 FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
 WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
-STAMPS = {"hw": 1, "sw": 2, "ring": 4, "file_us": 8}  # bits of sql/schema/quality.sql
-DROPS = 32
+STAMPS = {flag.name.lower(): flag for flag in (Quality.HW, Quality.SW, Quality.RING, Quality.FILE_US) if flag.name}
 DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
+MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
 FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
@@ -42,8 +44,10 @@ STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False
 FOLLOWED = {
     "bins": (BIN_COLUMNS, "ts_ns"),
     "sources": (SENDER_COLUMNS, "ts_ns"),
-    "probes": (("src", "dst", "protocol", "app_send_ns", "tx_ns", "rx_ns", "app_recv_ns", "rtt_ns", "lost"), "tx_ns"),
-    "queues": (("device", "port", "queue", "ts_ns", "max_bytes", "dropped_packets"), "ts_ns"),
+    "probes": (("batch", "src", "dst", "protocol", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns",
+                "app_recv_ns", "rtt_ns", "lost"), "tx_ns"),
+    "queues": (("batch", "device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "avg_bytes",
+                "transmit_bytes", "dropped_packets", "ecn_marked_packets", "semantics", "quality"), "ts_ns"),
     "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
     "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
                     "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
@@ -51,8 +55,8 @@ FOLLOWED = {
 
 _BINS = f"""
 SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {DROPS} <> 0) AS losing,
-       {", ".join(f"count(*) FILTER (quality & {bit} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
+       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing,
+       {", ".join(f"count(*) FILTER (quality & {bit:d} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
 FROM bins WHERE ts_ns >= $since GROUP BY recording_id
 """
 # Windows with at least one new bin; those that the last look cut are whole in this one.
@@ -75,14 +79,23 @@ FROM windows JOIN (SELECT recording_id, max(ts_ns) // $widest * $widest AS least
 WHERE ts_ns >= least_ns AND least_ns >= (SELECT max(ts_ns) FROM windows) - $forgotten
 """
 _PROBES = """
-SELECT src, dst, protocol, count(*) AS sent, count(*) FILTER (lost) AS lost,
-       arg_max({latency}, tx_ns, {most}) FILTER (NOT lost AND {latency} IS NOT NULL) AS latencies
-FROM probes WHERE tx_ns >= $since GROUP BY ALL ORDER BY ALL
+SELECT src, dst, protocol, sent, lost, [application, network, round_trip, reported, to_application, one_way] AS known
+FROM known_measures('probes', $since, 9223372036854775807, CAST(NULL AS VARCHAR)) ORDER BY ALL
+"""
+_LATENCIES = f"""
+SELECT src, dst, protocol, arg_max(latency, tx_ns, {MOST_VALUES}) AS latencies, count(*) AS measured
+FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+                                                   app_recv_ns, rtt_ns) AS latency
+      FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
+WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
 _QUEUES = """
-SELECT device, port, queue, max(max_bytes) AS max_bytes,
-       CAST(coalesce(sum(dropped_packets), 0) AS BIGINT) AS dropped
-FROM queues WHERE ts_ns > $since GROUP BY ALL ORDER BY ALL
+SELECT device, port, queue, max(depth_bytes) AS max_bytes, coalesce(sum(impossible), 0) AS impossible,
+       CAST(coalesce(sum(dropped), 0) AS BIGINT) AS dropped
+FROM (SELECT device, port, queue, semantics, max(depth_bytes) AS depth_bytes, sum(dropped_packets) AS dropped
+      FROM believable_windows('queues', $since, 9223372036854775807) GROUP BY ALL)
+FULL JOIN impossible_windows('queues', $since, 9223372036854775807) USING (device, port, queue, semantics)
+GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
@@ -131,24 +144,31 @@ class LaneCounts:
     stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
     bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     burst_ns: int = 0
+    newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, ascending
     durations: Histogram = field(default_factory=lambda: Histogram(DURATIONS_S))
     fan_ins: Histogram = field(default_factory=lambda: Histogram(tuple(map(float, FAN_INS))))
 
 
 class PathCounts(NamedTuple):
-    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look."""
+    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look,
+    as far as there are enough. `measure` is by what they are measured, '' where nothing was; `known` is how many
+    answers know each measure, and `measured` how many latencies were taken."""
 
     sent: int
     lost: int
-    quantiles: tuple[float, ...]
+    quantiles: tuple[float | None, ...]
+    measure: str = ""
+    known: tuple[int, ...] = ()
+    measured: int = 0
 
 
 class QueueCounts(NamedTuple):
     """Drops of a switch queue since the meter was made, and the fullest window since the scraper's last look (where
-    there was none, the one before)."""
+    there was none, the one before). `impossible` windows are not to be believed, and in neither."""
 
     dropped: int
     max_bytes: int | None
+    impossible: int = 0
 
 
 class Meter:
@@ -171,7 +191,7 @@ class Meter:
         self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
-        self._latencies: Newest[tuple[str, str, str]] = Newest()
+        self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
         self._bursts = BurstCount(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
@@ -205,7 +225,7 @@ class Meter:
         self.take()
         latencies, fullest = self._latencies.take(scraper), self._fullest.take(scraper)
         for path, counts in self.paths.items():
-            self.paths[path] = counts._replace(quantiles=_quantiles(latencies.get(path)))
+            self.paths[path] = counts._replace(quantiles=_quantiles(latencies.get((*path, counts.measure))))
         for queue, value in fullest.items():
             self.queues[queue] = self.queues[queue]._replace(max_bytes=int(value))
         peaks: dict[LaneName, dict[str, float]] = {}
@@ -316,15 +336,34 @@ class Meter:
         self._carried = con.sql(_CARRIED, params=widest).to_arrow_table()
 
     def _count_probes(self, con: duckdb.DuckDBPyConnection) -> None:
-        from ..analysis.beside import LATENCY, dicts
+        from ..analysis.beside import dicts
 
-        query = _PROBES.format(latency=LATENCY, most=MOST_VALUES)
-        for row in dicts(con, query, {"since": self.since_ns}):
+        for row in dicts(con, _PROBES, {"since": self.since_ns}):
             path = row["src"], row["dst"], row["protocol"]
             before = self.paths.get(path, PathCounts(0, 0, ()))
-            self.paths[path] = PathCounts(before.sent + row["sent"], before.lost + row["lost"], ())
-            if row["latencies"]:
-                self._latencies.add(path, np.array(row["latencies"], np.int64))
+            known = tuple(map(sum, zip(before.known or (0,) * len(row["known"]), row["known"], strict=True)))
+            [(measure,)] = con.execute("SELECT chosen_measure($1)", [list(known)]).fetchall()
+            self.paths[path] = PathCounts(
+                before.sent + row["sent"], before.lost + row["lost"], (), measure or "", known,
+                before.measured if before.measure == measure else 0)
+        self._take_latencies(con)
+
+    def _take_latencies(self, con: duckdb.DuckDBPyConnection) -> None:
+        """The latencies of CON's probes, each by its path's measure."""
+        import pyarrow as pa
+
+        from ..analysis.beside import dicts
+
+        names = ("src", "dst", "protocol", "measure")
+        con.register("measures", pa.Table.from_pylist(
+            [dict(zip(names, (*path, counts.measure), strict=True)) for path, counts in self.paths.items()],
+            pa.schema([(name, pa.string()) for name in names])))
+        for row in dicts(con, _LATENCIES, {"since": self.since_ns}):
+            path = row["src"], row["dst"], row["protocol"]
+            counts = self.paths[path]
+            self.paths[path] = counts._replace(measured=counts.measured + row["measured"])
+            self._latencies.add((*path, counts.measure), np.array(row["latencies"], np.int64))
+        con.unregister("measures")
 
     def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import dicts
@@ -332,7 +371,8 @@ class Meter:
         for row in dicts(con, _QUEUES, {"since": self.since_ns}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(0, None))
-            self.queues[name] = before._replace(dropped=before.dropped + row["dropped"])
+            self.queues[name] = before._replace(dropped=before.dropped + row["dropped"],
+                                                impossible=before.impossible + row["impossible"])
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
 
@@ -342,20 +382,36 @@ class Meter:
             self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
 
     def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
+        spans: dict[LaneName, list[Interval]] = defaultdict(list)
         for burst in bursts:
-            lane = self.lanes[self._names[burst["recording_id"]]]
+            name = self._names[burst["recording_id"]]
+            lane = self.lanes[name]
+            spans[name].append((burst["start_ns"], burst["end_ns"]))
             lane.bursts[burst["pattern"]] += 1
-            lane.burst_ns += burst["duration_ns"]
             lane.durations.add(burst["duration_ns"] / 1e9)
             if burst["fan_in"]:
                 lane.fan_ins.add(float(burst["fan_in"]))
+        for name, of in spans.items():
+            self._count_time(self.lanes[name], of)
+
+    def _count_time(self, lane: LaneCounts, spans: list[Interval]) -> None:
+        """Time in bursts, once where overlapping recordings of a lane have the same."""
+        from ..analysis.coverage import length
+        from ..analysis.envelope import merge_intervals
+
+        together = merge_intervals([*lane.newest_bursts, *spans])
+        lane.burst_ns += length(together) - length(lane.newest_bursts)
+        lane.newest_bursts = together[-MOST_SPANS:]
 
 
-def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float, ...]:
-    """QUANTILES of values in ns, in seconds; () of none. Each is one of the values."""
+def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]:
+    """QUANTILES of values in ns, in seconds; () of none. Each is one of the values, or None where they are too few."""
+    from ..analysis.distributions import quantile
+
     if values is None:
         return ()
-    return tuple(float(value) / 1e9 for value in np.quantile(values, QUANTILES, method="inverted_cdf"))
+    ordered = np.sort(values)
+    return tuple(None if (value := quantile(ordered, level)) is None else value / 1e9 for level in QUANTILES)
 
 
 def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:

@@ -60,18 +60,18 @@ def last_period(every: str, now_ns: int | None = None) -> Period:
 
 
 def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
-    """The period with its open ends closed: by the oldest and the newest bin of the rack, or of all. Raises
-    MburstError where there is none to tell."""
+    """The period with its open ends closed: by when the rack, or any, was recorded. Raises MburstError
+    where it was not."""
     from ..analysis.rack_period import Period
 
     with store.connect(rack) as con:
         oldest, newest = con.execute(
-            "SELECT min(ts_ns), max(ts_ns) FROM bins WHERE coalesce(rack = $1, true)", [rack]).fetchall()[0]
+            "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]).fetchall()[0]
     if oldest is None and (since_ns is None or until_ns is None):
         raise MburstError(f"{store.path}: nothing was recorded" + (f" of rack {rack}" if rack else ""),
                           "give both --since and --until, or --last, for a report that says so")
     since = oldest if since_ns is None else since_ns
-    until = newest + 1 if until_ns is None else until_ns
+    until = newest if until_ns is None else until_ns
     if since >= until:
         raise MburstError("the period ends before it begins", "the newest data are older than --since")
     return Period(since, until)

@@ -76,21 +76,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
     """The runs that were judged, with how (columns of the table `lanes`) and `span_ns`, for how long."""
-    lanes = connection.execute(
-        """
-        SELECT lanes.*, clock, dropped, late, complete, ended,
-               coalesce(end_ns, last_ns) AS until_ns, coalesce(start_ns, first_ns) AS since_ns,
-               CASE WHEN until_ns >= since_ns THEN least(until_ns, $until) - greatest(since_ns, $since) END AS span_ns
-        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns, end_ns FROM recordings)
+    from ..analysis import coverage
+    from ..analysis.beside import dicts
+
+    known = coverage.recorded(connection, since, until)
+    rows = dicts(connection, """
+        SELECT lanes.*, clock, dropped, late, complete, ended
+        FROM lanes JOIN (SELECT recording_id, clock, dropped, late, complete, ended, start_ns FROM recordings)
             USING (recording_id)
-        LEFT JOIN (  -- a recording that was killed has left its bins only
-            SELECT recording_id, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-            FROM bins WHERE recording_id IN (SELECT recording_id FROM recordings WHERE ended = '')
-                GROUP BY recording_id) USING (recording_id)
-        ORDER BY host, interface, direction, start_ns, recording_id""",
-        {"since": -(2**63) if since is None else since, "until": 2**63 - 1 if until is None else until})
-    columns = [column[0] for column in lanes.description]
-    return [dict(zip(columns, row, strict=True)) for row in lanes.fetchall()]
+        ORDER BY host, interface, direction, start_ns, recording_id""", {})
+    return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
 
 
 def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition,
@@ -137,7 +132,7 @@ CELLS: dict[str, Callable[[dict[str, Any]], Any]] = {
 def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]], gap: dict[str, Any] | None) -> str:
     """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
     found = _count(len(bursts), "burst", "bursts")
-    if (lane["span_ns"] or 0) > 0:
+    if lane["span_ns"]:
         share = sum(burst["duration_ns"] for burst in bursts) / lane["span_ns"]
         found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
     lost = []

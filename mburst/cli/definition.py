@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from ..analysis.bursts import BurstDefinition
     from ..sql import Store
 
-NEWEST = """SELECT max(newest) FROM (SELECT max(ts_ns) AS newest FROM bins
-    UNION ALL SELECT max(tx_ns) FROM probes UNION ALL SELECT max(ts_ns) FROM queues)"""
-
 
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
     """--bin, --threshold, --release, --join, --min-duration and --link."""
@@ -29,7 +26,7 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 def add_threshold_options(what: Any) -> None:
     """--threshold, --release, --join and --min-duration."""
-    what.add_argument("--threshold", metavar="SHARE", default="0.5", help="of line rate, in a bin (default 0.5)")
+    what.add_argument("--threshold", metavar="SHARE", help="of line rate, in a bin (default 0.5)")
     what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
     what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
     what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
@@ -44,17 +41,18 @@ def add_time_options(group: Any) -> None:
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:
     """The definition that add_burst_options' options make. Raises UsageError."""
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts import THRESHOLD, BurstDefinition
 
     return BurstDefinition(
-        bin_ns=_optional(parse_duration, arguments.bin), threshold=parse_fraction(arguments.threshold),
+        bin_ns=_optional(parse_duration, arguments.bin),
+        threshold=_optional(parse_fraction, arguments.threshold) or THRESHOLD,
         release=_optional(parse_fraction, arguments.release), join_ns=_optional(parse_duration, arguments.join),
         min_duration_ns=_optional(parse_duration, arguments.min_duration),
         link_bps=_optional(parse_rate, arguments.link))
 
 
 def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, int | None]:
-    """--since and --until in Unix nanoseconds, as `time_of` has each. Raises UsageError."""
+    """--since and --until in Unix nanoseconds; durations count back from the newest data. Raises UsageError."""
     if arguments.since is None and arguments.until is None:
         return None, None
     with store.connect(arguments.rack) as con:
@@ -65,13 +63,12 @@ def span_of(store: Store, arguments: argparse.Namespace) -> tuple[int | None, in
 
 
 def time_of(con: duckdb.DuckDBPyConnection, text: str | None) -> int | None:
-    """A time in Unix nanoseconds; a duration counts back from the newest bin, probe or queue window. None where none is
-    given, and for a duration where there is none of these: nothing is left out then. Raises UsageError."""
-    if text is None:
-        return None
-    [(newest,)] = con.execute(NEWEST).fetchall()
-    ns = parse_time(text, newest or 0)
-    return None if newest is None and is_duration(text) else ns
+    """Unix nanoseconds of a time as parse_time has it; a duration counts back from the newest row of bins, probes or
+    switch queues (the view `newest`). None where there is none to leave out. Raises UsageError."""
+    if text is None or not is_duration(text):
+        return None if text is None else parse_time(text)
+    [(newest,)] = con.execute("SELECT max(ts_ns) FROM newest").fetchall()
+    return None if newest is None else parse_time(text, newest)
 
 
 def no_recording(arguments: argparse.Namespace, **filters: Any) -> MburstError:

@@ -87,7 +87,7 @@ def recorded(arguments: argparse.Namespace) -> argparse.Namespace:
             **vars(arguments),
             "link": arguments.recorded_link,
             "bin": None,
-            "threshold": "0.5",
+            "threshold": None,
             "release": None,
             "join": None,
             "min_duration": None,

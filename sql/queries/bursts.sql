@@ -222,6 +222,18 @@ FROM extents JOIN totals USING (burst) LEFT JOIN fans USING (burst) JOIN (
     SELECT lane, recording_id, host, rack, interface, direction, bin_ns, source_bin_ns, link_bps FROM lanes) USING (lane)
 ORDER BY burst;
 
+-- When each host received bursts, on any of its interfaces: without overlaps, of whatever recordings.
+CREATE OR REPLACE TEMP VIEW host_bursts AS
+WITH reached AS (
+    SELECT rack, host, start_ns, end_ns, max(end_ns) OVER earlier AS reached_ns FROM bursts WHERE direction <> 'out'
+    WINDOW earlier AS (PARTITION BY rack, host ORDER BY start_ns, end_ns
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), placed AS (
+    SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
+        OVER (PARTITION BY rack, host ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS place FROM reached
+)
+SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
+
 CREATE OR REPLACE TEMP VIEW listed AS
 SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
        sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,

@@ -5,10 +5,10 @@ WITH tallies AS (
     FROM bins JOIN (SELECT recording_id, bin_ns, link_bps FROM recordings WHERE link_bps IS NOT NULL) USING (recording_id)
     GROUP BY recording_id, tenth
 ), spans AS (
-    SELECT recording_id, sum(bins) AS filled,
-           greatest(coalesce((bin_start(end_ns, bin_ns) - bin_start(start_ns, bin_ns)) // bin_ns + 1, 0), filled) AS total
-    FROM tallies JOIN (SELECT recording_id, bin_ns, start_ns, end_ns FROM recordings) USING (recording_id)
-    GROUP BY recording_id, bin_ns, start_ns, end_ns
+    SELECT recording_id, sum(bins) AS filled, any_value(total) AS total
+    FROM tallies JOIN (SELECT recording_id, CAST(sum((end_ns - start_ns) // bin_ns) AS BIGINT) AS total
+                       FROM recorded GROUP BY recording_id) USING (recording_id)
+    GROUP BY recording_id
 ), tenths AS (
     FROM tallies UNION ALL SELECT recording_id, 0, total - filled FROM spans
 )

@@ -17,7 +17,7 @@ CREATE TABLE recordings (
     offloads             VARCHAR NOT NULL,   -- what is known of merged frames: '', or a sentence
     notes                VARCHAR NOT NULL,   -- what was inferred and what went wrong, one sentence a line
     start_ns             BIGINT,             -- first packet; NULL when there was none
-    end_ns               BIGINT,             -- last packet
+    end_ns               BIGINT,             -- last packet; of what is not complete, the end of its last bin
     clock_epochs         BIGINT NOT NULL,    -- 1, and one more for each step of the clock
     packets              BIGINT NOT NULL,    -- in bins
     bytes                BIGINT NOT NULL,    -- in bins: link layer without FCS

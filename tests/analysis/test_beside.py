@@ -19,8 +19,8 @@ def latency(probes: list[tuple[int, int | None]]) -> beside.Latency:
     at = np.array([when for when, _ in probes], np.int64)
     took = np.array([-1 if value is None else value for _, value in probes], np.int64)
     back = (took >= 0).astype(np.int64)
-    return beside.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), 0, None, None, None, 0, at, took,
-                          took, back, 1 - back)
+    return beside.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), int(back.sum()), "round trip",
+                          None, None, None, None, 0, at, took, took, back, 1 - back)
 
 
 @settings(deadline=None, max_examples=60)
@@ -44,7 +44,7 @@ def test_the_slowest_and_every_lost_probe_are_drawn(probes, buckets):
 def test_a_queue_is_as_full_as_its_fullest_window_wherever_that_reaches(windows, start, length, buckets):
     windows.sort()
     columns = [np.array(column, np.int64) for column in zip(*windows, strict=True)] or [np.zeros(0, np.int64)] * 3
-    queue = beside.Queue("tor", "p", "0", "gauge", len(windows), None, None, 0, columns[0], columns[0] + columns[1],
+    queue = beside.Queue("tor", "p", "0", "gauge", len(windows), None, None, 0, 0, columns[0], columns[0] + columns[1],
                          columns[2], columns[2] * 0)
     end = start + length
     shown = queue.view(start, end, buckets)
@@ -65,7 +65,7 @@ def con(tmp_path):
     write(store, "probes", *exchanges,
           {"seq": 200, "tx_ns": START + 50_500, "lost": True, "src": "api", "dst": "cache"},
           {"seq": 0, "tx_ns": START, "rx_ns": START + 70, "src": "x", "dst": "y"},
-          {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"})
+          {"seq": 1, "tx_ns": START + 1, "rtt_ns": 90, "src": "x", "dst": "y"})  # another measure: in no figure
     write(store, "queues",
           *({"window_start_ns": START + i * 1000, "ts_ns": START + (i + 1) * 1000, "max_bytes": i, "dropped_packets": 1}
             for i in range(100)),
@@ -73,12 +73,13 @@ def con(tmp_path):
     return store.connect()
 
 
-def test_latency_is_what_the_application_saw_where_it_is_known(con):
+def test_latency_is_by_one_measure_a_path(con):
     paths, count = beside.read_latency(con, "y", START, START + 10**6, 8, 1000)
     assert count == 2 and [path.name for path in paths] == ["x → y (udp)", "api → cache (udp)"]
-    assert paths[0].largest.tolist() == [70, 90] and paths[0].by_application == 0
+    assert (paths[0].largest.tolist(), paths[0].measure, paths[0].measured) == ([70, -1], "round trip", 1)
     cache = paths[1]
-    assert (cache.probes, cache.lost_probes, cache.by_application, cache.max_ns) == (101, 1, 100, 700 + 990)
+    assert (cache.probes, cache.lost_probes, cache.measured, cache.max_ns) == (101, 1, 100, 700 + 990)
+    assert (cache.measure, cache.p99_ns, cache.p999_ns) == ("application", 700 + 980, None)
     assert cache.p50_ns == 700 + 490 and cache.largest.tolist().count(-1) == 1
     assert beside.read_latency(con, "y", START, START + 10**6, 1, 1000)[1] == 2
 

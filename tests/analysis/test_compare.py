@@ -111,7 +111,7 @@ def test_resampling_draws_whole_blocks():
 def store_of(folder: Path, bursts: int, probe_ns: int) -> Store:
     """20 s of a 1 Gb/s link with bursts of 10 ms, and 2,000 probes."""
     store = Store.create(folder)
-    write(store, "recordings", {"start_ns": START, "end_ns": START + 20 * S})
+    write(store, "recordings", {"start_ns": START, "end_ns": START + 20 * S - 1})
     gap = 20 * S // bursts
     write(store, "bins", *({"ts_ns": START + number * gap + ms * MS, "wire_bytes": 125_000}
                            for number in range(bursts) for ms in range(10)), {"ts_ns": START + 20 * S - MS})
@@ -136,7 +136,7 @@ def test_bursts_are_counted_over_what_was_recorded(tmp_path):
 
 def test_two_recordings_of_the_same_time_count_once(tmp_path):
     store = store_of(tmp_path / "s", 40, 1000)
-    write(store, "recordings", {"recording_id": "again", "start_ns": START, "end_ns": START + 20 * S})
+    write(store, "recordings", {"recording_id": "again", "start_ns": START, "end_ns": START + 20 * S - 1})
     found = bursts_of(store)
     assert found is not None and found.recorded_ns == 20 * S
 

@@ -95,22 +95,6 @@ def test_names_of_groups() -> None:
     assert fanin.common_name(["02:00:00:00:00:01", "10.0.0.1"]) == "02:00:00:00:00:01 and 1 more"
 
 
-def test_contention_counts_other_hosts_of_the_rack() -> None:
-    def burst(number: int, host: str, rack: str, start: int, end: int) -> dict[str, object]:
-        return {"burst": number, "host": host, "rack": rack, "direction": "in", "start_ns": start, "end_ns": end}
-
-    bursts = [
-        burst(1, "a", "r1", 0, 10),
-        burst(2, "b", "r1", 5, 15),
-        burst(3, "c", "r2", 6, 9),
-        burst(4, "a", "r1", 50, 60),
-    ]
-    seen = fanin.contention(bursts)
-    assert seen is not None and (seen.hosts, seen.share, seen.most) == (2, 0.5, 2)
-    assert seen.rivals == [("a", "b", 2)] and 0 < seen.usual < 1
-    assert fanin.contention(bursts[:1]) is None
-
-
 def test_fan_out_multiplies_the_tail() -> None:
     assert {slow.width: slow.share for slow in slow_requests(0.01)}[10] == pytest.approx(0.0956, abs=1e-4)
     assert slow_requests(1.0)[0].share == 1 and slow_requests(0.0)[-1].share == 0

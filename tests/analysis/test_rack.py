@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,9 @@ from racklib import DAY, HOUR, MS, START, fill, report
 from storelib import write
 
 from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.contention import Contention, contention
 from mburst.analysis.rack import slot_width
-from mburst.analysis.rack_contention import overlap
-from mburst.sql import Store
+from mburst.sql import Store, in_memory
 
 
 @pytest.fixture
@@ -113,6 +114,25 @@ def test_contention(store):
     assert report(store, length=60 * MS).contention.by_host == {"a": 1.0, "b": 1.0}
 
 
+def overlap(rows: list[tuple[str, str, int, int]]) -> Contention | None:
+    """Of (rack, host, start, end), as judge_bursts leaves them."""
+    with in_memory(1) as con:
+        names = ("rack", "host", "start_ns", "end_ns")
+        types = (pa.string(), pa.string(), pa.int64(), pa.int64())
+        con.register("host_bursts", pa.table({name: pa.array([row[i] for row in rows], types[i])
+                                              for i, name in enumerate(names)}))
+        return contention(con, pairs=100)
+
+
+def test_contention_is_of_hosts_of_one_rack():
+    seen = overlap([("r1", "a", 0, 10), ("r1", "b", 5, 15), ("r2", "c", 6, 9), ("r1", "a", 50, 60)])
+    assert (seen.hosts, seen.bursts, seen.share, seen.most, seen.contended_ns) == (2, 3, pytest.approx(2 / 3), 2, 5)
+    assert [(pair.hosts, pair.shared_ns) for pair in seen.pairs] == [(("a", "b"), 5)] and 0 < seen.usual < 1
+    assert overlap([("r1", "a", 0, 10), ("r2", "b", 0, 10)]) is None
+    both = overlap([(rack, host, 0, 10) for rack in ("r1", "r2") for host in ("a", "b")])
+    assert (both.hosts, both.bursts, both.share, both.most, both.contended_ns) == (4, 4, 1.0, 2, 20)
+
+
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), max_size=6)
 
 
@@ -122,8 +142,7 @@ def test_contention_is_what_counting_every_tick_says(hosts):
     ticks = [sorted({at for start, n in own for at in range(start, start + n)}) for own in hosts]
     rows = [(f"h{i}", run[0], run[-1] + 1) for i, own in enumerate(ticks)
             for run in np.split(own, np.flatnonzero(np.diff(own) > 1) + 1) if len(run)]
-    arrays = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 3
-    found = overlap(*arrays, pairs=100)
+    found = overlap([("r1", *row) for row in rows])
     bursting = [own for own in ticks if own]
     if len(bursting) < 2:
         assert found is None

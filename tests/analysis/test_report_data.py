@@ -21,7 +21,7 @@ def bins(run: str, values: dict[int, int], **more):
 
 
 def run_row(run: str, first: int, last: int, **more):
-    return {"recording_id": run, "start_ns": START + first * MS, "end_ns": START + last * MS, **more}
+    return {"recording_id": run, "start_ns": START + first * MS, "end_ns": START + last * MS - 1, **more}
 
 
 @pytest.fixture

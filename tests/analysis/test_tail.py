@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from latency_cases import measured
+from storelib import rows
 
-from mburst.analysis.tail import MS, Probes, Rule, clock_offset, episodes, established, judge_tail, latency
+from mburst.analysis.live_store import MEASURES
+from mburst.analysis.tail import MS, Probes, Rule, clock_offset, episodes, established, judge_tail, latency, latency_by
+from mburst.sql import in_memory
 
 NONE = np.full(1, np.nan)
 
@@ -49,18 +53,39 @@ def test_one_way_stamps_alone_show_what_varies() -> None:
     exchange = probes(4000, rng, 3e9 + 2e-5 * np.linspace(0, 2e10, 4000), wait)
     none = np.full(4000, np.nan)
     one_way = Probes("a", "b", "udp", none, exchange.tx, exchange.remote_rx, none, none, none, none, exchange.lost)
-    delays = latency(one_way)
+    delays = latency(measured(one_way))
     assert delays.judged == "one way"
     assert np.abs(delays.total - wait - 12e3).max() < 0.15 * MS
 
 
 def test_what_the_tail_is_judged_on() -> None:
     exchange = probes(100, np.random.default_rng(1))
-    assert latency(exchange).judged == "application"
+    assert latency(measured(exchange)).judged == "application"
     none = np.full(100, np.nan)
-    bare = Probes("a", "b", "", none, exchange.tx, none, none, none, none, np.full(100, 5e4), exchange.lost)
-    assert latency(bare).judged == "round trip"
+    bare = measured(Probes("a", "b", "", none, exchange.tx, none, none, none, none, np.full(100, 5e4), exchange.lost))
+    assert latency(bare).judged == "reported round trip"
     assert latency(bare).stages["round_trip"] == pytest.approx(5e4)
+
+
+STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv", "rtt")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(*[st.none() | st.integers(1, 10**6) for _ in STAMPS], st.booleans()), min_size=1, max_size=8))
+def test_the_measure_and_the_latency_are_those_of_the_store(exchanges):
+    given_rows = [{**{f"{name}_ns": value for name, value in zip(STAMPS, stamps, strict=True)}, "tx_ns": stamps[1] or 0,
+                   "seq": i, "lost": lost} for i, (*stamps, lost) in enumerate(exchanges)]
+    with in_memory(1) as con:
+        con.register("given_rows", rows("probes", *given_rows))
+        assert con.execute("SELECT measure_names()").fetchall() == [(list(MEASURES),)]
+        found = con.execute("SELECT measure, latency_ns FROM measured_probes('given_rows', 0, 2000000, "
+                            "CAST(NULL AS VARCHAR)) ORDER BY seq").fetchall()
+    columns = {name: np.array([np.nan if row[f"{name}_ns"] is None else row[f"{name}_ns"] for row in given_rows])
+               for name in STAMPS}
+    ours = measured(Probes("a", "b", "udp", **columns, lost=np.array([row["lost"] for row in given_rows])))
+    assert {measure or "" for measure, _ in found} == {ours.measure}
+    told = np.array([np.nan if took is None else took for _, took in found], dtype=float)
+    assert np.array_equal(np.where(ours.lost, np.nan, latency_by(ours)), told, equal_nan=True)
 
 
 def test_a_tail_is_established_ruled_out_or_open() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from latency_cases import Case, Setting
+from latency_cases import Case, Setting, measured
 
 from mburst.analysis.cause import Evidence, Scene, gather
 from mburst.analysis.ledger import Crossing
@@ -158,7 +158,7 @@ def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction:
     for name in sorted(set(times) - {"tx"}):
         times[name][(rng.random(n) < 0.2) | (name in gone)] = np.nan
     times["tx"], lost = tx, rng.random(n) < 0.2
-    probes = Probes("p", "h", str(rng.choice(["udp", "tcp"])), **times, lost=lost)
+    probes = measured(Probes("p", "h", str(rng.choice(["udp", "tcp"])), **times, lost=lost))
     bins = rng.choice([0, 100, 12_500], 400)
     port = port_from_bins(("h", "e", direction), 1e9, 100_000, [(np.arange(400) * 1e5, bins)], [(0.0, 4e7)])
     first, last = runs(bins > 6000)

@@ -199,7 +199,7 @@ def test_the_command_names_its_files(full, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     html, facts = (line.split(": ", 1)[1] for line in done.stdout.splitlines())
     assert json.loads(Path(facts).read_text())["definition"]["threshold"] == 0.9
-    assert "2026-11-21 02:34:00.9" in Path(html).read_text()
+    assert "2026-11-21 02:34:01.0" in Path(html).read_text()
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [

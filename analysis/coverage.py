@@ -1,0 +1,38 @@
+"""When recordings counted, as the store's view `recorded` says it: the one reader of that for every answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .envelope import Interval, merge_intervals
+
+if TYPE_CHECKING:
+    import duckdb
+
+_RECORDED = """
+SELECT recording_id, greatest(start_ns, $since), least(end_ns, $until) FROM recorded
+WHERE start_ns < $until AND end_ns > $since AND coalesce(rack = $rack, true)
+"""
+EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
+
+
+def recorded(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
+             rack: str | None = None) -> dict[str, list[Interval]]:
+    """By recording_id, when it counted within [since_ns, until_ns): whole bins, an interval for each clock epoch."""
+    found: dict[str, list[Interval]] = {}
+    where = {"since": EARLIEST if since_ns is None else since_ns, "until": LATEST if until_ns is None else until_ns,
+             "rack": rack}
+    for recording, start, end in con.execute(_RECORDED, where).fetchall():
+        found.setdefault(recording, []).append((start, end))
+    return found
+
+
+def covered(found: Mapping[str, Sequence[Interval]], recordings: Iterable[str]) -> list[Interval]:
+    """When at least one of some recordings counted: ascending, disjoint."""
+    return merge_intervals([span for recording in recordings for span in found.get(recording, ())])
+
+
+def length(spans: Iterable[Interval]) -> int:
+    """How long some intervals are together, ns."""
+    return sum(end - start for start, end in spans)

@@ -1,0 +1,22 @@
+-- When each direction of each interface was recorded: intervals without overlaps, and what was lost in them.
+CREATE VIEW coverage AS
+WITH reached AS (
+    SELECT *, max(end_ns) OVER earlier AS reached_ns FROM recorded
+    WINDOW earlier AS (PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), placed AS (
+    SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER)) OVER (
+        PARTITION BY rack, host, interface, direction ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS place
+    FROM reached
+)
+SELECT rack,                        -- VARCHAR: as in `recordings`
+       host,                        -- VARCHAR: as in `recordings`
+       interface,                   -- VARCHAR: as in `recordings`
+       direction,                   -- VARCHAR: as in `recordings`
+       min(start_ns) AS start_ns,   -- BIGINT: start of the first bin
+       max(end_ns) AS end_ns,       -- BIGINT: end of the last bin
+       count(DISTINCT recording_id) AS recordings,                 -- BIGINT: that cover it
+       count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not come to their end
+       CAST(sum(dropped) AS BIGINT) AS dropped,  -- BIGINT: packets lost before they were seen
+       CAST(sum(late) AS BIGINT) AS late         -- BIGINT: packets too far out of order for any bin
+FROM placed GROUP BY rack, host, interface, direction, place;
