@@ -382,7 +382,7 @@ def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store
     ]
     assert re.split(r"  +", second)[6:] == ["single-source", "a 100 %", "drops"]
     assert foot == (
-        "2 bursts in 100 ms, 4 % of the time; 4 packets were dropped unseen: counts are lower bounds;"
+        "2 bursts in 101 ms, 3.96 % of the time; 4 packets were dropped unseen: counts are lower bounds;"
         " 1 packet came too late for any bin"
     )
     assert ask("--since", "2023-11-14T22:13:20.05")[1].splitlines()[-1].startswith("1 burst in 50 ms, 2 % of the time")
@@ -392,7 +392,7 @@ def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: St
     write(store, "recordings", {"complete": False})
     write(store, "bins", *full_bins(0, 10), {"ts_ns": T0 + 40 * MS, "wire_bytes": 9})
     assert ask()[1].splitlines()[-1] == (
-        "2 bursts in 40 ms, 5 % of the time; the recording has not ended, or was killed: what was lost is not known yet"
+        "2 bursts in 41 ms, 4.88 % of the time; the recording has not ended, or was killed: what was lost is not known yet"
     )
 
 
@@ -428,7 +428,7 @@ def test_json_and_csv_hold_the_same(ask: Ask, told: Store) -> None:
 
 def test_none_found_says_so(ask: Ask, told: Store) -> None:
     code, out, _ = ask("--min-duration", "1s")
-    assert code == 0 and "no burst in 100 ms, 0 % of the time" in out
+    assert code == 0 and "no burst in 101 ms, 0 % of the time" in out
     assert json.loads(ask("--min-duration", "1s", "--json")[1]) == []
     assert ask("--min-duration", "1s", "--csv")[1] == ",".join(COLUMNS) + "\n"
 
