@@ -15,16 +15,24 @@ import sys
 
 LONGEST = 60  # characters of a name in a file's name
 FORMULA = (*"=+-@＝＋－＠", "\t", "\r", "\n")  # what a spreadsheet takes a cell to be computed for, wide signs too
+# What Python calls printable and nobody sees: Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt) where
+# it is a letter or a mark, and the pattern of Braille without a dot.
+_BLANK = frozenset(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
+                             *range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))))
+
+
+def _is_seen(text: str) -> bool:
+    return text.isprintable() and _BLANK.isdisjoint(text)
 
 
 def shown(text: str) -> str:
-    r"""TEXT on one line without what is not seen: controls (C0, C1), line separators, marks of writing direction and
-    other format characters are shown as \x1b, \u202e or \U000e0001. What is shown already stays as it is."""
-    return text if text.isprintable() else "".join(map(_seen, text))
+    r"""TEXT on one line without what is not seen: controls (C0, C1), line separators, marks of writing direction, blank
+    letters and other format characters are shown as \x1b, \u202e or \U000e0001. What is shown already stays so."""
+    return text if _is_seen(text) else "".join(map(_seen, text))
 
 
 def _seen(character: str) -> str:
-    if character.isprintable() or character == "\N{NO-BREAK SPACE}":
+    if _is_seen(character) or character == "\N{NO-BREAK SPACE}":
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -43,11 +51,11 @@ def tell(*lines: str) -> None:
 
 def seen_json(text: str) -> str:
     """The same JSON, with what is not seen in its strings escaped: some of that JSON itself would leave as it is."""
-    return "\n".join(line if line.isprintable() else "".join(map(_json_seen, line)) for line in text.split("\n"))
+    return "\n".join(line if _is_seen(line) else "".join(map(_json_seen, line)) for line in text.split("\n"))
 
 
 def _json_seen(character: str) -> str:
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    return character if _is_seen(character) else json.dumps(character)[1:-1]
 
 
 def short(text: str, most: int) -> str:

@@ -22,9 +22,18 @@ NAMES = st.one_of(st.text(), st.sampled_from(list(HOSTILE.values())))
 ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 
+BLANKS = "".join(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164,
+                           *range(0xFE00, 0xFE10), 0xFFA0, *range(0xE0100, 0xE01F0))))  # printable, and not seen
+
+
 def is_seen(text: str) -> bool:
     """Nothing for a terminal to obey or to hide."""
-    return text.replace("\N{NO-BREAK SPACE}", "").isprintable()
+    return text.replace("\N{NO-BREAK SPACE}", "").isprintable() and not set(text) & set(BLANKS)
+
+
+@pytest.mark.parametrize("blank", ["\N{HANGUL FILLER}", "\N{BRAILLE PATTERN BLANK}", BLANKS])
+def test_letters_that_nobody_sees_are_shown(blank):
+    assert "\\" in names.shown(f"cache-1{blank}") and names.seen_json(json.dumps(blank, ensure_ascii=False)).isascii()
 
 
 @given(NAMES)
