@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from faultlib import Follower, assert_kept, end, failure, held, mburst, outcome, query, started, wait_for
-from labrecorder import inside, recording, sending
+from labrecorder import TABLES, finish, inside, recording, sending
 from livelab import Lab
 from storelib import write
-from test_bad_disks import TABLES, record_on
 
 from mburst.sql import Store
 
@@ -31,7 +30,7 @@ def test_a_file_may_not_grow(lab: Lab, tmp_path: Path) -> None:
     assert code == 1 and "File too large" in failure(error), error
     kept = {table: held(store, table) for table in TABLES}
     followed = follower.stop()
-    left = record_on(lab, store, {table: kept[table] + followed[table] for table in TABLES})
+    left = finish(lab, store, {table: kept[table] + followed[table] for table in TABLES})
     outcome("record live, files may not grow (ulimit -f)", 1, f"exit 1; {left}")
 
 
