@@ -48,19 +48,20 @@ def inputs_of(arguments: argparse.Namespace) -> Inputs:
     if files and device:
         raise UsageError("-r and -i exclude each other", "record files, or an interface")
     if files:
-        targets, words = _split([*map(_existing, files), *arguments.inputs])
+        targets, words = _split([*map(_existing, files), *arguments.inputs], arguments.backend)
     elif device:
         targets, words = [_interface(device, arguments.backend)], arguments.inputs
     else:
-        targets, words = _split(arguments.inputs)
+        targets, words = _split(arguments.inputs, arguments.backend)
     _refuse_files(words)
     return Inputs(targets, _one_filter(str(getattr(arguments, "filter", "") or ""), " ".join(words)))
 
 
-def _split(inputs: list[str]) -> tuple[list[str], list[str]]:
+def _split(inputs: list[str], backend: str) -> tuple[list[str], list[str]]:
     """Files that exist, or else one name; and the words that follow."""
     count = next((place for place, name in enumerate(inputs) if name != "-" and not is_file(name)), len(inputs))
-    if not count and is_like_a_file(inputs[0]) and not is_interface(inputs[0]):
+    is_device = backend == "pfring" and ":" in inputs[0]  # of one of its modules: pcap:FILE, zc:eth0
+    if not count and is_like_a_file(inputs[0]) and not is_device and not is_interface(inputs[0]):
         raise no_such_file(inputs[0])
     return inputs[:count or 1], inputs[count or 1:]
 
