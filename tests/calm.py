@@ -18,7 +18,7 @@ from mburst.netlab.machine import Stolen
 
 T = TypeVar("T")
 
-AGAIN = 4
+AGAIN = 6
 _SPOILS = 0.02  # share of the time of all processors that a hypervisor took
 _CALM = 0.05  # share of the time of one that may pass in gaps: timers alone are 2 %
 _GAP_S = 50e-6  # a loop that reads the clock takes under a microsecond a round
@@ -47,7 +47,7 @@ def take(measure: Callable[[], T]) -> Taken[T]:
 
 
 class Attempts(Generic[T]):
-    """A measurement, and up to four others that are taken where a test has no use for those before.
+    """A measurement, and up to six others that are taken where a test has no use for those before.
 
     Several tests may look at the same ones: each is taken once, and but for the first when the machine is calm.
     """
