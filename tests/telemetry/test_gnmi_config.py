@@ -90,7 +90,7 @@ def test_a_whole_file(tmp_path):
     [link] = found.links
     assert (link.device, link.host, link.rack, link.link_bps) == ("tor1", "cache-1", "r7", 25 * 10**9)
     assert found.buffer_bytes == 64 << 20
-    assert {(target.message_bytes, target.most_paths) for target in found.targets} == {(32 * 10**6, 1234)}
+    assert {(target.message_bytes, target.most_paths) for target in found.targets} == {(32 << 20, 1234)}
     assert [warning.partition(": ")[2] for warning in found.warnings] == [
         "not used by mburst: log, outputs",
         "targets: not used by mburst: outputs",
