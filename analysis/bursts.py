@@ -66,7 +66,7 @@ class BurstDefinition:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
 
     def width_ns(self, stored_ns: int) -> int:
-        """The width that is judged where bins of STORED_NS are stored."""
+        """The width that bursts are detected at where bins of STORED_NS are stored."""
         return self.bin_ns or stored_ns
 
     def joined_ns(self, stored_ns: int) -> int:

@@ -1,6 +1,6 @@
 """What probes met on each path: round trip, each direction, and what the hosts at the ends took of it.
 
-Each path has one measure, by which it is judged, and one kind of round trip (chosen_measure of sql/macros.sql).
+Each path has one measure, which its latency is given in, and one kind of round trip (chosen_measure of sql/macros.sql).
 One-way delays need the two clocks to agree. Where both ends said how well their clocks are kept, and that is better
 than the minimum filter can do, the delays are as measured; else the clocks' offset and drift are taken out by the
 minimum filter of both directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
@@ -91,7 +91,7 @@ class Met:
     start_ns: int
     end_ns: int
     clocks: ClockState | None
-    measure: str  # by which the path is judged; '' where nothing was measured
+    measure: str  # which the path's latency is given in; '' where nothing was measured
     latency: Floats  # by that measure, as `values` are
     values: dict[str, Floats]  # of MEASURES, NaN where it was not measured, in the order of sending
     tx: Floats  # ns since start_ns

@@ -44,7 +44,7 @@ class Probes:
     rtt: Floats  # where a round trip is all that was measured
     lost: NDArray[np.bool_]
     stamp_kind: str = ""
-    measure: str = "application"  # by which the path is judged: the store's view `latency` chooses it
+    measure: str = "application"  # which the path's latency is given in: the store's view `latency` chooses it
 
     def __len__(self) -> int:
         return len(self.tx)

@@ -41,7 +41,7 @@ def bursts_of(case: Case) -> list[dict[str, Any]]:
 
 def test_all_rounds_found() -> None:
     assert verdict(CASE, bursts_of(CASE)) == [
-        "Found 3 of 3 rounds, and 0 bursts besides.",
+        "Found 3 of 3 rounds and 0 other bursts.",
         "They start within 300 µs and end within 300 µs of the truth.",
         "Fan-in: 4 senders at once, of 4.",
     ]
@@ -53,9 +53,9 @@ def test_what_is_missing_and_what_is_too_much_is_said() -> None:
     bursts[1]["end_ns"] += 4 * MS
     bursts.append(bursts[2] | {"direction": "out"})
     said = verdict(CASE, bursts)
-    assert said[0] == "Found 2 of 3 rounds, and 1 burst besides."
+    assert said[0] == "Found 2 of 3 rounds and 1 other burst."
     assert said[2] == "Fan-in: 3 to 4 senders at once, of 4."
-    assert verdict(CASE, []) == ["Found 0 of 3 rounds, and 0 bursts besides."]
+    assert verdict(CASE, []) == ["Found 0 of 3 rounds and 0 other bursts."]
 
 
 def test_what_the_machine_did_to_the_rounds_is_said() -> None:
@@ -65,9 +65,9 @@ def test_what_the_machine_did_to_the_rounds_is_said() -> None:
     bursts = [*bursts_of(CASE), {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS, "fan_in": 4, "direction": "in"},
               {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS, "fan_in": 4, "direction": "in"}]  # fmt: skip
     assert verdict(case, bursts)[:3] == [
-        "Found 2 of 3 rounds, and 3 bursts besides.",
-        "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: 1 of 1 not found and "
-        "2 of 3 besides are these.",
+        "Found 2 of 3 rounds and 3 other bursts.",
+        "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: these are 1 of the "
+        "1 not found, and 2 of the 3 others.",
         "A hypervisor took 3.1 % of its processors' time.",
     ]
     calm = replace(CASE, round_ns=3_400_000, stolen=0.001)
@@ -169,7 +169,7 @@ def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) ->
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         assert f"seed {seed}" in done.stdout
-        assert "Found 40 of 40 rounds, and 0 bursts besides." in done.stdout
+        assert "Found 40 of 40 rounds and 0 other bursts." in done.stdout
         assert "Fan-in: 40 senders at once, of 40." in done.stdout
         assert "Bursts into cache (1 Gb/s) make the latency tail of api → cache (udp)" in done.stdout
     check_what_it_leaves(done.stdout, folder)
@@ -224,7 +224,7 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
     demo = attempts.held(every_answer_came)
     assert not racks_of(demo.pid)
-    found = re.search(r"^Found (\d+) of 13 rounds, and (\d+) bursts? besides\.$", demo.out, re.MULTILINE)
+    found = re.search(r"^Found (\d+) of 13 rounds and (\d+) other bursts?\.$", demo.out, re.MULTILINE)
     assert found and int(found[1]) > 0
     assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record -i eth0 ", demo.out, re.MULTILINE)
     assert "To the server's second interface, meanwhile: round trip p50" in demo.out

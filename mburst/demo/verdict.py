@@ -20,9 +20,9 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
     incoming = [burst for burst in bursts if burst["direction"] != "out"]
     pairs = [(edges, burst) for edges in case.rounds for burst in incoming if is_of_round(burst, edges)]
     rounds = {edges for edges, _ in pairs}
-    besides = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
-    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds, and {format_count(len(besides), 'burst')} besides."]
-    lines += disturbed(case, rounds, besides)
+    others = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
+    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds and {format_count(len(others), 'other burst')}."]
+    lines += disturbed(case, rounds, others)
     if pairs:
         starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
         ends = max(abs(burst["end_ns"] - last_ns) for (_, last_ns), burst in pairs)
@@ -35,7 +35,7 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
     return lines
 
 
-def disturbed(case: Case, found: set[Edges], besides: list[Burst]) -> list[str]:
+def disturbed(case: Case, found: set[Edges], others: list[Burst]) -> list[str]:
     """Lines that say how this machine disturbed the rounds, by what the cache server and the kernel wrote down: a round
     that lasted longer than its bytes take at line rate had pauses, and is several bursts."""
     lines = []
@@ -44,11 +44,12 @@ def disturbed(case: Case, found: set[Edges], besides: list[Burst]) -> list[str]:
         longest = max(last - first for first, last in paused)
         missed = sum(edges not in found for edges in paused)
         parts = sum(any(burst["start_ns"] < last and burst["end_ns"] > first for first, last in paused)
-                    for burst in besides)  # fmt: skip
+                    for burst in others)  # fmt: skip
         lines.append(
             f"This machine paused while it sent {format_count(len(paused), 'round')}, which lasted up to "
             f"{format_duration(longest)} instead of {format_duration(case.round_ns)}: "
-            f"{missed} of {len(case.rounds) - len(found)} not found and {parts} of {len(besides)} besides are these."
+            f"these are {missed} of the {len(case.rounds) - len(found)} not found, "
+            f"and {parts} of the {len(others)} others."
         )
     if case.stolen >= STOLEN:
         lines.append(f"A hypervisor took {format_share(case.stolen)} of its processors' time.")
