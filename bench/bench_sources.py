@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 import livelab  # noqa: E402
+from building import OPTIMIZE, linked, program  # noqa: E402
 
 
 @dataclass
@@ -111,14 +112,12 @@ def main() -> None:
         print("not measured: the cost of live sources needs root, for network namespaces of its own")
         return
     count = int(arguments.rate * arguments.seconds)
+    driver, sender = program("tests/c/live_driver.c", flags=OPTIMIZE), linked(("tests/c/send.c",), OPTIMIZE)
     with tempfile.TemporaryDirectory() as folder, livelab.make_lab() as lab:
-        built = Path(folder)
-        driver = livelab.compile_c(built / "driver", [livelab.C / "live_driver.c", *livelab.engine_sources()], "-O3")
-        sender = livelab.compile_c(built / "send", [livelab.C / "send.c"], "-O2")
         print(f"{'reader':<22} {'user ns':>8} {'system ns':>10} {'got':>12} {'of sent':>12} {'packets/s':>11} "
               f"{'load':>6}")
         send = [str(sender), lab.a, str(count), str(arguments.rate), str(arguments.size)]
-        for name, command in readers(lab, driver, built / "store"):
+        for name, command in readers(lab, driver, Path(folder, "store")):
             cost = run(name, lab, command, send)
             print(f"{cost.name:<22} {cost.user_ns:>8.1f} {cost.system_ns:>10.1f} {cost.got:>12,} {cost.sent:>12,} "
                   f"{cost.rate:>11,.0f} {os.getloadavg()[0]:>6.1f}", flush=True)

@@ -18,34 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import ROOT
+from building import OPTIMIZE, library, linked, program
 
-C = ROOT / "tests" / "c"
 CLONE_NEWNET = 0x40000000
-SANITIZE = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-LIBRARIES = ["-lpcap", "-lz", "-lzstd", "-llzma", "-lpthread"]
 
 _numbers = count()
 
 
-def compile_c(output: Path, sources: list[Path | str], *flags: str, libraries: list[str] = LIBRARIES) -> Path:
-    """Compile C sources (of the tests or the engine) with the engine's headers at hand."""
-    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'capture'}",
-               "-DMB_HAVE_ZLIB", "-DMB_HAVE_ZSTD", "-DMB_HAVE_LZMA",
-               *map(str, sources), "-o", str(output), *flags, *libraries]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return output
-
-
-def build_pfring(output: Path) -> Path:
+def build_pfring() -> Path:
     """tests/c/fake_pfring.c, as the vendor builds its own: with calls of libraries that it is not linked with."""
-    return compile_c(output, [C / "fake_pfring.c"], "-shared", "-fPIC", "-O1", "-Wl,-z,lazy", libraries=[])
-
-
-def engine_sources() -> list[Path]:
-    """Every C file of the engine but the binding to Python."""
-    return [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
+    return library("tests/c/fake_pfring.c", "-Wl,-z,lazy")
 
 
 def sh(command: str) -> str:
@@ -172,28 +154,27 @@ def run_driver(command: list[str], action: Callable[[subprocess.Popen[str]], Non
 
 
 @pytest.fixture(scope="session")
-def live_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def live_driver() -> Path:
     """tests/c/live_driver.c with the engine, under AddressSanitizer and UBSan."""
-    output = tmp_path_factory.mktemp("live") / "live_driver"
-    return compile_c(output, [C / "live_driver.c", *engine_sources()], *SANITIZE)
+    return program("tests/c/live_driver.c")
 
 
 @pytest.fixture(scope="session")
-def fast_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fast_driver() -> Path:
     """The same as users have it."""
-    return compile_c(tmp_path_factory.mktemp("live") / "driver", [C / "live_driver.c", *engine_sources()], "-O3")
+    return program("tests/c/live_driver.c", flags=OPTIMIZE)
 
 
 @pytest.fixture(scope="session")
-def sender(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sender() -> Path:
     """tests/c/send.c."""
-    return compile_c(tmp_path_factory.mktemp("live") / "send", [C / "send.c"], "-O2")
+    return linked(("tests/c/send.c",), OPTIMIZE)
 
 
 @pytest.fixture(scope="session")
-def flood(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def flood() -> Path:
     """tests/c/flood.c."""
-    return compile_c(tmp_path_factory.mktemp("live") / "flood", [C / "flood.c"], "-O2")
+    return linked(("tests/c/flood.c",), OPTIMIZE)
 
 
 @pytest.fixture

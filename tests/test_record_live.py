@@ -13,6 +13,7 @@ import time
 
 import livelab
 import pytest
+from building import library
 
 from mburst.sql import Store
 
@@ -75,7 +76,7 @@ def store(tmp_path):
 
 def test_a_file_by_pfring_is_the_file(tmp_path, store):
     """Its `pcap:` device plays a file in µs: bins, senders and the inferred direction are those of the file."""
-    library = livelab.build_pfring(tmp_path / "libfake.so")
+    pfring = livelab.build_pfring()
     file = tmp_path / "made.pcap"
     with file.open("wb") as out:
         out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
@@ -85,7 +86,7 @@ def test_a_file_by_pfring_is_the_file(tmp_path, store):
             out.write(struct.pack("=IIII", 1_700_000_000 + i // 1000, i % 1000 * 1000, len(frame), len(frame)) + frame)
     for name, arguments in (("file", [str(file)]), ("pfring", [f"pcap:{file}", "--backend", "pfring"])):
         subprocess.run([sys.executable, "-m", "mburst", "record", *arguments, "-o", str(store / name), "--link", "1G"],
-                       check=True, capture_output=True, env={**os.environ, "MBURST_PFRING_LIB": str(library)})
+                       check=True, capture_output=True, env={**os.environ, "MBURST_PFRING_LIB": str(pfring)})
     stores = [Store.open(store / name).connect() for name in ("file", "pfring")]
     for sql in ("SELECT ts_ns, direction, bytes, packets FROM bins ORDER BY ALL",
                 "SELECT ts_ns, source, bytes, packets FROM sources ORDER BY ALL"):
@@ -207,10 +208,9 @@ def test_the_interface_vanishes(lab, sender, store):
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_the_kernel_runs_out_of_buffers(lab, sender, store, tmp_path, threads):
-    library = livelab.compile_c(tmp_path / "libnobufs.so", [livelab.C / "no_buffers.c"], "-shared", "-fPIC", "-O1")
-    flag = tmp_path / "now"
+    no_buffers, flag = library("tests/c/no_buffers.c"), tmp_path / "now"
     recording = Recording(lab, store, lab.b, "--direction", "in", "--threads", threads,
-                          environment={"LD_PRELOAD": str(library), "NO_BUFFERS": str(flag)}).begun(lab)
+                          environment={"LD_PRELOAD": str(no_buffers), "NO_BUFFERS": str(flag)}).begun(lab)
     send(lab, sender, 700)
     flag.touch()
     recording.end()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import struct
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import Literal, NamedTuple
 
+from building import linked
 from decode_words import IPV4, IPV6, NONE, Address
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+from places import ROOT
 
 PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
 TRAIN = struct.Struct("<IIII")
@@ -86,28 +82,8 @@ def halves(value: Address) -> bytes:
 
 class Driver:
     def __init__(self) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="mburst-decode-")
-        program = Path(self.folder.name, "decode_driver")
-        sources = [
-            ROOT / "tests/c/decode_driver.c",
-            *sorted(ROOT.glob("capture/decode*.c")),
-            ROOT / "capture/trains.c",
-            ROOT / "capture/address.c",
-        ]
-        subprocess.run(
-            [
-                os.environ.get("CC", "cc"),
-                "-std=gnu11",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                *SANITIZE,
-                "-o",
-                program,
-                *sources,
-            ],
-            check=True,
-        )
+        decoder = sorted(f"capture/{path.name}" for path in ROOT.glob("capture/decode*.c"))
+        program = linked(("tests/c/decode_driver.c", *decoder, "capture/trains.c", "capture/address.c"))
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, request: bytes) -> None:

@@ -1,23 +1,13 @@
-"""Builds tests/c/dump_frames.c with the engine's sources, runs it, and reads what it says."""
+"""Runs tests/c/dump_frames.c, which has the engine in it, and reads what it says."""
 
 from __future__ import annotations
 
-import functools
-import os
 import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-LIBRARIES = [
-    ("zlib.h", "MB_HAVE_ZLIB", "-lz"),
-    ("zstd.h", "MB_HAVE_ZSTD", "-lzstd"),
-    ("lzma.h", "MB_HAVE_LZMA", "-llzma"),
-]
+from building import program
 
 
 class Frame(NamedTuple):
@@ -61,54 +51,8 @@ def fingerprint(data: bytes) -> str:
     return f"{value:08x}"
 
 
-def has_header(header: str) -> bool:
-    probe = subprocess.run(
-        ["cc", "-E", "-x", "c", "-", "-o", os.devnull], input=f"#include <{header}>\n", text=True, capture_output=True
-    )
-    return probe.returncode == 0
-
-
-@functools.cache
-def decompressors() -> frozenset[str]:
-    """Headers of the decompression libraries that this machine has."""
-    return frozenset(header for header, _, _ in LIBRARIES if has_header(header))
-
-
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="mburst-dump-")
-
-
-def compile_one(source: Path, out: Path, flags: tuple[str, ...]) -> Path:
-    macros = [f"-D{macro}=1" for header, macro, _ in LIBRARIES if header in decompressors()]
-    command = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f"-I{ROOT / 'capture'}"]
-    subprocess.run([*command, *macros, *flags, "-c", "-o", str(out), str(source)], check=True)
-    return out
-
-
-@functools.cache
-def engine(flags: tuple[str, ...]) -> list[Path]:
-    """The engine without its Python binding, compiled once in a test run."""
-    folder = Path(tempfile.mkdtemp(dir=_folder().name))
-    sources = [path for path in sorted((ROOT / "capture").glob("*.c")) if not path.name.startswith("module")]
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda path: compile_one(path, folder / f"{path.stem}.o", flags), sources))
-
-
-@functools.cache
-def program(*drivers: str, flags: tuple[str, ...] = SANITIZE) -> Path:
-    """The drivers (paths below tests/) linked with the engine."""
-    folder = Path(tempfile.mkdtemp(dir=_folder().name))
-    objects = [compile_one(ROOT / "tests" / name, folder / f"{Path(name).stem}.o", flags) for name in drivers]
-    libraries = [library for header, _, library in LIBRARIES if header in decompressors()]
-    out = folder / "program"
-    command = ["cc", *flags, "-o", out, *objects, *engine(flags), *libraries, "-lpcap", "-lpthread", "-lm"]
-    subprocess.run([str(word) for word in command], check=True)
-    return out
-
-
 def dump_frames() -> Path:
-    return program("c/dump_frames.c")
+    return program("tests/c/dump_frames.c")
 
 
 def run(path: Path, *arguments: str | Path, stdin: bytes | None = None) -> tuple[int, str]:

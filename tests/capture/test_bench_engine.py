@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench_capture import BENCH, make_capture
+from building import linked
 
 REPEATS = 40  # of a capture of 8 MB
 BOUND_KIB = 150 * 1024  # half of the file, of which the interpreter and the engine's tables are a part
@@ -21,9 +22,7 @@ def answer(*command: str | Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("train", ["1", "16"])
 def test_libpcap_loop_counts_what_the_engine_counts(tmp_path: Path, train: str) -> None:
-    loop = tmp_path / "libpcap_loop"
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-fsanitize=address,undefined", "-o", loop,
-                    BENCH / "libpcap_loop.c", "-lpcap"], check=True)
+    loop = linked(("bench/libpcap_loop.c",))
     capture = make_capture(tmp_path / "a.pcap", "--packets", "100k", "--train", train, "--sources", "200")
     theirs, ours = answer(loop, "bins", capture), answer(sys.executable, BENCH / "bench_engine.py", "--engine", capture)
     for name in ("packets", "bytes", "wire_bytes", "ce_packets", "retransmits", "bins", "senders"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import capture_builder as build
+from building import program
 from capture_builder import Interface
-from dump_tool import program, run
+from dump_tool import run
 
 
 def replay(*paths: Path) -> str:
     """Mapped and piped, each must read the same; every frame goes through the decoder. The last line of output."""
-    code, output = run(program("fuzz/replay.c", "fuzz/fuzz_files.c"), *paths)
+    code, output = run(program("tests/fuzz/replay.c", "tests/fuzz/fuzz_files.c"), *paths)
     assert code == 0
     return output.splitlines()[-1]
 

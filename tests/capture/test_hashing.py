@@ -15,8 +15,9 @@ from typing import NamedTuple
 import capture_builder as build
 import numpy as np
 import pytest
+from building import SANITIZE, program
 from capture_builder import Interface, pcap_header, pcap_record
-from dump_tool import SANITIZE, program, run
+from dump_tool import run
 
 SECOND_NS = 10**9
 SENDERS = 60_000
@@ -33,7 +34,7 @@ class Cost(NamedTuple):
 
 @functools.cache
 def driver() -> Path:
-    return program("c/hash_driver.c", flags=(*SANITIZE, "-DMB_COUNT_STEPS"))
+    return program("tests/c/hash_driver.c", flags=(*SANITIZE, "-DMB_COUNT_STEPS"))
 
 
 def cost(path: Path, packets: list[bytes]) -> Cost:

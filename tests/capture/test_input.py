@@ -12,7 +12,8 @@ from pathlib import Path
 
 import capture_builder as build
 import pytest
-from dump_tool import Dump, decompressors, dump, dump_frames, parse, program, run
+from building import OPTIMIZE, SANITIZE, decompressors, program
+from dump_tool import Dump, dump, dump_frames, parse, run
 
 COUNT = 20_000
 
@@ -111,7 +112,7 @@ def test_faults_in_compressed_data_name_the_plain_byte() -> None:
 
 def test_build_without_libraries(tmp_path: Path) -> None:
     """Built without zlib and the others, the engine says what to do."""
-    bare = program("c/dump_frames.c", flags=("-UMB_HAVE_ZLIB", "-UMB_HAVE_ZSTD", "-UMB_HAVE_LZMA"))
+    bare = program("tests/c/dump_frames.c", flags=(*SANITIZE, "-UMB_HAVE_ZLIB", "-UMB_HAVE_ZSTD", "-UMB_HAVE_LZMA"))
     path = tmp_path / "x.pcap.gz"
     path.write_bytes(gzip.compress(CAPTURE))
     assert run(bare, path) == (
@@ -204,7 +205,7 @@ def test_bus_errors_of_others(tmp_path: Path) -> None:
     path, other = tmp_path / "x.pcap", tmp_path / "other"
     path.write_bytes(CAPTURE)
     other.write_bytes(b"x")
-    code, output = run(program("c/bus_error.c"), path, other)
+    code, output = run(program("tests/c/bus_error.c"), path, other)
     assert code == 0 and output.splitlines() == [
         "outside: handled",
         f"inside: {path}: byte 0: the file shrank to this while it was read",
@@ -239,7 +240,7 @@ def test_long_file_in_little_memory(tmp_path: Path) -> None:
         shutil.copyfileobj(plain, zipped, 1 << 20)
     for name in (path, packed):
         peak = subprocess.run(
-            ["/usr/bin/env", "python3", "-c", PEAK, program("c/dump_frames.c", flags=("-O2",)), name],
+            ["/usr/bin/env", "python3", "-c", PEAK, program("tests/c/dump_frames.c", flags=OPTIMIZE), name],
             capture_output=True,
             text=True,
             check=True,
@@ -270,7 +271,7 @@ print(out.count("frame "), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrs
         (b"BZh91AY&SY", "bzip2 data: pipe it: bzip2 -dc FILE | mburst … -"),
         (b"\x04\x22\x4d\x18" + bytes(20), "lz4 data: pipe it: lz4 -dc FILE | mburst … -"),
         (b"\n\r\n\n" + bytes(30), "damaged by a transfer in text mode"),
-        (gzip.compress(b"just text, compressed"), "byte 0 of the decompressed data: neither pcap nor pcapng but text"),
+        (gzip.compress(b"just text", mtime=0), "byte 0 of the decompressed data: neither pcap nor pcapng but text"),
     ],
 )
 @pytest.mark.parametrize("piped", [False, True])

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 
-import livelab
 import pytest
+from building import program
 
 MS = 1_000_000
 DROPS, STEPPED = 32, 256
 
 
 @pytest.fixture(scope="module")
-def play(tmp_path_factory):
-    driver = livelab.compile_c(tmp_path_factory.mktemp("step") / "driver",
-                               [livelab.C / "step_driver.c", *livelab.engine_sources()],
-                               *livelab.SANITIZE, "-fno-builtin", "-Wl,--wrap=clock_gettime")
+def play():
+    driver = program("tests/c/step_driver.c", link=("-Wl,--wrap=clock_gettime",))
 
     def run(*arguments):
         done = subprocess.run([driver, *map(str, arguments)], capture_output=True, text=True, check=True)

@@ -12,8 +12,8 @@ COUNT = 60
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    return livelab.build_pfring(tmp_path_factory.mktemp("pfring") / "libfake.so")
+def library():
+    return livelab.build_pfring()
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import errno
 import json
 import subprocess
 
-import livelab
 import pytest
-from places import ROOT
+from building import linked
 
 NONE, ALL, SOME, PTP = 0, 1, 2, 12
 RX_HARDWARE, RX_SOFTWARE, SOFTWARE, RAW_HARDWARE = 1 << 2, 1 << 3, 1 << 4, 1 << 6
@@ -17,11 +16,9 @@ FEATURES = {"full": 2, "ptp": 1, "none": 0}
 
 
 @pytest.fixture(scope="module")
-def decide(tmp_path_factory):
-    driver = livelab.compile_c(
-        tmp_path_factory.mktemp("timestamp") / "driver",
-        [livelab.C / "timestamp_driver.c", ROOT / "capture" / "timestamp.c", ROOT / "capture" / "error.c"],
-        *livelab.SANITIZE, "-fno-builtin", *(f"-Wl,--wrap={name}" for name in WRAPPED))
+def decide():
+    driver = linked(("tests/c/timestamp_driver.c", "capture/timestamp.c", "capture/error.c"),
+                    link=tuple(f"-Wl,--wrap={name}" for name in WRAPPED))
 
     def run(wanted, **settings):
         if "features" in settings:

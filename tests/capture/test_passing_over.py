@@ -11,8 +11,9 @@ from pathlib import Path
 
 import capture_builder as build
 import pytest
+from building import decompressors
 from capture_builder import Interface
-from dump_tool import Dump, decompressors, dump
+from dump_tool import Dump, dump
 
 FRAME = build.enhanced(0, 5, b"a frame")  # opening a file reads up to the first one
 

@@ -9,25 +9,25 @@ import time
 from pathlib import Path
 
 import pytest
+from building import library
 from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, outcome, query, succeed, wait_for
 from labrecorder import recording, sending
-from livelab import C, Lab, compile_c
+from livelab import Lab
 
 from mburst.sql import Store
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_c(tmp_path_factory.mktemp("clock") / "clock.so", [C / "stepped_clock.c"], "-shared", "-fPIC", "-O1",
-                     libraries=[])
+def stepped_clock() -> Path:
+    return library("tests/c/stepped_clock.c")
 
 
 @pytest.fixture
-def clock(library: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
+def clock(stepped_clock: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A file that says by how many seconds the clock is off, and the environment of a process that follows it."""
     file = tmp_path / "clock"
     file.write_text("0\n")
-    return file, {**os.environ, "LD_PRELOAD": str(library), "CLOCK_OFFSET": str(file)}
+    return file, {**os.environ, "LD_PRELOAD": str(stepped_clock), "CLOCK_OFFSET": str(file)}
 
 
 @pytest.mark.parametrize("step", [-3600, 3600, -3 * 86400])

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from building import linked
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from places import ROOT
 
 from mburst.telemetry import _exchange as c
 from mburst.telemetry import stamp, timestamping
@@ -41,21 +41,13 @@ class Note(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("exchange") / "exchange_driver"
-    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g",
-                    "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT / 'telemetry'}",
-                    "-o", program, ROOT / "tests/c/exchange_driver.c", ROOT / "telemetry/exchange.c"], check=True)
-    return program
+def driver() -> Path:
+    return linked(("tests/c/exchange_driver.c", "telemetry/exchange.c"))
 
 
 def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
     """The fuzzer's harness over layouts and peers by chance."""
-    program = tmp_path / "replay"
-    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g",
-                    "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{ROOT / 'telemetry'}",
-                    "-o", program, ROOT / "tests/fuzz/replay.c", ROOT / "tests/fuzz/fuzz_exchange.c",
-                    ROOT / "telemetry/exchange.c"], check=True)
+    program = linked(("tests/fuzz/replay.c", "tests/fuzz/fuzz_exchange.c", "telemetry/exchange.c"))
     rng = random.Random(1)
     for number in range(400):
         head = bytes([rng.randrange(16), 0, rng.choice([0, 96, 200]), *rng.randbytes(4), rng.choice([0, 3, 5, 64])])

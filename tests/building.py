@@ -1,0 +1,105 @@
+"""Compiles C of the tests and of the engine: each object once, whoever asks for it, in build/tests.
+
+An object is found by what it is made of: the preprocessed source and the flags. So test files, the processes of one run
+and the next run share it, and flags that leave a source as it is cost nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from places import ROOT
+
+CC = os.environ.get("CC", "cc")
+SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+OPTIMIZE = ("-O3",)  # as users have it
+_HEADERS = (f"-I{ROOT / 'capture'}", f"-I{ROOT / 'telemetry'}")
+_ALWAYS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", *_HEADERS)
+_LIBRARIES = [
+    ("zlib.h", "MB_HAVE_ZLIB", "-lz"),
+    ("zstd.h", "MB_HAVE_ZSTD", "-lzstd"),
+    ("lzma.h", "MB_HAVE_LZMA", "-llzma"),
+]
+_OBJECTS = ROOT / "build" / "tests"
+
+
+def program(*sources: str, flags: tuple[str, ...] = SANITIZE, link: tuple[str, ...] = ()) -> Path:
+    """Drivers (paths below the root) linked with the whole engine."""
+    return linked(sources + engine_sources(), flags, link)
+
+
+@functools.cache
+def linked(sources: tuple[str, ...], flags: tuple[str, ...] = SANITIZE, link: tuple[str, ...] = (),
+           libraries: tuple[str, ...] | None = None) -> Path:
+    """The sources (paths below the root) as a program or library, for as long as this process lives."""
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(lambda name: compiled(ROOT / name, flags), sources))
+    out = Path(tempfile.mkdtemp(dir=_folder().name)) / "program"
+    _run(CC, *flags, *link, "-o", out, *objects, *(_engine_libraries() if libraries is None else libraries))
+    return out
+
+
+def library(source: str, *link: str) -> Path:
+    """The source (path below the root) as a library that is linked with no other."""
+    return linked((source,), ("-O1", "-fPIC"), ("-shared", *link), libraries=())
+
+
+def engine_sources() -> tuple[str, ...]:
+    """Every C file of the engine but the binding to Python."""
+    names = (f"capture/{path.name}" for path in sorted((ROOT / "capture").glob("*.c")))
+    return tuple(name for name in names if not name.startswith("capture/module"))
+
+
+def compiled(source: Path, flags: tuple[str, ...]) -> Path:
+    """The object of a source. Who asks while another process makes it waits for that one."""
+    macros = tuple(f"-D{macro}=1" for header, macro, _ in _LIBRARIES if header in decompressors())
+    command = (CC, *_ALWAYS, *macros, *flags, source)
+    others = [flag for flag in flags if flag[:2] not in ("-D", "-U")]  # those are in the preprocessed source
+    made_of = _run(*command, "-E") + repr((_version(), others)).encode()
+    out = _OBJECTS / f"{source.stem}-{hashlib.sha256(made_of).hexdigest()[:16]}.o"
+    _OBJECTS.mkdir(parents=True, exist_ok=True)
+    with out.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not out.exists():
+            _run(*command, "-c", "-o", out.with_suffix(".part"))
+            out.with_suffix(".part").rename(out)
+    return out
+
+
+def _engine_libraries() -> tuple[str, ...]:
+    of_files = (library for header, _, library in _LIBRARIES if header in decompressors())
+    return (*of_files, "-lpcap", "-lpthread", "-lm")
+
+
+@functools.cache
+def decompressors() -> frozenset[str]:
+    """Headers of the decompression libraries that this machine has."""
+    return frozenset(header for header, _, _ in _LIBRARIES if _has(header))
+
+
+def _has(header: str) -> bool:
+    command = [CC, "-E", "-x", "c", "-", "-o", os.devnull]
+    return subprocess.run(command, input=f"#include <{header}>\n", text=True, capture_output=True).returncode == 0
+
+
+@functools.cache
+def _version() -> bytes:
+    return _run(CC, "--version")
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mburst-built-")
+
+
+def _run(*command: str | Path) -> bytes:
+    done = subprocess.run([str(word) for word in command], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout
