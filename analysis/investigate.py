@@ -15,11 +15,13 @@ import numpy as np
 from ..errors import MburstError
 from ..sql.damage import DamagedFile, damaged_files
 from ..units import format_count
-from . import cause, fanin, queue
+from . import cause, fanin, queue, what_if
 from .arrivals import arrivals_of
+from .arriving import stretches_of
 from .cause import Evidence, Scene
 from .contention import Contention, contention
 from .ledger import Crossing
+from .period_senders import senders_while_full
 from .port import Port
 from .reading import (
     Lane,
@@ -84,8 +86,8 @@ class Investigation:
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: Contention | None = None
     prediction: queue.Prediction | None = None
-    replay: queue.Replay | None = None
-    outcomes: list[queue.Outcome] = field(default_factory=list)
+    replay: what_if.Replay | None = None
+    outcomes: list[what_if.Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
@@ -132,15 +134,15 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
-    consider_changes(answer)
+    consider_changes(con, answer)
     return answer
 
 
-def consider_changes(answer: Investigation) -> None:
+def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> None:
     """Add what a model of the deciding port says: of its queue, and of what would help."""
-    answer.replay = replay_of(answer)
+    answer.replay = replay_of(con, answer)
     if answer.replay is not None:
-        answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
+        answer.outcomes = what_if.what_if(answer.replay, what_if.usual_changes(answer.replay))
     crossing = answer.findings[0].evidence.crossing if answer.findings else None
     came = answer.findings[0].scene.arrivals_at(crossing) if crossing else None
     if crossing and came:
@@ -350,13 +352,14 @@ def judge(scenes: list[Scene], seed: int) -> list[Finding]:
     return sorted(findings, key=weight, reverse=True)
 
 
-def replay_of(answer: Investigation) -> queue.Replay | None:
+def replay_of(con: duckdb.DuckDBPyConnection, answer: Investigation) -> what_if.Replay | None:
     """A model of the deciding port, where its bursts delayed enough probes to fit one."""
     if not answer.findings or not answer.findings[0].evidence.tail.present:
         return None
-    rows = answer.main_bursts
-    spans = [(b["start_ns"] - answer.origin_ns, b["end_ns"] - answer.origin_ns, b["fan_in"]) for b in rows]
-    if not spans:
+    finding = answer.findings[0]
+    crossing, bursts = finding.evidence.crossing, answer.main_bursts
+    if crossing is None or not bursts:
         return None
-    begin, end, fan_in = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
-    return queue.calibrate(answer.findings[0].scene, answer.findings[0].evidence, (begin, end, fan_in))
+    full = stretches_of(crossing.port)
+    rows = senders_while_full(con, crossing.port, full, bursts, answer.origin_ns)
+    return what_if.calibrate(finding.scene, finding.evidence, rows)

@@ -13,9 +13,9 @@ from ..analysis.contention import Contention
 from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.queue import Outcome
 from ..analysis.stats import Estimate
 from ..analysis.tail import Tail
+from ..analysis.what_if import Outcome
 from .investigation_words import missing, not_judged, summary
 
 
@@ -258,9 +258,16 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
         "p50_ns": p50,
         "p99_ns": p99,
         "p999_ns": p999,
+        **range_facts(outcome),
         "dropped": outcome.dropped,
         "late": outcome.slow,
     }
+
+
+def range_facts(outcome: Outcome) -> dict[str, Any]:
+    """What the recording leaves open of p99, and why that is too wide for a prediction; null where it is not."""
+    low, high = outcome.p99_range or (None, None)
+    return {"p99_low_ns": whole(low), "p99_high_ns": whole(high), "unsure": outcome.unsure or None}
 
 
 def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
@@ -276,6 +283,9 @@ def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
             "n": replay.n,
             "arrivals": "senders" if replay.arrival_share is None else "fitted",
             "arrival_share": replay.arrival_share,
+            "senders": replay.fan_in,
+            "known_senders": replay.known,
+            "dropped": replay.lost_bytes or None,
         },
         "recorded": outcome_facts(replay.recorded),
         "modelled": outcome_facts(replay.modelled),

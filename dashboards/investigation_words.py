@@ -13,7 +13,7 @@ from ..analysis.exchange import PAIRINGS
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.queue import Outcome, Replay
+from ..analysis.what_if import Outcome, Replay
 from ..units import format_bytes, format_count, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,
@@ -26,6 +26,7 @@ from .investigation_phrases import (
     line_words,
     model_words,
     number_range,
+    p99_range,
     plain_number,
     port_words,
     queue_words,
@@ -34,6 +35,7 @@ from .investigation_phrases import (
     share_words,
     stage_words,
     time_or_none,
+    unsure_words,
     who_words,
 )
 from .words import missing_files
@@ -336,6 +338,7 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
     section.sentences.append(model_words(replay))
     if answer.findings and (where := before_words(answer.findings[0].evidence)):
         section.sentences.append(where)
+    section.sentences += unsure_words(answer.outcomes)
     for outcome in (replay.recorded, replay.modelled, *answer.outcomes):
         section.rows.append(outcome_row(outcome, replay))
     return section
@@ -344,7 +347,10 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
 def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
-    return [name, *map(time_or_none, outcome.quantiles_ns), format_share(outcome.slow), format_share(outcome.dropped)]
+    p50, p99, p999 = map(time_or_none, outcome.quantiles_ns)
+    if outcome.unsure:
+        p99, p999 = p99_range(outcome), "–"
+    return [name, p50, p99, p999, format_share(outcome.slow), format_share(outcome.dropped)]
 
 
 def fanout_section(evidence: Evidence) -> Section:
