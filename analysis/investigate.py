@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,9 @@ from . import cause, fanin, queue, what_if
 from .arrivals import arrivals_of
 from .arriving import stretches_of
 from .cause import Evidence, Scene
+from .conservation import Agreement
 from .contention import Contention, contention
+from .counters import do_the_sources_agree
 from .ledger import Crossing
 from .period_senders import senders_while_full
 from .port import Port
@@ -82,6 +84,7 @@ class Investigation:
     bursts: list[dict[str, Any]]
     windows: list[tuple[Port, Queue]] = field(default_factory=list)
     others: list[Other] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: Contention | None = None
@@ -125,7 +128,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.bursts = read_bursts(con, question, chosen)
     answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
     addresses = own_addresses(con)
-    answer.findings = judge(make_scenes(con, question, answer, paths, addresses), question.seed)
+    scenes = make_scenes(con, question, answer, paths, addresses)
+    answer.findings = judge(scenes, question.seed)
+    hold_sources_together(con, answer, scenes)
     if not answer.ports and not answer.missing:
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
@@ -136,6 +141,30 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.contention = contention(con, MOST_PAIRS)
     consider_changes(con, answer)
     return answer
+
+
+def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: Investigation, scenes: list[Scene]) -> None:
+    """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
+    accused by them, nor cleared."""
+    arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
+    queues = {id(port): queue for port, queue in answer.windows}
+    answer.agreements = do_the_sources_agree(con, answer.ports, queues, arrivals, answer.origin_ns)
+    answer.findings = [doubted(finding, answer.agreements) for finding in answer.findings]
+
+
+def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
+    """The finding, without a cause that rests on a port whose sources contradict each other."""
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is None or finding.verdict.cause not in ("bursts", "elsewhere"):
+        return finding
+    reasons = [
+        f"the sources of {port.name} disagree, and which of them is wrong cannot be told ({row.what}: {row.said})"
+        for row in agreements if row.port == port.name and row.state == "disagree" and not row.blamed
+    ]  # fmt: skip
+    if not reasons:
+        return finding
+    needed = f"which switch port {port.name} hangs on (`links` of `mburst collect`), and a recording without losses"
+    return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
 
 
 def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> None:

@@ -112,6 +112,17 @@ def with_rest(pieces: Pieces, whole: Pieces, stretches: int) -> Pieces:
     )
 
 
+def paced(pieces: Pieces, factor: float) -> Pieces:
+    """Each sender of a stretch takes so many times as long for its bytes, from its first on."""
+    if not len(pieces.start):
+        return pieces
+    _, group = np.unique(np.column_stack((pieces.stretch, pieces.sender)), axis=0, return_inverse=True)
+    first = np.full(int(group.max()) + 1, np.inf)
+    np.minimum.at(first, group.ravel(), pieces.start)
+    begin = first[group.ravel()]
+    return pieces._replace(start=begin + factor * (pieces.start - begin), length=factor * pieces.length)
+
+
 def ranks(pieces: Pieces, rng: np.random.Generator | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The place of each piece's sender among those of its stretch, and how many they are; in the order in which they
     began, or in any."""

@@ -17,13 +17,15 @@ from .arriving import Curve, Stretches, curve_of_probes, curve_of_senders, stret
 from .cause import Evidence, Scene
 from .fifo import waited_here
 from .frames import Pieces, Queued, queued
-from .moving import MOST_MEMBERS, STILL, SenderRows, in_waves, none_known, sender_pieces, staggered, whole_pieces
+from .moving import MOST_MEMBERS, STILL, SenderRows, in_waves, none_known, paced, sender_pieces, staggered, whole_pieces
 from .stats import Floats, correlation, quantiles
 
 LEVELS = (0.5, 0.99, 0.999)
 NEAR = 0.002  # about p99: as many probes more or fewer beyond it are within the model's error
 ORDERS = 3  # of senders that are tried where their order decides
+PACES = (0.93, 1.07)  # times as long as a sender seemed to take: its arrivals are known about so well
 UNSURE = 1.7  # largest over least p99: beyond that no value is within a quarter of both
+QUARTER = 0.25  # within which a prediction must be
 LEAST = 10  # probes that met the full port, to fit a model
 TOP = 0.95  # of the longest wait: a queue that is built and drained is deeper for one in twenty of those that meet it
 PLATEAU = 0.15  # of those that meet it, beyond TOP: the buffer is full and drops
@@ -253,26 +255,35 @@ def near_p99(total: Floats) -> tuple[float, float]:
 
 def with_doubts(replay: Replay, outcome: Outcome) -> Outcome:
     """The outcome with what the recording leaves open."""
-    change, reason = outcome.change, ""
     assert outcome.p99_range is not None
-    low, high = outcome.p99_range
+    change, (low, high), said = outcome.change, outcome.p99_range, outcome.quantiles_ns[1] or 0.0
     others = [near_p99(replayed(replay, pieces, change)[0]) for pieces in possible(replay, change)]
-    if others:
-        low, high = min(low, *(span[0] for span in others)), max(high, *(span[1] for span in others))
+    low, high = min([low, *(span[0] for span in others)]), max([high, *(span[1] for span in others)])
+    most = hidden(replay, change)
+    high = max(high, most)
+    wide = high > UNSURE * max(low, 1.0) or said < (1 - QUARTER) * most
+    return outcome._replace(p99_range=(low, high), unsure=why_unsure(replay, change, most > 0) if wide else "")
+
+
+def hidden(replay: Replay, change: Change) -> float:
+    """The largest p99 that there may be since the recorded port dropped some of what came: the queue that it had, on
+    the changed link; without end where more than that fits the buffer. 0 where it dropped nothing."""
     deeper = (change.buffer_bytes or 0.0) > replay.peak_bytes
-    if replay.lost_bytes and (change.link_bps or change.moves or deeper):
-        slower = replay.link_bps / (change.link_bps or replay.link_bps)
-        most = np.inf if deeper else near_p99(replay.base + replay_waits(replay) * slower)[1]
-        high = max(high, most)
-        reason = f"how much came is not known ({replay.lost_bytes})"
-    elif change.moves and replay.known < 0.9:
-        reason = f"who sent {format_share(1 - replay.known)} of the bytes is not known"
-    elif change.moves:
-        reason = "it depends on which senders begin first"
-    else:
-        reason = "p99 lies at the edge of what waits"
-    wide = high > UNSURE * max(low, 1.0)
-    return outcome._replace(p99_range=(low, high), unsure=reason if wide else "")
+    if not replay.lost_bytes or not (change.link_bps or change.moves or deeper):
+        return 0.0
+    slower = replay.link_bps / (change.link_bps or replay.link_bps)
+    return np.inf if deeper else near_p99(replay.base + replay_waits(replay) * slower)[1]
+
+
+def why_unsure(replay: Replay, change: Change, dropped: bool) -> str:
+    """What makes the range wide."""
+    if dropped:
+        return f"how much came is not known ({replay.lost_bytes})"
+    if change.moves and replay.known < 0.9:
+        return f"who sent {format_share(1 - replay.known)} of the bytes is not known"
+    if change.moves:
+        return "it depends on which senders begin first, and how fast exactly they send"
+    return "p99 lies at the edge of what waits"
 
 
 def replay_waits(replay: Replay) -> Floats:
@@ -281,12 +292,13 @@ def replay_waits(replay: Replay) -> Floats:
 
 
 def possible(replay: Replay, change: Change) -> list[Pieces]:
-    """The bytes of the senders under a change, as they may be as well: in other orders, and with one or many senders
-    where they are not known."""
+    """The bytes of the senders under a change, as they may be as well: in other orders, somewhat faster or slower, and
+    with one or many senders where they are not known."""
     if not change.moves:
         return []
     rng = np.random.default_rng(1)
     found = [moved(replay, replay.sent, change, rng) for _ in range(ORDERS)]
+    found += [moved(replay, paced(replay.sent, factor), change) for factor in PACES]
     if replay.known < 0.99:
         found.append(moved(replay, in_parts(replay.sent), change, rng))
     return found

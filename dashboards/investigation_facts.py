@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.cause import Evidence
+from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
 from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
@@ -42,6 +43,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "controls": [{"path": other.path, "tail": tail_facts(other.tail)} for other in answer.others],
         "contention": contention_facts(answer.contention),
         "queues": queue_facts(answer),
+        "sources_agree": [agreement_facts(row) for row in answer.agreements],
         "what_if": what_if_facts(answer),
         "fan_out": fan_out_facts(main),
         "sensitivities": sensitivity_facts(main),
@@ -234,6 +236,23 @@ def queue_facts(answer: Investigation) -> dict[str, Any]:
             "max_bytes": whole(told.peak_bytes),
             "against_windows": None if line is None else {"slope": line.slope, "r": line.r, "n": line.n},
         },
+    }
+
+
+def agreement_facts(row: Agreement) -> dict[str, Any]:
+    """One comparison of what the switch and the recorded host say of a port."""
+    return {
+        "what": row.what,
+        "source": row.source,
+        "port": row.port,
+        "state": row.state,
+        "windows": row.windows,
+        "agreeing": row.agreeing,
+        "ratio": row.ratio,
+        "framing": row.framing or None,
+        "lag_ns": whole(row.lag_ns),
+        "blamed": row.blamed or None,
+        "said": row.said,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..analysis.cause import Evidence
+from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
 from ..analysis.fanin import Group
 from ..analysis.port import Port
@@ -188,3 +189,12 @@ def unsure_words(outcomes: list[Outcome]) -> list[str]:
         f"p99 with {outcome.change.name} cannot be predicted: {outcome.unsure}. It is {p99_range(outcome)}."
         for outcome in outcomes if outcome.unsure
     ]  # fmt: skip
+
+
+def wrong_words(row: Agreement) -> str:
+    """Who is wrong where sources disagree."""
+    return {
+        "host": "the recording is wrong",
+        "switch": "the switch's counter is wrong",
+        "link": "the link is wrong",
+    }.get(row.blamed, "who is wrong cannot be told")

@@ -37,6 +37,7 @@ from .investigation_phrases import (
     time_or_none,
     unsure_words,
     who_words,
+    wrong_words,
 )
 from .words import missing_files
 
@@ -102,6 +103,7 @@ def sections(answer: Investigation) -> list[Section]:
         found.append(bursts_section(finding))
     found.append(whose_section(answer))
     found.append(switch_section(answer))
+    found.append(agreement_section(answer))
     if answer.replay is not None:
         found.append(remedy_section(answer, answer.replay))
     if answer.findings and answer.findings[0].evidence.tail.present:
@@ -329,6 +331,28 @@ def switch_section(answer: Investigation) -> Section:
             if line
             else f"{said}."
         )
+    return section
+
+
+def agreement_section(answer: Investigation) -> Section:
+    """What the switch says of a port, against what the host behind it received."""
+    section = Section("Do the sources agree?")
+    section.head = ["compared", "of", "with", "windows that agree", "result", "what it says"]
+    for row in answer.agreements[:MOST_ROWS]:
+        agreeing = f"{row.agreeing:,} of {row.windows:,}" if row.windows else "–"
+        state = {"agree": "agree", "untested": "not tested"}.get(row.state) or f"disagree: {wrong_words(row)}"
+        section.rows.append([row.what, row.source, row.port, agreeing, state, row.said])
+    tested = [row for row in answer.agreements if row.state != "untested"]
+    wrong = [row for row in tested if row.state == "disagree"]
+    if not tested:
+        section.sentences.append(
+            "Nothing to compare: no counters and no queue of the switch port before a recorded host are stored for "
+            "this time (`mburst collect`)."
+        )
+    elif wrong:
+        section.sentences.append(f"No: {format_count(len(wrong), 'comparison')} of {len(tested):,} disagree.")
+    else:
+        section.sentences.append(f"Yes, in {format_count(len(tested), 'comparison')}.")
     return section
 
 
