@@ -278,9 +278,9 @@ def hidden(replay: Replay, change: Change) -> float:
 def why_unsure(replay: Replay, change: Change, dropped: bool) -> str:
     """What makes the range wide."""
     if dropped:
-        return f"how much came is not known ({replay.lost_bytes})"
+        return f"it is not known how much came ({replay.lost_bytes})"
     if change.moves and replay.known < 0.9:
-        return f"who sent {format_share(1 - replay.known)} of the bytes is not known"
+        return f"it is not known who sent {format_share(1 - replay.known)} of the bytes"
     if change.moves:
         return "it depends on which senders begin first, and how fast exactly they send"
     return "p99 lies at the edge of what waits"

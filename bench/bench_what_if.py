@@ -56,8 +56,9 @@ def main() -> None:
     for name in dict.fromkeys(name for name, _ in told):
         near, ratio, inside, unsure = (np.array(column) for column in zip(*told[name, "all"], strict=True))
         parts = [[row[0] for row in told[name, kind] if not row[3]] for kind in kinds]
-        print(f"| {name} | {len(near)} | {unsure.sum()} | {near[~unsure].mean():.1%} | {np.median(ratio[~unsure]):.2f} "
-              f"| {inside.mean():.1%} | " + " | ".join(f"{sum(part)} of {len(part)}" for part in parts))  # fmt: skip
+        right, middle = near[~unsure].sum(), np.median(ratio[~unsure]) if not unsure.all() else np.nan
+        print(f"| {name} | {len(near)} | {unsure.sum()} | {right} | {middle:.2f} | {inside.mean():.1%} | "
+              + " | ".join(f"{sum(part)} of {len(part)}" for part in parts))  # fmt: skip
 
 
 if __name__ == "__main__":

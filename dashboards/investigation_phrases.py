@@ -182,13 +182,12 @@ def p99_range(outcome: Outcome) -> str:
 
 
 def unsure_words(outcomes: list[Outcome]) -> list[str]:
-    """Of each change whose p99 cannot be predicted: why, and what it lies between."""
-    return [
-        f"p99 with {outcome.change.name} cannot be predicted: {outcome.unsure}. It lies between "
-        f"{p99_range(outcome).replace(' to ', ' and ')}." if np.isfinite((outcome.p99_range or (0.0, np.inf))[1]) else
-        f"p99 with {outcome.change.name} cannot be predicted: {outcome.unsure}. It is {p99_range(outcome)}."
-        for outcome in outcomes if outcome.unsure
-    ]  # fmt: skip
+    """Why the p99 of some changes cannot be predicted, and what it lies between: a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.unsure:
+            reasons.setdefault(outcome.unsure, []).append(f"{p99_range(outcome)} with {outcome.change.name}")
+    return [f"Cannot be predicted, since {why}: p99 is {'; '.join(ranges)}." for why, ranges in reasons.items()]
 
 
 def wrong_words(row: Agreement) -> str:

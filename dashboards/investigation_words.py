@@ -371,10 +371,10 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
 def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
-    p50, p99, p999 = map(time_or_none, outcome.quantiles_ns)
+    times = list(map(time_or_none, outcome.quantiles_ns))
     if outcome.unsure:
-        p99, p999 = p99_range(outcome), "–"
-    return [name, p50, p99, p999, format_share(outcome.slow), format_share(outcome.dropped)]
+        return [name, times[0], p99_range(outcome), "–", "–", "–"]
+    return [name, *times, format_share(outcome.slow), format_share(outcome.dropped)]
 
 
 def fanout_section(evidence: Evidence) -> Section:
