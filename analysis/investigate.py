@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,11 +15,15 @@ import numpy as np
 from ..errors import MburstError
 from ..sql.damage import DamagedFile, damaged_files
 from ..units import format_count
-from . import cause, fanin, queue
+from . import cause, fanin, queue, what_if
 from .arrivals import arrivals_of
+from .arriving import stretches_of
 from .cause import Evidence, Scene
+from .conservation import Agreement
 from .contention import Contention, contention
+from .counters import do_the_sources_agree
 from .ledger import Crossing
+from .period_senders import senders_while_full
 from .port import Port
 from .reading import (
     Lane,
@@ -80,12 +84,13 @@ class Investigation:
     bursts: list[dict[str, Any]]
     windows: list[tuple[Port, Queue]] = field(default_factory=list)
     others: list[Other] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
     groups: list[fanin.Group] = field(default_factory=list)
     onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
     contention: Contention | None = None
     prediction: queue.Prediction | None = None
-    replay: queue.Replay | None = None
-    outcomes: list[queue.Outcome] = field(default_factory=list)
+    replay: what_if.Replay | None = None
+    outcomes: list[what_if.Outcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
@@ -123,7 +128,9 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.bursts = read_bursts(con, question, chosen)
     answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
     addresses = own_addresses(con)
-    answer.findings = judge(make_scenes(con, question, answer, paths, addresses), question.seed)
+    scenes = make_scenes(con, question, answer, paths, addresses)
+    answer.findings = judge(scenes, question.seed)
+    hold_sources_together(con, answer, scenes)
     if not answer.ports and not answer.missing:
         answer.missing.append("a recording of the port (`mburst record`)")
     if not paths:
@@ -132,15 +139,39 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.groups = fanin.groups(con, answer.main_bursts, addresses)
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
-    consider_changes(answer)
+    consider_changes(con, answer)
     return answer
 
 
-def consider_changes(answer: Investigation) -> None:
+def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: Investigation, scenes: list[Scene]) -> None:
+    """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
+    accused by them, nor cleared."""
+    arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
+    queues = {id(port): queue for port, queue in answer.windows}
+    answer.agreements = do_the_sources_agree(con, answer.ports, queues, arrivals, answer.origin_ns)
+    answer.findings = [doubted(finding, answer.agreements) for finding in answer.findings]
+
+
+def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
+    """The finding, without a cause that rests on a port whose sources contradict each other."""
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is None or finding.verdict.cause not in ("bursts", "elsewhere"):
+        return finding
+    reasons = [
+        f"the sources of {port.name} disagree, and which of them is wrong cannot be told ({row.what}: {row.said})"
+        for row in agreements if row.port == port.name and row.state == "disagree" and not row.blamed
+    ]  # fmt: skip
+    if not reasons:
+        return finding
+    needed = f"which switch port {port.name} hangs on (`links` of `mburst collect`), and a recording without losses"
+    return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
+
+
+def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> None:
     """Add what a model of the deciding port says: of its queue, and of what would help."""
-    answer.replay = replay_of(answer)
+    answer.replay = replay_of(con, answer)
     if answer.replay is not None:
-        answer.outcomes = queue.what_if(answer.replay, queue.usual_changes(answer.replay))
+        answer.outcomes = what_if.what_if(answer.replay, what_if.usual_changes(answer.replay))
     crossing = answer.findings[0].evidence.crossing if answer.findings else None
     came = answer.findings[0].scene.arrivals_at(crossing) if crossing else None
     if crossing and came:
@@ -350,13 +381,14 @@ def judge(scenes: list[Scene], seed: int) -> list[Finding]:
     return sorted(findings, key=weight, reverse=True)
 
 
-def replay_of(answer: Investigation) -> queue.Replay | None:
+def replay_of(con: duckdb.DuckDBPyConnection, answer: Investigation) -> what_if.Replay | None:
     """A model of the deciding port, where its bursts delayed enough probes to fit one."""
     if not answer.findings or not answer.findings[0].evidence.tail.present:
         return None
-    rows = answer.main_bursts
-    spans = [(b["start_ns"] - answer.origin_ns, b["end_ns"] - answer.origin_ns, b["fan_in"]) for b in rows]
-    if not spans:
+    finding = answer.findings[0]
+    crossing, bursts = finding.evidence.crossing, answer.main_bursts
+    if crossing is None or not bursts:
         return None
-    begin, end, fan_in = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
-    return queue.calibrate(answer.findings[0].scene, answer.findings[0].evidence, (begin, end, fan_in))
+    full = stretches_of(crossing.port)
+    rows = senders_while_full(con, crossing.port, full, bursts, answer.origin_ns)
+    return what_if.calibrate(finding.scene, finding.evidence, rows)

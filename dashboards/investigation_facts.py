@@ -9,13 +9,14 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.cause import Evidence
+from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
 from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.queue import Outcome
 from ..analysis.stats import Estimate
 from ..analysis.tail import Tail
+from ..analysis.what_if import Outcome
 from .investigation_words import missing, not_judged, summary
 
 
@@ -42,6 +43,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "controls": [{"path": other.path, "tail": tail_facts(other.tail)} for other in answer.others],
         "contention": contention_facts(answer.contention),
         "queues": queue_facts(answer),
+        "sources_agree": [agreement_facts(row) for row in answer.agreements],
         "what_if": what_if_facts(answer),
         "fan_out": fan_out_facts(main),
         "sensitivities": sensitivity_facts(main),
@@ -237,6 +239,23 @@ def queue_facts(answer: Investigation) -> dict[str, Any]:
     }
 
 
+def agreement_facts(row: Agreement) -> dict[str, Any]:
+    """One comparison of what the switch and the recorded host say of a port."""
+    return {
+        "what": row.what,
+        "source": row.source,
+        "port": row.port,
+        "state": row.state,
+        "windows": row.windows,
+        "agreeing": row.agreeing,
+        "ratio": row.ratio,
+        "framing": row.framing or None,
+        "lag_ns": whole(row.lag_ns),
+        "blamed": row.blamed or None,
+        "said": row.said,
+    }
+
+
 def path_facts(finding: Finding) -> dict[str, Any]:
     probes = finding.scene.probes
     return {
@@ -258,9 +277,16 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
         "p50_ns": p50,
         "p99_ns": p99,
         "p999_ns": p999,
+        **range_facts(outcome),
         "dropped": outcome.dropped,
         "late": outcome.slow,
     }
+
+
+def range_facts(outcome: Outcome) -> dict[str, Any]:
+    """What the recording leaves open of p99, and why that is too wide for a prediction; null where it is not."""
+    low, high = outcome.p99_range or (None, None)
+    return {"p99_low_ns": whole(low), "p99_high_ns": whole(high), "unsure": outcome.unsure or None}
 
 
 def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
@@ -276,6 +302,9 @@ def what_if_facts(answer: Investigation) -> dict[str, Any] | None:
             "n": replay.n,
             "arrivals": "senders" if replay.arrival_share is None else "fitted",
             "arrival_share": replay.arrival_share,
+            "senders": replay.fan_in,
+            "known_senders": replay.known,
+            "dropped": replay.lost_bytes or None,
         },
         "recorded": outcome_facts(replay.recorded),
         "modelled": outcome_facts(replay.modelled),

@@ -285,6 +285,20 @@ def fan_in(answer: Investigation) -> Figure | None:
     )
 
 
+def unpredicted(names: list[str], ranges: list[tuple[float, float, bool]], most: float) -> dict[str, Any]:
+    """Between what p99 lies where it cannot be predicted: bars from the lower end to the upper, or to `most` (ns)."""
+    lengths = [(min(high, 1.3 * most) - low) / 1e6 if unsure else None for low, high, unsure in ranges]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "p99 not predicted: between, ms",
+        "y": names,
+        "base": [low / 1e6 for low, _, _ in ranges],
+        "x": lengths,
+        "marker": {"color": LIGHT["muted"]},
+    }
+
+
 def remedies(answer: Investigation) -> Figure | None:
     """p99 and p99.9 of each change."""
     replay = answer.replay
@@ -300,11 +314,15 @@ def remedies(answer: Investigation) -> Figure | None:
             "name": label,
             "y": names,
             "marker": {"color": LIGHT[colour]},
-            "x": [None if (ns := o.quantiles_ns[k]) is None else ns / 1e6 for _, o in shown],
+            "x": [None if o.unsure or (ns := o.quantiles_ns[k]) is None else ns / 1e6 for _, o in shown],
         }
         for k, label, colour in ((2, "p99.9, ms", "latency-median"), (1, "p99, ms", "latency"))
     ]
     seen = [ms for trace in traces for ms in trace["x"] if ms]
+    ranges = [(*(o.p99_range or (0.0, np.inf)), bool(o.unsure)) for _, o in shown]
+    seen += [bound / 1e6 for low, high, unsure in ranges for bound in (low, high) if unsure and np.isfinite(bound)]
+    if any(unsure for _, _, unsure in ranges):
+        traces.append(unpredicted(names, ranges, max(seen) * 1e6))
     span = [float(np.log10(min(seen) / 2)), float(np.log10(max(seen) * 1.3))] if seen else None
     axes = {
         "xaxis": {"type": "log", "title": {"text": "latency, ms"}, "range": span, "dtick": 1, "tickformat": "~g"},

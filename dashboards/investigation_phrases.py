@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..analysis.cause import Evidence
+from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
 from ..analysis.fanin import Group
 from ..analysis.port import Port
-from ..analysis.queue import Replay
 from ..analysis.stats import Estimate, Line
 from ..analysis.switch_word import Queue
+from ..analysis.what_if import Outcome, Replay
 from ..units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {
@@ -157,15 +158,42 @@ def queue_words(port: Port, queue: Queue) -> str:
 
 def model_words(replay: Replay) -> str:
     """How well the model repeats what was measured."""
-    fit_of = f"; r = {replay.r:.3f} over all that met the full port" if replay.r is not None else ""
+    fit_of = f"; r = {replay.r:.3f} against the measured waits" if replay.r is not None else ""
     came = (
         "as the recorded senders' bins tell"
         if replay.arrival_share is None
-        else f"in the first {format_share(replay.arrival_share)} of it"
+        else f"as the probes in it tell, mostly in the first {format_share(replay.arrival_share)} of it"
     )
     return (
         f"The model repeats the recorded situation with a median error of {format_duration(replay.error_ns)} "
         f"({format_share(replay.relative_error)}; nine in ten within {format_duration(replay.error_high_ns)}) in the "
-        f"wait of {format_count(replay.n, 'late probe')}{fit_of}. It takes the bytes of each busy period to arrive "
+        f"wait of {format_count(replay.n, 'late probe')} that it was not made from{fit_of}. It takes the bytes of each "
+        "busy period to arrive "
         f"{came}, and everybody to send what they sent, when they did."
     )
+
+
+def p99_range(outcome: Outcome) -> str:
+    """ "1.2 ms to 3.4 ms" """
+    low, high = outcome.p99_range or (0.0, np.inf)
+    if not np.isfinite(high):
+        return f"{format_duration(low)} or more"
+    return f"{format_duration(low)} to {format_duration(high)}"
+
+
+def unsure_words(outcomes: list[Outcome]) -> list[str]:
+    """Why the p99 of some changes cannot be predicted, and what it lies between: a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.unsure:
+            reasons.setdefault(outcome.unsure, []).append(f"{p99_range(outcome)} with {outcome.change.name}")
+    return [f"Cannot be predicted, since {why}: p99 is {'; '.join(ranges)}." for why, ranges in reasons.items()]
+
+
+def wrong_words(row: Agreement) -> str:
+    """Who is wrong where sources disagree."""
+    return {
+        "host": "the recording is wrong",
+        "switch": "the switch's counter is wrong",
+        "link": "the link is wrong",
+    }.get(row.blamed, "who is wrong cannot be told")

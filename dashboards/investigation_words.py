@@ -13,7 +13,7 @@ from ..analysis.exchange import PAIRINGS
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
-from ..analysis.queue import Outcome, Replay
+from ..analysis.what_if import Outcome, Replay
 from ..units import format_bytes, format_count, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,
@@ -26,6 +26,7 @@ from .investigation_phrases import (
     line_words,
     model_words,
     number_range,
+    p99_range,
     plain_number,
     port_words,
     queue_words,
@@ -34,7 +35,9 @@ from .investigation_phrases import (
     share_words,
     stage_words,
     time_or_none,
+    unsure_words,
     who_words,
+    wrong_words,
 )
 from .words import missing_files
 
@@ -100,6 +103,7 @@ def sections(answer: Investigation) -> list[Section]:
         found.append(bursts_section(finding))
     found.append(whose_section(answer))
     found.append(switch_section(answer))
+    found.append(agreement_section(answer))
     if answer.replay is not None:
         found.append(remedy_section(answer, answer.replay))
     if answer.findings and answer.findings[0].evidence.tail.present:
@@ -330,12 +334,35 @@ def switch_section(answer: Investigation) -> Section:
     return section
 
 
+def agreement_section(answer: Investigation) -> Section:
+    """What the switch says of a port, against what the host behind it received."""
+    section = Section("Do the sources agree?")
+    section.head = ["compared", "of", "with", "windows that agree", "result", "what it says"]
+    for row in answer.agreements[:MOST_ROWS]:
+        agreeing = f"{row.agreeing:,} of {row.windows:,}" if row.windows else "–"
+        state = {"agree": "agree", "untested": "not tested"}.get(row.state) or f"disagree: {wrong_words(row)}"
+        section.rows.append([row.what, row.source, row.port, agreeing, state, row.said])
+    tested = [row for row in answer.agreements if row.state != "untested"]
+    wrong = [row for row in tested if row.state == "disagree"]
+    if not tested:
+        section.sentences.append(
+            "Nothing to compare: no counters and no queue of the switch port before a recorded host are stored for "
+            "this time (`mburst collect`)."
+        )
+    elif wrong:
+        section.sentences.append(f"No: {format_count(len(wrong), 'comparison')} of {len(tested):,} disagree.")
+    else:
+        section.sentences.append(f"Yes, in {format_count(len(tested), 'comparison')}.")
+    return section
+
+
 def remedy_section(answer: Investigation, replay: Replay) -> Section:
     """Predictions, the model's own error first."""
     section = Section("What would help?", head=["change", "p50", "p99", "p99.9", "late or dropped", "dropped"])
     section.sentences.append(model_words(replay))
     if answer.findings and (where := before_words(answer.findings[0].evidence)):
         section.sentences.append(where)
+    section.sentences += unsure_words(answer.outcomes)
     for outcome in (replay.recorded, replay.modelled, *answer.outcomes):
         section.rows.append(outcome_row(outcome, replay))
     return section
@@ -344,7 +371,10 @@ def remedy_section(answer: Investigation, replay: Replay) -> Section:
 def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
     name = outcome.change.name
     name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
-    return [name, *map(time_or_none, outcome.quantiles_ns), format_share(outcome.slow), format_share(outcome.dropped)]
+    times = list(map(time_or_none, outcome.quantiles_ns))
+    if outcome.unsure:
+        return [name, times[0], p99_range(outcome), "–", "–", "–"]
+    return [name, *times, format_share(outcome.slow), format_share(outcome.dropped)]
 
 
 def fanout_section(evidence: Evidence) -> Section:

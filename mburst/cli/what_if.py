@@ -13,7 +13,7 @@ from .investigate import add_scope, judged
 from .output import write, write_json_value
 
 if TYPE_CHECKING:
-    from ..analysis.queue import Change
+    from ..analysis.what_if import Change
 
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
 latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
@@ -43,9 +43,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge, fit, predict, print."""
-    from ..analysis.queue import usual_changes, what_if
+    from ..analysis.what_if import usual_changes, what_if
     from ..dashboards.investigation_facts import outcome_facts, what_if_facts
-    from ..dashboards.investigation_phrases import before_words, model_words
+    from ..dashboards.investigation_phrases import before_words, model_words, unsure_words
     from ..dashboards.investigation_words import outcome_row
 
     changes = wanted(arguments)
@@ -71,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         tell(where)
     if answer.cause != "bursts":
         print(f"Mind: bursts are not shown to be the cause of the tail ({answer.cause}).")
+    for sentence in unsure_words(outcomes):
+        tell(sentence)
     print()
     write(
         "table",
@@ -97,9 +99,7 @@ def recorded(arguments: argparse.Namespace) -> argparse.Namespace:
 
 def wanted(arguments: argparse.Namespace) -> list[Change]:
     """The changes that the options name: each alone, and all together where there are several. Raises UsageError."""
-    from dataclasses import replace
-
-    from ..analysis.queue import Change
+    from ..analysis.what_if import Change, together
 
     changes = []
     if arguments.link:
@@ -118,9 +118,5 @@ def wanted(arguments: argparse.Namespace) -> list[Change]:
         size = parse_size(arguments.buffer)
         changes.append(Change(f"a buffer of {format_bytes(size)}", buffer_bytes=float(size)))
     if len(changes) > 1:
-        together = Change("all of these")
-        for change in changes:
-            different = {name: value for name, value in vars(change).items() if value != getattr(Change(""), name)}
-            together = replace(together, **{**different, "name": "all of these"})
-        changes.append(together)
+        changes.append(together(changes))
     return changes

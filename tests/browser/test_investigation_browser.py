@@ -188,7 +188,13 @@ def test_the_bars_are_the_predictions(shown):
     bars = plot(reader, "Predicted tail")
     wanted = [told["what_if"]["recorded"], told["what_if"]["modelled"], *told["what_if"]["changes"]]
     for name, key in (("p99, ms", "p99_ns"), ("p99.9, ms", "p999_ns")):
-        assert bars[name]["x"] == pytest.approx([change[key] / 1e6 for change in wanted], rel=1e-3)
+        for drawn, change in zip(bars[name]["x"], wanted, strict=True):
+            assert drawn is None if change.get("unsure") else drawn == pytest.approx(change[key] / 1e6, rel=1e-3)
+    spans = bars.get("p99 not predicted: between, ms", {"x": [None] * len(wanted)})
+    for length, change in zip(spans["x"], wanted, strict=True):
+        assert (length is not None) is bool(change.get("unsure"))
+        if length is not None:
+            assert length == pytest.approx((change["p99_high_ns"] - change["p99_low_ns"]) / 1e6, rel=1e-3)
     drawn = [name.replace("<br>", " ") for name in bars["p99, ms"]["y"]]
     assert drawn == ["as measured", "as modelled", *(change["change"] for change in told["what_if"]["changes"])]
 

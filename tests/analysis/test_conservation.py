@@ -1,0 +1,209 @@
+"""Whether a switch's counters and a host's bins are found to agree, where the truth is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import Setting, build
+from latency_store import ORIGIN, store_case
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.analysis.conservation import FRAMING, Agreement, Content, Windows, counted, drained, grown
+from mburst.analysis.port import Port, port_from_bins
+from mburst.analysis.switch_word import Queue
+
+LINK, BIN, SECONDS = 1e9, 100_000, 4.0
+OVERHEAD = 24
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is not as it should be."""
+
+    lost: float = 0.0  # by the host, of all frames
+    known: bool = False  # the recorder says so
+    reset: bool = False  # the counter began anew within a window, unflagged
+    elsewhere: bool = False  # the counter is another port's
+    apart_ns: float = 0.0  # the switch's clock after the host's
+    extra: int = 4  # bytes that the switch counts of each frame beyond the host's
+    late: bool = False  # one window in ten is stamped late, no two in a row
+
+
+def traffic(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times and lengths (without FCS) of frames: bursts at line rate and a background of small ones."""
+    rng = np.random.default_rng(seed)
+    span = SECONDS * 1e9
+    starts = np.sort(rng.uniform(0, span - 5e7, 60))
+    bursts = [start + np.arange(int(rng.integers(50, 1200))) * 12_304.0 for start in starts]
+    small = rng.uniform(0, span, 8_000)
+    time = np.concatenate([*bursts, small])
+    size = np.concatenate([np.full(len(time) - len(small), 1514.0), rng.integers(60, 700, len(small))])
+    order = np.argsort(time)
+    return time[order], size[order]
+
+
+def made(seed: int, wrong: Wrong, width: float = 5e7) -> tuple[Port, Windows, Callable[[Windows], Content]]:
+    rng = np.random.default_rng([seed, 1])
+    time, size = traffic(seed)
+    edges = np.arange(0, SECONDS * 1e9 + 1, width)
+    told_time, told_size = traffic(seed + 1000) if wrong.elsewhere else (time, size)
+    late = wrong.late & (rng.random(len(edges)) < 0.1)
+    late[1:] &= ~late[:-1]
+    late[[0, -1]] = False
+    stamps = edges + np.where(late, 0.2 * width, 0.0)
+    told, _ = np.histogram(told_time + wrong.apart_ns, stamps, weights=told_size + wrong.extra)
+    if wrong.reset:
+        told[2 + np.argmax(told[2:-2])] *= 0.3
+    seen = rng.random(len(time)) >= wrong.lost
+    time, size = time[seen], size[seen]
+    count = int(SECONDS * 1e9 / BIN)
+    wire = np.histogram(time, count, (0, SECONDS * 1e9), weights=size + OVERHEAD)[0].astype(np.int64)
+    begin = np.arange(count) * float(BIN)
+    port = port_from_bins(("h", "eth0", "in"), LINK, BIN, [(begin, wire)], [(0.0, SECONDS * 1e9)])
+    sums = np.concatenate(([[0.0], [0.0]], np.cumsum((size, np.ones(len(size))), axis=1)), axis=1)
+
+    def holding(asked: Windows) -> Content:
+        bytes_, packets = sums[:, np.searchsorted(time, asked.end)] - sums[:, np.searchsorted(time, asked.start)]
+        return Content(bytes_, bytes_ + OVERHEAD * packets, packets, np.full(len(packets), wrong.known))
+
+    return port, Windows("tor p1", edges[:-1], edges[1:], told, np.zeros(len(told), dtype=bool)), holding
+
+
+def of(seed: int, wrong: Wrong, width: float = 5e7, **more: bool) -> Agreement:
+    return counted("bytes", *made(seed, wrong, width), **more)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10**6), st.sampled_from(sorted(FRAMING)), st.sampled_from([1e7, 5e7, 2.5e8]),
+       st.floats(-0.5, 0.5), st.booleans())  # fmt: skip
+def test_what_agrees_does(seed: int, extra: int, width: float, apart: float, late: bool) -> None:
+    """Whatever a device counts of a frame, with clocks up to half a window apart and edges that it stamps late."""
+    found = of(seed, Wrong(extra=extra, apart_ns=apart * width, late=late), width)
+    assert found.state == "agree", found
+    assert found.lag_ns == pytest.approx(apart * width, abs=max(0.1 * width, 4 * BIN))
+
+
+def test_the_framing_is_named() -> None:
+    assert all(of(3, Wrong(extra=extra)).framing == name for extra, name in FRAMING.items())
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10**6), st.floats(0.08, 0.5))
+def test_what_the_host_lost(seed: int, lost: float) -> None:
+    """Known to the recorder, the recording is wrong; with a filter too; else nobody can tell."""
+    assert of(seed, Wrong(lost=lost, known=True)).blamed == "host"
+    assert of(seed, Wrong(lost=lost), filtered=True).blamed == "host"
+    found = of(seed, Wrong(lost=lost))
+    assert (found.state, found.blamed) == ("disagree", "") and "more" in found.said
+    assert found.ratio is not None and found.ratio > 1 / (1 - lost) * 0.9
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6))
+def test_a_counter_that_began_anew(seed: int) -> None:
+    """Unflagged, it is the switch that is wrong: a host cannot receive more than was sent. Flagged, it is left out."""
+    wrong = Wrong(reset=True)
+    found = of(seed, wrong)
+    assert (found.state, found.blamed) == ("disagree", "switch") and found.windows - found.agreeing <= 2
+    port, told, holding = made(seed, wrong)
+    told.began_anew[2 + np.argmax(made(seed, Wrong())[1].bytes[2:-2])] = True
+    assert counted("bytes", port, told, holding).state == "agree"
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6))
+def test_another_ports_counter_disagrees(seed: int) -> None:
+    found = of(seed, Wrong(elsewhere=True))
+    assert (found.state, found.blamed) == ("disagree", "")
+
+
+def test_no_overlap_is_not_agreement() -> None:
+    port, told, holding = made(5, Wrong())
+    later = told._replace(start=told.start + 1e12, end=told.end + 1e12)
+    assert counted("bytes", port, later, holding).state == "untested"
+
+
+def backlog(port: Port, speed: float) -> tuple[np.ndarray, Queue]:
+    """What queued before each bin of a port, if what it carried at line rate came `speed` times as fast, and windows of
+    10 ms that tell it."""
+    begin, end = port.busy_periods()
+    depth = np.zeros(port.bins)
+    for a, b in zip(begin.astype(int), end.astype(int), strict=True):
+        place = np.arange(b - a)
+        came = np.minimum((place + 1) * speed, b - a)
+        depth[a:b] = (came - place - 1) * port.bin_bytes
+    edges = np.arange(0, port.bins, 100)
+    peaks = np.maximum.reduceat(depth, edges)
+    return depth, Queue("q", edges * float(BIN), (edges + 100) * float(BIN), peaks)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 10**6), st.floats(1.5, 10))
+def test_a_queue_leaves_through_its_port_and_grows_by_what_comes(seed: int, speed: float) -> None:
+    port, _, _ = made(seed, Wrong())
+    depth, queue = backlog(port, speed)
+    assert drained(port, queue, 0.0).state == grown(port, queue, depth, 0.0).state == "agree"
+    deeper = queue._replace(max_bytes=queue.max_bytes * 3)
+    assert drained(port, deeper, 0.0).state == "disagree"
+    assert grown(port, queue, depth / 3, 0.0).state == "disagree"
+    elsewhere = queue._replace(start=queue.start + 3.7e7, end=queue.end + 3.7e7)
+    assert drained(port, elsewhere, 0.0).state == "disagree" and drained(port, elsewhere, 3.7e7).state == "agree"
+
+
+COUNTS = {"device": "tor", "batch": "g"}
+
+
+def store_counters(folder: Path, factor: float, other: bool = False, **recording: object) -> Path:
+    """An incast, and the counters of the switch port before it: `factor` times the truth; with another port's."""
+    case = build("incast", 4, Setting(seconds=8))
+    store = store_case(folder, case, **recording)
+    port = case.scene.crossings[0].port
+    bytes_ = np.diff(port.carried)
+    sums = np.add.reduceat(bytes_ - bytes_ // 70, np.arange(0, len(bytes_) // 1000 * 1000, 1000))
+    for name, told in {"p1": sums * factor, **({"p2": sums} if other else {})}.items():
+        write(store, "ports", *({**COUNTS, "port": name, "window_start_ns": ORIGIN + k * 10**8,
+                                 "ts_ns": ORIGIN + (k + 1) * 10**8, "out_bytes": int(count)}
+                                for k, count in enumerate(told)))  # fmt: skip
+    write(store, "links", {"batch": "g", "ts_ns": ORIGIN, "host": "h", "interface": "eth0", "device": "tor",
+                           "port": "p1", "origin": "lldp", "present": True})  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("factor", "other", "recording", "cause", "result", "said"),
+    [
+        (1.0, False, {}, "bursts", "agree", "Yes, in 1 comparison."),
+        (1.3, False, {}, "undetermined", "disagree: who is wrong cannot be told", "No: 1 comparison of 1 disagree."),
+        (1.3, False, {"filter": "tcp"}, "bursts", "disagree: the recording is wrong", "taken with a filter"),
+        (1.3, True, {}, "bursts", "disagree: the link is wrong", "those of tor p2 fit"),
+    ],
+)
+def test_a_contradiction_in_every_form_of_the_answer(
+    factor: float, other: bool, recording: dict[str, object], cause: str, result: str, said: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It lowers the verdict where nobody knows who is wrong."""
+    folder, page = str(store_counters(tmp_path / "s", factor, other, **recording)), tmp_path / "page.html"
+    assert main(["investigate", folder, "-o", str(page), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    [row] = answer["sources_agree"]
+    assert answer["cause"] == cause, answer["summary"]
+    assert row["windows"] > 70 and (row["agreeing"] == row["windows"]) is (result == "agree")
+    assert row["source"] == "tor p1" and row["port"] == "h eth0 in"
+    text = page.read_text(encoding="utf-8")
+    assert "Do the sources agree?" in text and result in text and said in text
+    assert ("sources of h eth0 in disagree" in answer["summary"]) is (cause == "undetermined")
+
+
+def test_without_counters_there_is_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_case(tmp_path / "s", build("harmless", 4, Setting(seconds=4)))
+    assert main(["investigate", str(tmp_path / "s")]) == 0
+    assert "Nothing to compare" in capsys.readouterr().out
