@@ -15,7 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute  # noqa: F401 here, so that not every trial's process loads it
+import pyarrow.parquet  # noqa: F401
 import pytest
 from storelib import hot_logs, rows, sealed_files, write
 
@@ -93,8 +96,6 @@ def build(folder: Path) -> dict[str, dict[Row, str]]:
 
 def owners(store: Store, table: str) -> dict[Row, str]:
     """Each row, and the path in the store of the file that has it."""
-    import duckdb
-
     found: dict[Row, str] = {}
     con = duckdb.connect()
     for path in sealed_files(store, table):
