@@ -92,7 +92,8 @@ def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> No
         return
     held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
     ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
-    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in ended if row["boot_id"]])
+    live = [row for row in ended if row["boot_id"] is not None]
+    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in live])
     append_rows(store, writer_id, ended)
 
 
