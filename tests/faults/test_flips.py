@@ -148,7 +148,7 @@ def read(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
 def take(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
     """The same of what the views of a query are made of: a tenth of the time of `read`."""
     found = views.contents(store.path, segments.Narrow())
-    parts = {table: [*(pq.read_table(file.path, partitioning=None) for file in found[table].files),
+    parts = {table: [*(pq.ParquetFile(file.path).read() for file in found[table].files),
                      *(log.rows for log in found[table].logs)] for table in TABLES}
     named = {os.path.relpath(damaged.path, store.path) for snap in found.values() for damaged in snap.damage}
     return {table: Counter(row for part in parts[table] for row in zip(*part.to_pydict().values(), strict=True))

@@ -78,7 +78,7 @@ def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) 
 
 
 def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of them all the time, while writers come, roll and die. A seal that failed is tried again, and said once."""
+    """Three of them all the time, while writers come, roll and die. A seal that failed is tried again, said once."""
     monkeypatch.setattr(recovery, "TIDY_S", 0.02)
     store, said, dead = Store.create(tmp_path / "store"), [], 0
     with ExitStack() as stack:
