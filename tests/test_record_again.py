@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
 from killing import Killer, memory_folder, serving
+from outcomes import outcome
 
 from mburst.__main__ import main
 from mburst.sql import Store, locks
@@ -112,6 +113,7 @@ def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, mem
         assert sums(store) == wanted, step
         is_tidy(store)
         shutil.rmtree(store)
+    outcome("record FILE, killed at a step, again", f"{len(chosen)} of {len(steps)} steps", "sums of the file in all")
 
 
 def run(file: Path, store: Path) -> list[str]:

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, outcome, query, succeed, wait_for
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, succeed, wait_for
 from labrecorder import recording, sending
 from livelab import C, Lab, compile_c
+from outcomes import outcome
 
 from mburst.sql import Store
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from captured import write_capture
-from faultlib import LIMIT_S, assert_sealed, end, outcome, query, started, times, wait_for
+from faultlib import LIMIT_S, assert_sealed, end, query, started, times, wait_for
+from outcomes import outcome
 from storelib import rows
 
 from mburst import recovery

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from disks import LEFT, LoggedDisk, in_memory, logged_disk, mounted
-from faultlib import Follower, chance, end, outcome, query, succeed, times
+from faultlib import Follower, chance, end, query, succeed, times
 from labrecorder import TABLES, recording, sending
 from livelab import Lab
+from outcomes import outcome
 
 from mburst import machine, recovery
 from mburst.sql import Store, locks
