@@ -80,9 +80,19 @@ def recover(store: Store, capture_id: str, lock: Lock) -> None:
 
 
 def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
-    """The rows of a recorder that died before anything came, as it noted them."""
-    rows: list[Row] = note.get("rows", [])
-    return {rows[0]["writer_id"]: rows} if rows else {}
+    """The rows of a recorder that died before anything came, as it noted them; {} where they are not whole."""
+    import pyarrow as pa
+
+    from .sql.tables import arrow_schema
+
+    schema = arrow_schema("recordings")
+    try:
+        rows = pa.Table.from_pylist(note.get("rows", []), schema).to_pylist()
+    except (pa.ArrowException, AttributeError, TypeError, ValueError):
+        return {}
+    if not rows or any(row[field.name] is None for row in rows for field in schema if not field.nullable):
+        return {}
+    return {rows[0]["writer_id"]: rows}
 
 
 def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> None:

@@ -157,6 +157,16 @@ class LogContent:
         return pa.concat_tables(self.batches)
 
     @property
+    def rack(self) -> str | None:
+        """The rack whose rows it has; None where that is not known."""
+        return self.about.rack if self.about else None
+
+    @property
+    def count(self) -> int:
+        """How many rows were read."""
+        return sum(batch.num_rows for batch in self.batches)
+
+    @property
     def is_sound(self) -> bool:
         """Whether nothing is damaged: at most the end is torn."""
         return not self.scan.damage

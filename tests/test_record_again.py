@@ -234,7 +234,8 @@ def test_the_lock_of_a_dead_recorder_and_what_else_is_in_its_folder(file: Path, 
     store = tmp_path / "s"
     assert main(["record", str(file), "-o", str(store)]) == 0
     (store / "locks").mkdir(exist_ok=True)
-    for text in (b"", b"\xff\xfe", b"[1]\n{}\n", b'{"pid": 1}\n[[[['):
+    for text in (b"", b"\xff\xfe", b"[1]\n{}\n", b'{"pid": 1}\n[[[[', b'{"pid": 1}\n{"rows": 5}\n',
+                 b'{}\n{"rows": [5]}', b'{}\n{"rows": [{"writer_id": "x", "packets": []}]}', b'{}\n{"rows": [{}]}'):
         (store / "locks" / "0123456789ab").write_bytes(text)
         (store / "locks" / "notes").write_text("mine")
         assert main(["record", str(file), "-o", str(store)]) == 0
