@@ -46,7 +46,8 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ
 	tests/fuzz/run
 
 faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the long set, as root (hours; MBURST_FAULTS)
-	MBURST_FAULTS=100 $(BIN)/python -m pytest -q tests/test_record_again.py tests/test_record_gaps.py
+	MBURST_FAULTS=100 PYTHONPATH=tests $(BIN)/python -m pytest -q -p outcomes tests/test_record_again.py \
+		tests/test_record_gaps.py tests/faults/test_killed_files.py::test_killed_then_again
 	MBURST_FAULTS=$${MBURST_FAULTS:-32} $(BIN)/python -m pytest -q tests/faults --deselect tests/faults/test_flips.py
 	MBURST_FAULTS=10000 $(BIN)/python -m pytest -q tests/faults/test_flips.py
 

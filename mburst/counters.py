@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+
+from .machine import boot_id
 
 # Drivers that count bytes as a capture does: the link layer's header, but neither FCS nor preamble.
 COUNT_AS_CAPTURED = {"veth"}
@@ -41,8 +42,3 @@ def read(name: str, counted: tuple[int, int, int, int] | None = None) -> Counter
         {"in": rx, "out": tx},
         {"in": rx_bytes, "out": tx_bytes} if found["driver"] in COUNT_AS_CAPTURED else None,
     )
-
-
-def boot_id() -> str:
-    """Another one after every start of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

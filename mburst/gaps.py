@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .counters import boot_id
+from .machine import was_restarted
 from .quality import Quality
 from .recording import Row
 from .units import NS_PER_S, format_duration
@@ -120,6 +120,7 @@ def _incomparable(before: Row, after: Row | None, directions: int) -> str:
     """Why the interface's counters do not tell what was missed; '' where they do."""
     reasons = (
         (after is None, "nothing came in this direction when it was recorded again"),
+        (not before["boot_id"], "the host does not say whether it was started anew"),
         (after and before["boot_id"] != after["boot_id"], "the host was started anew, and its counters with it"),
         (after and before["interface_id"] != after["interface_id"], "the interface was made anew, and its counters"),
         (None in (before["begun_packets"], after and after["begun_packets"]), "the interface has no counter of it"),
@@ -186,4 +187,4 @@ class Losses:
 def cause(boot: str | None, reason: str) -> str:
     """Why a recording that is found unended was: another boot means that the host went down with it; else REASON, which
     the recorder left."""
-    return "power" if boot not in (None, boot_id()) else reason or "killed"
+    return "power" if was_restarted(boot) else reason or "killed"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .sql.locks import Lock
     from .sql.recovery import Totals
 
+TIDY_S = 900.0  # as often as a segment is whole
+
 
 def attempts(store: Store, capture_id: str) -> dict[str, list[Row]]:
     """The newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises MburstError."""
@@ -78,9 +80,19 @@ def recover(store: Store, capture_id: str, lock: Lock) -> None:
 
 
 def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
-    """The rows of a recorder that died before anything came, as it noted them."""
-    rows: list[Row] = note.get("rows", [])
-    return {rows[0]["writer_id"]: rows} if rows else {}
+    """The rows of a recorder that died before anything came, as it noted them; {} where they are not whole."""
+    import pyarrow as pa
+
+    from .sql.tables import arrow_schema
+
+    schema = arrow_schema("recordings")
+    try:
+        rows = pa.Table.from_pylist(note.get("rows", []), schema).to_pylist()
+    except (pa.ArrowException, AttributeError, TypeError, ValueError):
+        return {}
+    if not rows or any(row[field.name] is None for row in rows for field in schema if not field.nullable):
+        return {}
+    return {rows[0]["writer_id"]: rows}
 
 
 def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> None:
@@ -92,7 +104,8 @@ def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> No
         return
     held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
     ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
-    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in ended if row["boot_id"]])
+    live = [row for row in ended if row["boot_id"] is not None]
+    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in live])
     append_rows(store, writer_id, ended)
 
 
@@ -137,14 +150,17 @@ def tidy(store: Store, failed: Callable[[MburstError], None]) -> None:
 
 
 class Housekeeping:
-    """A thread that tidies the store while a recorder runs, and closes gaps of its interface once it has rows there.
-    FAILED hears what could not be done."""
+    """A thread that tidies the store while a recorder runs, when it begins and every TIDY_S: others die meanwhile, and
+    a seal that failed may work later. It closes gaps of the recorder's interface once that has rows there. FAILED
+    hears what could not be done, once."""
 
     def __init__(self, store: Store, failed: Callable[[MburstError], None]) -> None:
         self._store = store
         self._failed = failed
+        self._said: set[str] = set()
         self._place: tuple[str, str] | None = None
-        self._ready = threading.Event()
+        self._over = False
+        self._news = threading.Event()  # of a place, or of the end
         self._thread = threading.Thread(target=self._run, name="mburst-tidy", daemon=True)
 
     def __enter__(self) -> Housekeeping:
@@ -154,20 +170,35 @@ class Housekeeping:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ready.set()
+        self._over = True
+        self._news.set()
         self._thread.join()
 
     def recorded(self, host: str, interface: str) -> None:
         """The recorder has stored rows of this interface."""
-        if not self._ready.is_set():
+        if self._place is None and not self._over:
             self._place = (host, interface)
-            self._ready.set()
+            self._news.set()
 
     def _run(self) -> None:
+        self._attempt(lambda: tidy(self._store, self._say))
+        waiting = True  # for a place
+        while not self._over or (waiting and self._place):
+            if not self._news.wait(TIDY_S):
+                self._attempt(lambda: tidy(self._store, self._say))
+                continue
+            self._news.clear()
+            if waiting and (place := self._place):
+                waiting = False
+                self._attempt(lambda: gaps.close(self._store, *place))
+
+    def _attempt(self, work: Callable[[], None]) -> None:
         try:
-            tidy(self._store, self._failed)
-            self._ready.wait()
-            if self._place:
-                gaps.close(self._store, *self._place)
+            work()
         except MburstError as error:
+            self._say(error)
+
+    def _say(self, error: MburstError) -> None:
+        if str(error) not in self._said:
+            self._said.add(str(error))
             self._failed(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -18,7 +17,19 @@ from .damage import DamagedFile
 from .disk import failing_as_one_line
 from .filenames import HOT, Segment
 from .hotlog import LogReader, is_regular
-from .segments import Listing, Narrow, Sealed, damage_of_log, damaged_file, list_hot, list_sealed, log_of_other_table
+from .segments import (
+    SECOND_COPY,
+    Listing,
+    Narrow,
+    Sealed,
+    damage_of_log,
+    damaged_file,
+    list_hot,
+    list_sealed,
+    log_of_other_table,
+    sealed_rows,
+    second_copies,
+)
 from .store import MARKER, format_of
 from .tables import ORDER, STORE_FORMAT
 
@@ -166,6 +177,8 @@ def check_log(path: Path, table: str, segment: Segment) -> DamagedFile | Remark 
         return damage
     if log.about and log.about.table != table:
         return log_of_other_table(log)
+    if sealed_rows(path.parents[2], table, path.stem, log.rack) > log.count:
+        return Remark(str(path), "an older copy of what is sealed")
     if log.scan.torn_bytes and not is_held(path):
         return Remark(str(path), f"the last {log.scan.torn_bytes:,} bytes were being written when its writer died")
     return None
@@ -213,23 +226,10 @@ def _check_sealed(file: Sealed, table: str, hot: Listing) -> DamagedFile | Remar
 
 
 def _doubled(sealed: Listing, hot: Listing, table: str) -> list[DamagedFile]:
-    """Of several files with the same part of a segment, all but the newest: they would count twice."""
+    """Second copies of sealed files that count."""
     hidden = {log.stem for log in hot.logs}
     files = [file for file in sealed.files if file.name.segment.name not in hidden]
-    times = Counter((file.name.segment.name, file.name.part) for file in files)
-    suspects = [file for file in files if times[file.name.segment.name, file.name.part] > 1]
-    kept: dict[tuple[str, int], Sealed] = {}
-    for file in sorted(suspects, key=lambda file: (_modified_ns(file.path), str(file.path))):
-        kept[file.name.segment.name, file.name.part] = file
-    return [damaged_file(file, table, "a second copy of the same part of a segment")
-            for file in suspects if file not in kept.values()]
-
-
-def _modified_ns(path: Path) -> int:
-    try:
-        return os.lstat(path).st_mtime_ns
-    except OSError:
-        return 0
+    return [damaged_file(file, table, SECOND_COPY) for file in second_copies(files)]
 
 
 # --- what else is there ---------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ..errors import UsageError
 HOT = "hot"
 MIXED = "date=mixed"
 NS_PER_DAY = 86_400 * 10**9
+LATEST_NS = 2**63 - 1
 LONGEST = 255  # bytes of a name, on the file systems that Linux has
 
 _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
@@ -31,6 +32,7 @@ _SEALED = re.compile(
     r"(?P<segment>.+)\.(?P<part>\d+)\.c(?P<columns>\d+)\.(?P<first>-?\d+)-(?P<last>-?\d+)\.(?P<digest>[0-9a-f]{16})\.parquet",
     re.ASCII,
 )
+_BOUNDS = ("first", "last")
 _UNFINISHED = re.compile(r"(?P<segment>.+)\.(?:new|\d+\.tmp)", re.ASCII)
 
 
@@ -52,7 +54,7 @@ class Segment:
     def parse(cls, name: str) -> Segment | None:
         """The segment that NAME is of; None where no segment is called so."""
         match = _SEGMENT.fullmatch(name)
-        if match is None:
+        if match is None or int(match["start"]) > LATEST_NS:
             return None
         return cls(unquote(match["host"]), int(match["start"]), match["writer"], int(match["number"]))
 
@@ -79,7 +81,7 @@ class SealedName:
         """What NAME says; None where no sealed file is called so."""
         match = _SEALED.fullmatch(name)
         segment = Segment.parse(match["segment"]) if match else None
-        if match is None or segment is None:
+        if match is None or segment is None or not all(-LATEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
             return None
         return cls(segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]),
                    match["digest"])

@@ -12,6 +12,9 @@ A log is a sequence of frames without gaps. A frame is a header of 32 bytes, its
 All numbers are little-endian. The payload of frame 0 is JSON (what the log is), that of any other a whole Arrow IPC
 stream: a frame can be read without the others. A log whose last frame is shorter than its header says is *torn*: its
 writer was killed in the middle of it, or is just writing it. Whatever else does not fit is *damage*.
+
+A power cut may leave a log's length and not its last bytes, which the file system then gives as zeros, from the end of
+a frame or of a block on. Where the machine was started anew since, that is a torn end, too (`scan_after_cut`).
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ _FIELDS = struct.Struct("<4sIQQ")
 _CHECK = struct.Struct("<Q")
 HEADER = _FIELDS.size + _CHECK.size
 ALIGNMENT = 8
+_SECTOR = 512  # bytes: blocks of all file systems are multiples
+_END_MARK = 8  # bytes of a payload's end that are not all zeros: a stream's end (ffffffff 00000000)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,42 @@ def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
             at += size
     found.end = base + at
     return found
+
+
+def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
+    """The same for a log whose writer died with its machine: an end that was never written is torn, not damage."""
+    found = scan(data, seed, number, base)
+    at = _start_of_last_damage(found) - base
+    if found.damage and _is_unwritten(data, at, base, seed):
+        found = scan(data[:at], seed, number, base)
+        found.torn_bytes += len(data) - at
+    return found
+
+
+def _start_of_last_damage(found: Scan) -> int:
+    """Where the damage begins that goes on to where the scan ended."""
+    start = found.end
+    for damage in reversed(found.damage):
+        if damage.end != start or damage.start == start:
+            break
+        start = damage.start
+    return start
+
+
+def _is_unwritten(data: bytes, at: int, base: int, seed: int) -> bool:
+    """Whether there is nothing from AT on but zeros, or but the beginning of one frame and zeros from a sector on."""
+    written = len(data.rstrip(b"\0"))
+    if written <= at:
+        return True
+    blank = written + -(base + written) % _SECTOR
+    if blank >= len(data) or data[at : at + len(MAGIC)] != MAGIC:
+        return False
+    if blank < at + HEADER:  # the header itself is cut
+        return True
+    if _frame_size(data, at, seed, 0) is None:
+        return False
+    length = _FIELDS.unpack_from(data, at)[2]
+    return bool(written <= at + HEADER + length - _END_MARK)
 
 
 def _frame_size(data: bytes, at: int, seed: int, least: int) -> int | None:

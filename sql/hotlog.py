@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, print_trouble
+from ..machine import boot_id, was_restarted
 from . import disk, frames, tables
 from .disk import failing_as_one_line
 from .filenames import Segment, hot_path
@@ -26,12 +27,13 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class About:
-    """What frame 0 of a log says."""
+    """What frame 0 of a log says. BOOT is the boot id of the writer's machine, '' where that is not known."""
 
     table: str
     host: str
     rack: str
     columns: int
+    boot: str = ""
 
     def to_json(self) -> bytes:
         """As frame 0 has it."""
@@ -41,7 +43,7 @@ class About:
     def from_json(cls, text: bytes | memoryview) -> About:
         """Of a verified frame 0."""
         told = json.loads(bytes(text))
-        return cls(told["table"], told["host"], told["rack"], told["columns"])
+        return cls(told["table"], told["host"], told["rack"], told["columns"], told.get("boot", ""))
 
 
 class HotLog:
@@ -57,7 +59,7 @@ class HotLog:
         MburstError."""
         self.segment = segment
         self.path = hot_path(store, table, segment)
-        self.about = About(table, segment.host, rack, len(tables.columns(table)))
+        self.about = About(table, segment.host, rack, len(tables.columns(table)), boot_id())
         self.rows = 0
         self.started = time.monotonic()
         self._seed = frames.seed_of(segment.name)
@@ -110,7 +112,8 @@ class HotLog:
             self._syncing.raise_failure()
 
     def leave(self) -> None:
-        """Give up the lock; the file stays and anybody may seal it."""
+        """Give up the lock; the file stays and anybody may seal it. Its rows are on the disk, if that can be."""
+        self._syncing.sync()
         self._syncing.stop()
         os.close(self._file)
 
@@ -154,6 +157,16 @@ class LogContent:
         return pa.concat_tables(self.batches)
 
     @property
+    def rack(self) -> str | None:
+        """The rack whose rows it has; None where that is not known."""
+        return self.about.rack if self.about else None
+
+    @property
+    def count(self) -> int:
+        """How many rows were read."""
+        return sum(batch.num_rows for batch in self.batches)
+
+    @property
     def is_sound(self) -> bool:
         """Whether nothing is damaged: at most the end is torn."""
         return not self.scan.damage
@@ -175,10 +188,14 @@ class LogReader:
 
     def read(self) -> LogContent:
         """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
-        scan = frames.scan(disk.read_from(self._file, self._end), self._seed, self._number, self._end)
-        self._end, self._number = scan.end, scan.next_number
+        part = disk.read_from(self._file, self._end), self._seed, self._number, self._end
+        scan = frames.scan(*part)
         if 0 in scan.payloads:
-            self.about = About.from_json(scan.payloads.pop(0))
+            self.about = About.from_json(scan.payloads[0])
+        if scan.damage and self.about and was_restarted(self.about.boot):
+            scan = frames.scan_after_cut(*part)
+        scan.payloads.pop(0, None)
+        self._end, self._number = scan.end, scan.next_number
         return LogContent(self.path, self.about, [from_stream(scan.payloads[at]) for at in sorted(scan.payloads)], scan)
 
     def is_gone(self) -> bool:

@@ -6,6 +6,7 @@ write over a segment, which has to be readable.
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,7 +24,8 @@ _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b)?(\s*\((\s*\w+\s+\w+\s*,?)+\))?(\
 def lock(connection: duckdb.DuckDBPyConnection, files: Iterable[str]) -> None:
     """From here on the database opens FILES and nothing else, loads and fetches nothing, takes no object of Python by
     its name, and no setting can change that."""
-    connection.execute("SET allowed_paths = $1", [list(files)])
+    names = {name for file in files for name in (file, glob.escape(file))}  # as patterns name them, and as they are
+    connection.execute("SET allowed_paths = $1", [sorted(names)])
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

@@ -21,7 +21,7 @@ from .damage import DamagedFile
 from .disk import failing_as_one_line
 from .filenames import HOT, Segment
 from .hotlog import About, LogContent, LogReader, is_regular
-from .segments import damage_of_log
+from .segments import damage_of_log, sealed_rows
 from .store import MARKER
 from .tables import STORE_FORMAT, columns
 
@@ -109,9 +109,10 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         log = replace(log, about=_about(log, path.parent.name))
         if log.about is None or log.about.table != path.parent.name:  # of another table: its rows have no place here
             return Repair(damage, _move(store, path, dry_run))
-        if log.batches and not dry_run:
+        sealed = sealed_rows(store, path.parent.name, path.stem, log.rack)
+        if log.count >= sealed and log.batches and not dry_run:
             sealing.publish_log(store, path.parent.name, log)
-        return Repair(damage, _move(store, path, dry_run), sum(batch.num_rows for batch in log.batches))
+        return Repair(damage, _move(store, path, dry_run), max(log.count, sealed))
     except BlockingIOError:
         return Repair(damage, "", reason="its writer lives: end that, and call again")
     finally:

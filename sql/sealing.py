@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from . import disk, verified
 from .disk import failing_as_one_line
 from .filenames import NS_PER_DAY, SealedName, Segment, date_folder, rack_folder
 from .hotlog import LogContent, LogReader
-from .segments import damage_of_log, segment_of
+from .segments import damage_of_log, sealed_rows, segment_of
 from .tables import ORDER
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def _seal_locked(store: Path, table: str, path: Path, lock: int) -> None:
     log = LogReader(path, lock).read()
     for damage in damage_of_log(log, table):
         raise DamagedLog(str(damage), "`mburst repair STORE` saves what can be read of it")
-    publish_log(store, table, log)
+    if sealed_rows(store, table, path.stem, log.rack) <= log.count:  # else it is an older copy
+        publish_log(store, table, log)
     with failing_as_one_line(path, "remove"):
         path.unlink()
         disk.sync(path.parent)
@@ -242,14 +244,8 @@ def publish_log(store: Path, table: str, log: LogContent) -> None:
 def remove_parts(store: Path, table: str, rack: str, segment: Segment) -> None:
     """Remove what a seal that was cut short has left: it may differ from what will be written now."""
     with failing_as_one_line(store / table, "write"):
-        for path in (store / table).glob(f"date=*/{_escaped(rack_folder(rack))}/{_escaped(segment.name)}.*"):
+        for path in (store / table).glob(f"date=*/{glob.escape(rack_folder(rack))}/{glob.escape(segment.name)}.*"):
             path.unlink(missing_ok=True)
-
-
-def _escaped(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
 
 
 def row_groups(batches: Iterable[pa.Table]) -> Iterable[pa.Table]:

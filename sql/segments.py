@@ -9,14 +9,17 @@ forms:
 
 While the hot form of a segment exists, its sealed files do not count. So sealing writes the sealed files, makes them
 durable, and removes the hot file: that one unlink is the commit, and a crash anywhere before it leaves a hot file that
-is sealed again from the start. Readers list the hot files before the sealed ones and once more after them.
+is sealed again from the start. Readers list the hot files before the sealed ones and once more after them. (A log with
+fewer rows than its sealed files is no such one: it came from a copy that was made while it was written.)
 
 Only regular files are opened; what else stands where a file is expected is damage.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +39,7 @@ from .filenames import (
 )
 from .hotlog import LogContent, read_log
 
+SECOND_COPY = "a second copy of the same part of a segment"
 SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for and still be wanted
 
 
@@ -200,14 +204,62 @@ def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment]
         except FileNotFoundError:
             continue  # sealed since it was listed: its rows are in files that the list has not
         hidden = {segment.name for listing in (hot, after) for segment in listing.logs.values()}
+        outdated = _outdated(store, table, found, [file for file in sealed.files if file.name.segment.name in hidden])
+        found.logs = [log for log in found.logs if log.path.stem not in outdated]
         files = [file for file in sealed.files
-                 if file.name.segment.name not in hidden and wanted(file.name.segment)]
+                 if file.name.segment.name not in hidden - outdated and wanted(file.name.segment)]
+        second = second_copies(files)
+        found.damage += [damaged_file(file, table, SECOND_COPY) for file in second]
+        files = [file for file in files if file not in second]
         faults = verified.unverified([file.path for file in files])
         if any(not path.exists() for path in faults):
             continue  # replaced since it was listed
         found.files = [file for file in files if file.path not in faults]
         found.damage += [damaged_file(file, table, faults[file.path]) for file in files if file.path in faults]
         return found
+
+
+def _outdated(store: Path, table: str, found: Snapshot, hidden: list[Sealed]) -> set[str]:
+    """Which of the logs that hide sealed files have fewer rows, as FOUND has them, than those."""
+    rows = {log.path.stem: log.count for log in found.logs}
+    racks = {file.name.segment.name: file.rack for file in hidden}
+    return {name for name, rack in racks.items() if sealed_rows(store, table, name, rack) > rows.get(name, 0)}
+
+
+def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
+    """How many rows the sealed files of a segment have, of RACK (None: any); 0 unless all of them are sound."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        paths = sealed_paths(store, table, segment, rack)
+        return 0 if verified.unverified(paths) else sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, pa.ArrowException):  # they are just being replaced
+        return 0
+
+
+def sealed_paths(store: Path, table: str, segment: str, rack: str | None) -> list[Path]:
+    """The sealed files of a segment, whether they count or not."""
+    folder = "rack=*" if rack is None else glob.escape(rack_folder(rack))
+    return [path for path in (store / table).glob(f"date=*/{folder}/{glob.escape(segment)}.*.parquet")
+            if SealedName.parse(path.name)]
+
+
+def second_copies(files: list[Sealed]) -> list[Sealed]:
+    """Of several files with the same part of a segment, all but the newest: they would count twice."""
+    times = Counter((file.name.segment.name, file.name.part) for file in files)
+    suspects = [file for file in files if times[file.name.segment.name, file.name.part] > 1]
+    kept: dict[tuple[str, int], Sealed] = {}
+    for file in sorted(suspects, key=lambda file: (_modified_ns(file.path), str(file.path))):
+        kept[file.name.segment.name, file.name.part] = file
+    return [file for file in suspects if file not in kept.values()]
+
+
+def _modified_ns(path: Path) -> int:
+    try:
+        return os.lstat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:

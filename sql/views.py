@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,7 +141,7 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
         by_columns.setdefault(file.name.columns, []).append(str(file.path))
     for count, paths in by_columns.items():
         connection.execute("INSERT INTO defined.files SELECT unnest($1)", [paths])
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+        listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in paths)
         known = {column.name for column in tables.columns(table)[:count]}
         branches.append(_select(table, known, f"read_parquet([{listed}], hive_partitioning = false)"))
     for index, log in enumerate(found.logs):

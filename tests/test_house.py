@@ -15,6 +15,7 @@ ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 # What each room may import of the others.
 ALLOWED = {
     "errors": set(),
+    "machine": set(),
     "names": set(),
     "quality": set(),
     "units": {"errors"},
@@ -22,7 +23,7 @@ ALLOWED = {
     "workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {"errors", "quality", "units"},
-    "sql": {"errors", "files", "units"},
+    "sql": {"errors", "files", "machine", "units"},
     "analysis": {"errors", "quality", "units", "sql"},
     "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
 }

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from frames import START_NS, Frame, pcap, write_pcap
 from killing import Killer, memory_folder, serving
+from outcomes import outcome
 
 from mburst.__main__ import main
 from mburst.sql import Store, locks
@@ -112,6 +113,7 @@ def test_killed_at_every_step_and_recorded_again(killer: Killer, file: Path, mem
         assert sums(store) == wanted, step
         is_tidy(store)
         shutil.rmtree(store)
+    outcome("record FILE, killed at a step, again", f"{len(chosen)} of {len(steps)} steps", "sums of the file in all")
 
 
 def run(file: Path, store: Path) -> list[str]:
@@ -232,7 +234,8 @@ def test_the_lock_of_a_dead_recorder_and_what_else_is_in_its_folder(file: Path, 
     store = tmp_path / "s"
     assert main(["record", str(file), "-o", str(store)]) == 0
     (store / "locks").mkdir(exist_ok=True)
-    for text in (b"", b"\xff\xfe", b"[1]\n{}\n", b'{"pid": 1}\n[[[['):
+    for text in (b"", b"\xff\xfe", b"[1]\n{}\n", b'{"pid": 1}\n[[[[', b'{"pid": 1}\n{"rows": 5}\n',
+                 b'{}\n{"rows": [5]}', b'{}\n{"rows": [{"writer_id": "x", "packets": []}]}', b'{}\n{"rows": [{}]}'):
         (store / "locks" / "0123456789ab").write_bytes(text)
         (store / "locks" / "notes").write_text("mine")
         assert main(["record", str(file), "-o", str(store)]) == 0

@@ -16,6 +16,7 @@ from pathlib import Path
 import livelab
 import pytest
 from livelab import Lab
+from outcomes import outcome
 
 from mburst.sql import Store, locks
 
@@ -116,6 +117,8 @@ def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp
     assert query(store, totals) == query(
         store, "SELECT recording_id, sum(packets), sum(bytes) FROM bins GROUP BY ALL ORDER BY ALL")
     assert locks.names(store) == []
+    outcome("record live, killed and begun again", f"{KILLS} kills",
+            f"bins and gaps are all {moved[0]:,} packets and {moved[1]:,} bytes of the interface's counter")
 
 
 def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: Path, tmp_path: Path) -> None:

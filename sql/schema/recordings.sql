@@ -36,7 +36,7 @@ CREATE TABLE recordings (
     counted_segments     BIGINT,             -- of bins that the totals in this row include; NULL: all of them
     begun_ns             BIGINT NOT NULL,    -- when the recorder began to count, by its clock
     ended                VARCHAR NOT NULL,   -- '' while it runs; finished, stopped, interrupted, failed, killed
-    boot_id              VARCHAR,            -- names the time since the host was started; NULL: not from an interface
+    boot_id              VARCHAR,            -- names the time since the host was started; '': hidden; NULL: not from an interface
     interface_id         VARCHAR,            -- network namespace and number of the interface; NULL: likewise
     begun_packets        BIGINT,             -- the interface's counter of this direction at begun_ns; NULL: not known
     begun_bytes          BIGINT,             -- likewise; NULL where the driver counts bytes otherwise than `bytes` does

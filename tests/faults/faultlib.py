@@ -28,18 +28,12 @@ from mburst.sql.tail import Tail
 HERE = Path(__file__).parent
 MBURST = (sys.executable, "-m", "mburst")
 SCALE = int(os.environ.get("MBURST_FAULTS", "1"))
-OUTCOMES: list[tuple[str, str, str]] = []  # (fault, tries, what was left), for the table at the end
 LIMIT_S = 90.0  # that anything may take before it counts as hanging
 
 
 def times(few: int) -> range:
     """FEW tries of a fault, or as many as MBURST_FAULTS asks for."""
     return range(few * SCALE)
-
-
-def outcome(fault: str, tries: object, left: str) -> None:
-    """A line of the table."""
-    OUTCOMES.append((fault, str(tries), left))
 
 
 def chance(*seed: object) -> random.Random:

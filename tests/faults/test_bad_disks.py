@@ -17,7 +17,6 @@ from faultlib import (
     failure,
     held,
     mburst,
-    outcome,
     query,
     succeed,
     times,
@@ -26,6 +25,7 @@ from faultlib import (
 )
 from labrecorder import TABLES, finish, recorder, recording, running, sending
 from livelab import Lab, sh
+from outcomes import outcome
 
 from mburst.sql import Store
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from building import library
-from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, outcome, query, succeed, wait_for
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, succeed, wait_for
 from labrecorder import recording, sending
 from livelab import Lab
+from outcomes import outcome
 
 from mburst.sql import Store
 

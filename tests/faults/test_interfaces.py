@@ -13,7 +13,6 @@ from faultlib import (
     assert_totals,
     end,
     failure,
-    outcome,
     query,
     succeed,
     times,
@@ -22,6 +21,7 @@ from faultlib import (
 )
 from labrecorder import TABLES, finish, recorder, recording, running, sending
 from livelab import Lab, sh
+from outcomes import outcome
 
 from mburst.sql import Store
 

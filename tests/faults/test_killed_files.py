@@ -20,13 +20,13 @@ from faultlib import (
     end,
     hot_bytes,
     kill,
-    outcome,
     started,
     succeed,
     sums,
     times,
     wait_for,
 )
+from outcomes import outcome
 
 from mburst.sql import Store
 

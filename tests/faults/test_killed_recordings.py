@@ -18,13 +18,13 @@ from faultlib import (
     end,
     held,
     kill,
-    outcome,
     query,
     times,
     wait_for,
 )
 from labrecorder import received, recording, sending
 from livelab import Lab
+from outcomes import outcome
 
 from mburst.sql import Store
 

@@ -11,7 +11,6 @@ from faultlib import (
     Follower,
     chance,
     held,
-    outcome,
     query,
     times,
     wait_for,
@@ -19,6 +18,7 @@ from faultlib import (
 )
 from labrecorder import TABLES, children, finish, recorder, running, sending
 from livelab import Lab
+from outcomes import outcome
 
 from mburst.sql import Store
 

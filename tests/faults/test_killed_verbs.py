@@ -12,7 +12,6 @@ from faultlib import (
     chance,
     held,
     kill,
-    outcome,
     query,
     started,
     succeed,
@@ -20,6 +19,7 @@ from faultlib import (
     wait_for_rows,
 )
 from gnmilib import agent
+from outcomes import outcome
 from ports import free_port
 
 from mburst.sql import Store

@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import Follower, assert_kept, end, failure, held, mburst, outcome, query, started, wait_for
+from faultlib import Follower, assert_kept, end, failure, held, mburst, query, started, wait_for
 from labrecorder import TABLES, finish, inside, recording, sending
 from livelab import Lab
+from outcomes import outcome
 from storelib import write
 
 from mburst.sql import Store

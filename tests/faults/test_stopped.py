@@ -8,9 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from faultlib import HERE, end, outcome, query, times, wait_for
+from faultlib import HERE, end, query, times, wait_for
 from labrecorder import received, recording, sending
 from livelab import Lab
+from outcomes import outcome
 
 from mburst.sql import Store
 

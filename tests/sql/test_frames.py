@@ -88,3 +88,40 @@ def test_a_frame_that_is_missing_as_a_whole_is_damage(payloads: list[bytes]) -> 
     content = log(payloads)
     got, scan = read(content[: lengths[0]] + content[lengths[0] + lengths[1]:])
     assert got == [payloads[0], *payloads[2:]] and "missing" in scan.damage[0].reason
+
+
+# --- a power cut ----------------------------------------------------------------------------------------------------
+
+STREAM = st.binary(max_size=1500).map(lambda text: text + b"\xff\xff\xff\xff\0\0\0\0")
+STREAMS = st.lists(STREAM, min_size=2, max_size=5)
+
+
+@settings(max_examples=100)
+@given(STREAMS, st.data())
+def test_an_end_that_was_never_written_is_torn(payloads: list[bytes], data: st.DataObject) -> None:
+    """Zeros from the end of a frame or from a sector on, to the length that the file system kept."""
+    content = log(payloads)
+    ends = [len(log(payloads[:count])) for count in range(1, len(payloads) + 1)]
+    cut = data.draw(st.sampled_from(ends) | st.sampled_from([*range(512, len(content), 512)] or ends))
+    length = data.draw(st.integers(cut, len(content) + 5000))
+    changed = content[:cut].ljust(length, b"\0")
+    scan = frames.scan_after_cut(changed, SEED)
+    whole = [end for end in ends if changed[:end] == content[:end]]
+    assert not scan.damage and [bytes(each) for each in scan.payloads.values()] == payloads[: len(whole)]
+    assert (scan.end, scan.torn_bytes, scan.next_number) == (
+        (max(whole, default=0), length - max(whole, default=0), len(whole)))
+
+
+@settings(max_examples=100)
+@given(STREAMS, st.data())
+def test_other_damage_is_no_end_that_was_never_written(payloads: list[bytes], data: st.DataObject) -> None:
+    """A flipped bit, with or without such an end behind it: the batch that it is in stays damaged."""
+    content = bytearray(log(payloads))
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    changed = bytes(content) + bytes(data.draw(st.just(0) | st.integers(32, 5000)))
+    plain, after = frames.scan(changed, SEED), frames.scan_after_cut(changed, SEED)
+    assert after.payloads == plain.payloads
+    assert after.damage == [damage for damage in plain.damage if "never written" not in damage.reason] or (
+        after.damage == plain.damage)
+    assert len(after.payloads) == len(payloads) or after.damage or plain.torn_bytes

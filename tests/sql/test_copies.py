@@ -1,0 +1,126 @@
+"""Stores that were copied: files twice, logs of an earlier moment, names that are patterns. Nothing counts twice,
+nothing is taken away."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from storelib import hot_logs, rows, sealed_files
+
+from mburst.sql import Store, filenames
+from mburst.sql.checking import check
+from mburst.sql.hotlog import HotLog
+from mburst.sql.repairing import repair
+
+T0 = 1_700_000_000_000_000_000
+BATCHES, ROWS = 4, 5
+
+
+def dead_log(store: Store) -> tuple[Path, list[int]]:
+    """The log of a writer that died; where each of its frames ends."""
+    log = HotLog(store.path, "bins", filenames.new_segment("cache-1", filenames.new_writer(), 0), "r1")
+    ends = [log.path.stat().st_size]
+    for at in range(BATCHES):
+        log.append(rows("bins", *({"ts_ns": T0 + (at * ROWS + row) * 86_400 * 10**9 // 8} for row in range(ROWS))))
+        ends.append(log.path.stat().st_size)
+    log.leave()
+    return log.path, ends
+
+
+def counted(store: Store, since_ns: int | None = None) -> tuple[int, int, list[str]]:
+    """Rows, distinct rows, and reasons of what is damaged."""
+    with store.connect(since_ns=since_ns) as connection:
+        [(count, distinct)] = connection.execute("SELECT count(*), count(DISTINCT ts_ns) FROM bins").fetchall()
+        return count, distinct, [why for (why,) in connection.execute("SELECT reason FROM damaged_files").fetchall()]
+
+
+@pytest.mark.parametrize("batches", [-1, 0, 2, BATCHES])
+def test_a_log_that_comes_back_takes_nothing_from_its_sealed_files(tmp_path: Path, batches: int) -> None:
+    """As a copy has it that was made while the segment was sealed: the log of before, the sealed files of after."""
+    store = Store.create(tmp_path / "store")
+    path, ends = dead_log(store)
+    content = path.read_bytes()
+    assert store.seal() == 1 and len(sealed_files(store, "bins")) > 1
+    before = counted(store)
+    path.write_bytes(content[: ends[batches]] if batches >= 0 else b"")
+    assert before == counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+    assert counted(store, T0 + 86_400 * 10**9)[2] == []
+    found = check(store.path)
+    assert found.is_sound and [remark.path for remark in found.remarks] == ([str(path)] if batches < BATCHES else [])
+    assert store.seal() == 1 and hot_logs(store, "bins") == []
+    assert counted(store) == before
+
+
+def test_a_damaged_log_that_comes_back_is_named_and_takes_nothing_either(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    path, ends = dead_log(store)
+    content = bytearray(path.read_bytes())
+    store.seal()
+    content[ends[1] + 50] ^= 1
+    path.write_bytes(content)
+    count, distinct, named = counted(store)
+    assert (count, distinct, len(named)) == (BATCHES * ROWS, BATCHES * ROWS, 1)
+    [done] = repair(store.path)
+    assert done.saved == BATCHES * ROWS and not path.exists()
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+def test_sealed_files_of_a_seal_that_was_cut_short_do_not_count(tmp_path: Path) -> None:
+    """One of its files has its name, another has not yet, or is damaged."""
+    store = Store.create(tmp_path / "store")
+    path, _ = dead_log(store)
+    content = path.read_bytes()
+    store.seal()
+    path.write_bytes(content)
+    first, *_ = sealed_files(store, "bins")
+    other = bytearray(first.read_bytes())
+    other[20] ^= 1
+    first.write_bytes(other)
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+    first.unlink()
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+    assert store.seal() == 1
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+def test_a_file_that_is_there_twice_counts_once_and_is_named(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    dead_log(store)
+    store.seal()
+    [file, *_] = sealed_files(store, "bins")
+    folder = store.path / "bins" / filenames.MIXED / file.parent.name
+    folder.mkdir(parents=True)
+    shutil.copy(file, folder)
+    os.utime(file, (0, 0))
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, ["a second copy of the same part of a segment"])
+    assert [damaged.path for damaged in check(store.path).damaged] == [str(file)]
+    list(repair(store.path))
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+
+
+@pytest.mark.parametrize(("name", "twin"), [("st?re", "stare"), ("st*re", "stare"), ("st[or]e", "stoe"),
+                                            ("st\nre 'x' \"y\"", "stare"), ("**", "stare")])
+def test_the_name_of_a_folder_is_no_pattern(tmp_path: Path, name: str, twin: str) -> None:
+    store = Store.create(tmp_path / name)
+    dead_log(store)
+    store.seal()
+    shutil.copytree(store.path, tmp_path / twin)
+    assert counted(store) == (BATCHES * ROWS, BATCHES * ROWS, [])
+    assert check(store.path).is_sound
+
+
+def test_a_name_with_numbers_that_no_time_has_is_none_that_mburst_gives(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    path, _ = dead_log(store)
+    path.rename(path.with_name(f"cache-1-{'9' * 20}-0123456789ab-0.log"))
+    dead_log(store)
+    store.seal()
+    [file, *others] = sealed_files(store, "bins")
+    last = filenames.SealedName.parse(file.name).last_ns
+    file.rename(file.with_name(file.name.replace(f"-{last}.", f"-{2**63}.")))
+    count, _, named = counted(store)
+    assert named == ["not a name that mburst gives"] * 2 and 0 < count < BATCHES * ROWS and others
+    assert len(check(store.path).damaged) == 2
