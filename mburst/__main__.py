@@ -26,6 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        say("not enough memory")
+        return 1
     except OSError as error:
         say(f"{error.filename or 'system'}: {error.strerror or error}")
         return 1

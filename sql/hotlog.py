@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import EFBIG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, print_trouble
-from . import disk, frames, tables
+from ..errors import MburstError, UsageError, print_trouble
+from . import batches, disk, filenames, frames, tables
 from .disk import failing_as_one_line
 from .filenames import Segment, hot_path
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 2
+MOST_BYTES = 16 << 30  # of a log: some eight times what the longest has, all of which is held in memory
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,18 @@ class About:
 
     @classmethod
     def from_json(cls, text: bytes | memoryview) -> About:
-        """Of a verified frame 0."""
-        told = json.loads(bytes(text))
-        return cls(told["table"], told["host"], told["rack"], told["columns"])
+        """Of a verified frame 0. Raises ValueError where it does not say what it should."""
+        try:
+            told = json.loads(bytes(text))
+            about = cls(told["table"], told["host"], told["rack"], told["columns"])
+            names = f"{about.host}{about.rack}".encode()  # surrogates are no letters
+            filenames.check_rack(about.rack)
+        except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+            raise ValueError("not what the header of a log is") from error
+        kinds = [*map(type, vars(about).values())]
+        if kinds != [str, str, str, int] or about.table not in tables.ORDER or b"\0" in names:
+            raise ValueError("not what the header of a log is")
+        return about
 
 
 class HotLog:
@@ -172,14 +183,37 @@ class LogReader:
         self._seed = frames.seed_of(path.stem)
         self._end = self._number = 0
         self.about: About | None = None
+        self._schema: pa.Schema | None = None
 
     def read(self) -> LogContent:
         """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
+        if os.fstat(self._file).st_size > MOST_BYTES:
+            raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, which no log is")
         scan = frames.scan(disk.read_from(self._file, self._end), self._seed, self._number, self._end)
         self._end, self._number = scan.end, scan.next_number
+        return LogContent(self.path, self._about(scan), self._batches(scan), scan)
+
+    def _about(self, scan: frames.Scan) -> About | None:
         if 0 in scan.payloads:
-            self.about = About.from_json(scan.payloads.pop(0))
-        return LogContent(self.path, self.about, [from_stream(scan.payloads[at]) for at in sorted(scan.payloads)], scan)
+            try:
+                self.about = About.from_json(scan.payloads[0])
+            except ValueError as error:
+                frames.refuse(scan, 0, str(error))
+        return self.about
+
+    def _batches(self, scan: frames.Scan) -> list[pa.Table]:
+        """The rows of each frame but the first, which are all of one schema."""
+        table, found = self.about.table if self.about else self.path.parent.name, []
+        for number in sorted(scan.payloads.keys() - {0}):
+            try:
+                batch = batches.from_stream(scan.payloads[number], table)
+                self._schema = self._schema or batch.schema
+                if batch.schema != self._schema:
+                    raise ValueError("other columns than the batches before")
+                found.append(batch)
+            except ValueError as error:
+                frames.refuse(scan, number, str(error).splitlines()[0])
+        return found
 
     def is_gone(self) -> bool:
         """Whether the log was sealed: it has no name any more, and nothing is appended."""
@@ -189,13 +223,6 @@ class LogReader:
         """Close the file, where it is ours."""
         if self._owned:
             os.close(self._file)
-
-
-def from_stream(payload: memoryview) -> pa.Table:
-    """The rows of a verified frame; they share its memory."""
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 
 def read_log(path: Path) -> LogContent:

@@ -148,7 +148,7 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
         rows = log.rows
         connection.register(name, rows)
         branches.append(_select(table, set(rows.column_names), name))
-    with damage.readable(connection):
+    with damage.readable(connection, ours=True):
         connection.execute(f"CREATE VIEW {view} AS {' UNION ALL '.join(branches[1:] or branches)}")
 
 
