@@ -7,6 +7,9 @@ they say and reads memory that is not the batch's, so that both are looked at be
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .tables import ORDER, arrow_schema
@@ -29,7 +32,7 @@ def from_stream(payload: memoryview, table: str) -> pa.Table:
         with pa.ipc.open_stream(pa.py_buffer(payload)) as stream:
             if reason := not_of(table, stream.schema):
                 raise ValueError(reason)
-            if any(_is_compressed(message.metadata) for message in _messages(payload)):
+            if any(map(_is_compressed, _messages(payload))):
                 raise ValueError("compressed, which mburst never writes")
             found = stream.read_all()
     except (pa.ArrowException, OSError, struct.error) as error:  # OSError: of a length that its buffer does not have
@@ -39,6 +42,7 @@ def from_stream(payload: memoryview, table: str) -> pa.Table:
     return found
 
 
+@lru_cache(64)
 def not_of(table: str, schema: pa.Schema) -> str:
     """Why rows of SCHEMA are not of TABLE as it is, as it was, or as a newer mburst has it; '' where they are."""
     import pyarrow as pa
@@ -57,29 +61,26 @@ def not_of(table: str, schema: pa.Schema) -> str:
 
 
 def _check_nulls(rows: pa.Table, table: str) -> None:
-    for field in arrow_schema(table):
-        if field.name in rows.column_names:
-            chunks = rows.column(field.name).chunks
-            holes = [chunk for chunk in chunks if not field.nullable and chunk.null_count]
-            if holes or any(chunk.dictionary.null_count for chunk in chunks if hasattr(chunk, "dictionary")):
-                raise ValueError(f"NULL in column {field.name}")
+    required = [field.name for field in arrow_schema(table) if not field.nullable]
+    for name, column in zip(rows.column_names, rows.itercolumns(), strict=True):
+        if (column.null_count and name in required) or any(
+                chunk.dictionary.null_count for chunk in column.iterchunks() if hasattr(chunk, "dictionary")):
+            raise ValueError(f"NULL in column {name}")
 
 
-def _messages(payload: memoryview):  # type: ignore[no-untyped-def]
+def _messages(payload: memoryview) -> Iterator[memoryview]:
+    """The metadata of each message of a stream."""
     import pyarrow as pa
 
     reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(payload))
-    while True:
-        try:
-            yield reader.read_next_message()
-        except StopIteration:
-            return
+    with suppress(StopIteration):
+        while True:
+            yield memoryview(reader.read_next_message().metadata)
 
 
-def _is_compressed(metadata: pa.Buffer) -> bool:
-    """Whether a message's buffers are compressed: a small frame may then become any amount of memory. METADATA is a
-    flatbuffer, which Arrow has verified."""
-    data = memoryview(metadata)
+def _is_compressed(data: memoryview) -> bool:
+    """Whether a message's buffers are compressed: a small frame may then become any amount of memory. DATA, its
+    metadata, is a flatbuffer, which Arrow has verified."""
     message = struct.unpack_from("<I", data)[0]
     kind, at = _field(data, message, _HEADER_TYPE), _field(data, message, _HEADER)
     if kind is None or at is None or data[kind] not in (_RECORD_BATCH, _DICTIONARY_BATCH):
