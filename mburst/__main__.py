@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import interrupting
 from .errors import MburstError
 from .names import say
 
@@ -32,6 +33,11 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         say(f"{error.filename or 'system'}: {error.strerror or error}")
         return 1
+    except Exception:
+        if not interrupting.heard():
+            raise
+        say("interrupted")
+        return 130
 
 
 def command() -> int:
@@ -39,6 +45,7 @@ def command() -> int:
     from . import privileges
 
     privileges.own_process()
+    interrupting.own_process()
     return main()
 
 

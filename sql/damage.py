@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MburstError, UsageError
+from ..errors import Interrupted, MburstError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,9 +94,11 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
     import duckdb
 
     at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException,
-                duckdb.OutOfMemoryException, duckdb.InterruptException)
+                duckdb.OutOfMemoryException)
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise Interrupted("interrupted") from error
     except (duckdb.Error, UnicodeDecodeError) as error:
         first, *more = str(error).splitlines() or [""]
         message = first.removeprefix("Invalid Input Error: ")
