@@ -22,7 +22,7 @@ ALLOWED = {
     "workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {"errors", "quality", "units"},
-    "sql": {"errors", "files", "units"},
+    "sql": {"errors", "files", "interrupting", "units"},
     "analysis": {"errors", "quality", "units", "sql"},
     "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
 }

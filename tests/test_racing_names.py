@@ -98,7 +98,7 @@ def test_a_sealed_file_and_its_ledger_that_become_links(tmp_path, precious):
 
 
 def test_a_folder_of_reports_that_becomes_a_link_takes_what_was_begun_whole(tmp_path):
-    """The folder is opened once: a page is in it, or where the link leads, and nothing else of that place is touched."""
+    """The folder is opened once: a page is in it, or where the link leads, where nothing else is touched."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "other").write_text(PRECIOUS)
