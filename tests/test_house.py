@@ -15,6 +15,7 @@ ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 # What each room may import of the others.
 ALLOWED = {
     "errors": set(),
+    "interrupting": set(),
     "names": set(),
     "quality": set(),
     "units": {"errors"},
