@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import interrupting
 from .errors import MburstError
 from .names import say
 
@@ -26,9 +27,17 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError:
+        say("not enough memory")
+        return 1
     except OSError as error:
         say(f"{error.filename or 'system'}: {error.strerror or error}")
         return 1
+    except Exception:
+        if not interrupting.heard():
+            raise
+        say("interrupted")
+        return 130
 
 
 def command() -> int:
@@ -36,6 +45,7 @@ def command() -> int:
     from . import privileges
 
     privileges.own_process()
+    interrupting.own_process()
     return main()
 
 

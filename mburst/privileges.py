@@ -12,6 +12,7 @@ import ctypes
 import os
 import pwd
 import resource
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -80,16 +81,21 @@ def shared_process() -> Iterator[None]:
 
 
 def give(paths: Iterable[Path], owner: Owner) -> None:
-    """Have what root made at PATHS, and below them, belong to OWNER. Follows no links."""
+    """Have what root made at PATHS, and below them, belong to OWNER. Follows no links. Raises OSError where that is not
+    possible, and for a path that there is not: nobody would have what was made for him."""
     if not _State.own or os.geteuid() != 0 or not owner.uid:
         return
     for path in paths:
-        for _, folders, files, at in os.fwalk(path):
-            os.fchown(at, owner.uid, owner.gid)
+        os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            continue
+        for _, folders, files, at in os.fwalk(path, onerror=_raise):
             for name in (*folders, *files):
                 os.chown(name, owner.uid, owner.gid, dir_fd=at, follow_symlinks=False)
-        with suppress(FileNotFoundError):
-            os.chown(path, owner.uid, owner.gid, follow_symlinks=False)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:

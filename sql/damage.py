@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MburstError, UsageError
+from ..errors import Interrupted, MburstError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -87,20 +87,24 @@ def damaged_files(connection: duckdb.DuckDBPyConnection) -> list[DamagedFile]:
 
 
 @contextmanager
-def readable(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Iterator[None]:
     """Turns DuckDB's errors inside into MburstError of one line: "PATH: damaged: …" where one of the files that
-    CONNECTION's views read is to blame. What SQL says by error('usage: …') becomes UsageError."""
+    CONNECTION's views read is to blame, which it always may be where the statement is OURS. What SQL says by
+    error('usage: …') becomes UsageError."""
     import duckdb
 
-    at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
+    at_fault = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException,
+                duckdb.OutOfMemoryException)
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise Interrupted("interrupted") from error
     except (duckdb.Error, UnicodeDecodeError) as error:
         first, *more = str(error).splitlines() or [""]
         message = first.removeprefix("Invalid Input Error: ")
         if message.startswith("usage: "):
             raise UsageError(message.removeprefix("usage: ")) from error
-        if not isinstance(error, at_fault):
+        if ours or not isinstance(error, at_fault):
             _raise_damage(connection)
         raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
 
@@ -115,3 +119,17 @@ def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
     for path, reason in verified.verify(paths).items():
         verified.forget(path)
         raise MburstError(f"{path}: damaged: {reason}", "call again: the answer will do without it")
+    for path in paths:
+        if reason := _unreadable(cursor, path):
+            raise MburstError(f"{path}: damaged: {reason}", "take it out of the store: mburst did not write it")
+
+
+def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path) -> str:
+    """Why the database cannot read the whole of a file whose content is what its name says; '' where it can."""
+    import duckdb
+
+    try:
+        cursor.execute("SELECT max(hash(t)) FROM read_parquet([$1], hive_partitioning = false) t", [str(path)])
+        return ""
+    except duckdb.Error as error:
+        return str(error).splitlines()[0]

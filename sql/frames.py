@@ -47,6 +47,7 @@ class Scan:
     """What stands in a log: the payloads of its sound frames by number, and where reading on would begin."""
 
     payloads: dict[int, memoryview] = field(default_factory=dict)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)  # of the same frames: bytes [start, end)
     damage: list[Damage] = field(default_factory=list)
     end: int = 0
     next_number: int = 0
@@ -86,6 +87,12 @@ def scan(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
             at += size
     found.end = base + at
     return found
+
+
+def refuse(found: Scan, number: int, reason: str) -> None:
+    """Frame NUMBER is as it was written, and yet holds nothing that belongs into the log."""
+    del found.payloads[number]
+    found.damage.append(Damage(*found.places[number], f"batch {number}: {reason}"))
 
 
 def scan_after_cut(data: bytes, seed: int, number: int = 0, base: int = 0) -> Scan:
@@ -143,7 +150,7 @@ def _take(data: bytes, at: int, size: int, found: Scan, base: int) -> None:
     if number > found.next_number and not explained:
         found.damage.append(Damage(base + at, base + at, f"batches {found.next_number} to {number - 1} are missing"))
     if xxhash.xxh3_64_intdigest(payload) == check:
-        found.payloads[number] = payload
+        found.payloads[number], found.places[number] = payload, (base + at, base + at + size)
     else:
         found.damage.append(Damage(base + at, base + at + size, f"batch {number} does not match its checksum"))
     found.next_number = number + 1

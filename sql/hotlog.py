@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import EFBIG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, print_trouble
+from ..errors import MburstError, UsageError, print_trouble
 from ..machine import boot_id, was_restarted
-from . import disk, frames, tables
+from . import batches, disk, filenames, frames, tables
 from .disk import failing_as_one_line
 from .filenames import Segment, hot_path
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 2
+MOST_BYTES = 16 << 30  # of a log: some eight times what the longest has, all of which is held in memory
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,18 @@ class About:
 
     @classmethod
     def from_json(cls, text: bytes | memoryview) -> About:
-        """Of a verified frame 0."""
-        told = json.loads(bytes(text))
-        return cls(told["table"], told["host"], told["rack"], told["columns"], told.get("boot", ""))
+        """Of a verified frame 0. Raises ValueError where it does not say what it should."""
+        try:
+            told = json.loads(bytes(text))
+            about = cls(told["table"], told["host"], told["rack"], told["columns"], told.get("boot", ""))
+            names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates are no letters
+            filenames.check_rack(about.rack)
+        except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+            raise ValueError("not what the header of a log is") from error
+        kinds = [*map(type, vars(about).values())]
+        if kinds != [str, str, str, int, str] or about.table not in tables.ORDER or b"\0" in names:
+            raise ValueError("not what the header of a log is")
+        return about
 
 
 class HotLog:
@@ -185,18 +196,45 @@ class LogReader:
         self._seed = frames.seed_of(path.stem)
         self._end = self._number = 0
         self.about: About | None = None
+        self._schema: pa.Schema | None = None
 
     def read(self) -> LogContent:
         """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
+        if os.fstat(self._file).st_size > MOST_BYTES:
+            raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, which no log is")
+        scan = self._scan()
+        self._end, self._number = scan.end, scan.next_number
+        return LogContent(self.path, self.about, self._batches(scan), scan)
+
+    def _scan(self) -> frames.Scan:
+        """What came since the last call; `about` is what frame 0 says, once it was seen."""
         part = disk.read_from(self._file, self._end), self._seed, self._number, self._end
         scan = frames.scan(*part)
         if 0 in scan.payloads:
-            self.about = About.from_json(scan.payloads[0])
+            self._read_about(scan)
         if scan.damage and self.about and was_restarted(self.about.boot):
-            scan = frames.scan_after_cut(*part)
-        scan.payloads.pop(0, None)
-        self._end, self._number = scan.end, scan.next_number
-        return LogContent(self.path, self.about, [from_stream(scan.payloads[at]) for at in sorted(scan.payloads)], scan)
+            return frames.scan_after_cut(*part)
+        return scan
+
+    def _read_about(self, scan: frames.Scan) -> None:
+        try:
+            self.about = About.from_json(scan.payloads[0])
+        except ValueError as error:
+            frames.refuse(scan, 0, str(error))
+
+    def _batches(self, scan: frames.Scan) -> list[pa.Table]:
+        """The rows of each frame but the first, which are all of one schema."""
+        table, found = self.about.table if self.about else self.path.parent.name, []
+        for number in sorted(scan.payloads.keys() - {0}):
+            try:
+                batch = batches.from_stream(scan.payloads[number], table)
+                self._schema = self._schema or batch.schema
+                if batch.schema != self._schema:
+                    raise ValueError("other columns than the batches before")
+                found.append(batch)
+            except ValueError as error:
+                frames.refuse(scan, number, str(error).splitlines()[0])
+        return found
 
     def is_gone(self) -> bool:
         """Whether the log was sealed: it has no name any more, and nothing is appended."""
@@ -206,13 +244,6 @@ class LogReader:
         """Close the file, where it is ours."""
         if self._owned:
             os.close(self._file)
-
-
-def from_stream(payload: memoryview) -> pa.Table:
-    """The rows of a verified frame; they share its memory."""
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(pa.py_buffer(payload)).read_all()
 
 
 def read_log(path: Path) -> LogContent:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import re
+import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,16 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     import duckdb
 
+LIMITS = {"memory_limit": "80%"}  # of the machine's; on disk, DuckDB takes 90 % of what is free
 _VARIABLE = re.compile(r"(SET|RESET)\s+VARIABLE\b", re.IGNORECASE)
 _BESIDES = {"SET": "SET of anything but a variable", "EXPLAIN": "EXPLAIN of anything but SELECT"}
 _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b)?(\s*\((\s*\w+\s+\w+\s*,?)+\))?(\s+ANALYZE\b)?", re.IGNORECASE)
+
+
+def temporary() -> str:
+    """Where a database puts what memory has no room for: a folder that there is not, of a name that nobody knows, since
+    questions may read what is in it. The database makes it when it is needed, and removes it."""
+    return f".mburst-{secrets.token_hex(8)}"
 
 
 def lock(connection: duckdb.DuckDBPyConnection, files: Iterable[str]) -> None:

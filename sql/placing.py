@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .batches import not_of
 from .filenames import MIXED, NS_PER_DAY, SealedName, date_folder, rack_of
-from .tables import ORDER, columns
+from .tables import ORDER
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+# Of a row group, which readers take whole: several times what mburst writes.
+MOST_ROWS, MOST_BYTES = 1 << 20, 2 << 30  # bytes of a column
 
 
 def misplaced(path: Path, name: SealedName) -> str:
@@ -22,8 +26,10 @@ def misplaced(path: Path, name: SealedName) -> str:
         return "the date of its folder is not that of its rows"
     with pq.ParquetFile(path, pre_buffer=False) as content:
         names = content.schema_arrow.names
-        if not are_columns_of(table, names) or len(names) != name.columns:
+        if len(names) != name.columns:
             return f"the rows are not of table {table}"
+        if reason := not_of(table, content.schema_arrow) or _oversized(content.metadata):
+            return reason
         if _bounds(content.metadata, names.index(ORDER[table][-1])) != (name.first_ns, name.last_ns):
             return "the times in its name are not those of its rows"
         if "rack" in names:
@@ -33,13 +39,19 @@ def misplaced(path: Path, name: SealedName) -> str:
         return ""
 
 
-def are_columns_of(table: str, names: list[str]) -> bool:
-    """Whether NAMES are the columns of TABLE as they are, as they were, or as a newer mburst has them."""
-    known = [column.name for column in columns(table)]
-    return ORDER[table][-1] in names and known[: len(names)] == names[: len(known)]
+def _oversized(metadata: pq.FileMetaData) -> str:
+    """Why a file would take more memory than one that mburst wrote: readers take a row group whole."""
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    if not groups or not all(0 < group.num_rows <= MOST_ROWS for group in groups):
+        return f"its row groups do not have 1 to {MOST_ROWS:,} rows"
+    largest = max(group.column(column).total_uncompressed_size
+                  for group in groups for column in range(group.num_columns))
+    return f"a column of {largest:,} bytes in a row group" if largest > MOST_BYTES else ""
 
 
-def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[int, int]:
-    """The least and the largest value of a column, as the statistics of the row groups have them."""
+def _bounds(metadata: pq.FileMetaData, column: int) -> tuple[int, int] | None:
+    """The least and the largest value of a column, as the statistics of the row groups have them, if they do."""
     found = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
+    if not all(each and each.has_min_max for each in found):
+        return None
     return min(each.min for each in found), max(each.max for each in found)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from errno import EFBIG
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,10 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         return Repair(damage, _move(store, path, dry_run), max(log.count, sealed))
     except BlockingIOError:
         return Repair(damage, "", reason="its writer lives: end that, and call again")
+    except OSError as error:
+        if error.errno != EFBIG:
+            raise
+        return Repair(damage, _move(store, path, dry_run))
     finally:
         os.close(lock)
 

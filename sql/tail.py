@@ -97,6 +97,9 @@ class Tail:
             return None
         for damaged in segments.damage_of_log(content, self._table):
             self._say(damaged)
+        if content.about and content.about.table != self._table:
+            self._say(segments.log_of_other_table(content))
+            return None
         return content
 
     def poll(self) -> list[pa.Table]:

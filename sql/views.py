@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import interrupting
 from . import damage, lockdown, tables, verified
 from .disk import failing_as_one_line
 from .filenames import Segment
@@ -72,7 +73,10 @@ def reading(table: str, found: Snapshot) -> duckdb.DuckDBPyConnection:
 def _unlocked(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false", **settings})
+    own = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+           "temp_directory": lockdown.temporary(), **lockdown.LIMITS}
+    connection = duckdb.connect(":memory:", config={**own, **settings})
+    interrupting.watch(connection)
     connection.execute(tables.schema_sql("quality"))
     damage.create_table(connection)
     connection.execute("CREATE SCHEMA defined; USE defined; CREATE TABLE files (path VARCHAR)")
@@ -149,7 +153,7 @@ def create(connection: duckdb.DuckDBPyConnection, view: str, table: str, found: 
         rows = log.rows
         connection.register(name, rows)
         branches.append(_select(table, set(rows.column_names), name))
-    with damage.readable(connection):
+    with damage.readable(connection, ours=True):
         connection.execute(f"CREATE VIEW {view} AS {' UNION ALL '.join(branches[1:] or branches)}")
 
 

@@ -23,7 +23,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from ..errors import MburstError
+from ..errors import Interrupted, MburstError
 from ..units import NS_PER_S
 from .tables import NUMBER, PLAUSIBLE_NS, PROBES, QUEUES, SEMANTICS, STAMP_KINDS, TEXT
 
@@ -143,9 +143,11 @@ def open_text(path: str) -> Iterator[Text]:
 
 
 class CsvFile:
-    """A file of probes or queues. `name` stands for it in messages."""
+    """A file of probes or queues. `name` stands for it in messages. `stopped` is asked before each part of the file;
+    where it is true, Interrupted is raised."""
 
-    def __init__(self, text: Text, kind: str, name: str) -> None:
+    def __init__(self, text: Text, kind: str, name: str, stopped: Callable[[], object] = lambda: False) -> None:
+        self._stopped = stopped
         self._text = text
         self._kind = KINDS[kind]
         self._name = name
@@ -221,6 +223,8 @@ class CsvFile:
         }
         try:
             for block in arrow_csv.open_csv(self._text.stream(), **options):
+                if self._stopped():
+                    raise Interrupted("interrupted", "rows before that may be imported; the same command adds the rest")
                 if block.num_rows:
                     lacking = {TEXT: pa.repeat("", block.num_rows)}
                     columns = [

@@ -16,6 +16,7 @@ ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 ALLOWED = {
     "errors": set(),
     "machine": set(),
+    "interrupting": set(),
     "names": set(),
     "quality": set(),
     "units": {"errors"},
@@ -23,7 +24,7 @@ ALLOWED = {
     "workers": {"errors"},
     "capture": {"errors", "units"},
     "telemetry": {"errors", "quality", "units"},
-    "sql": {"errors", "files", "machine", "units"},
+    "sql": {"errors", "files", "interrupting", "machine", "units"},
     "analysis": {"errors", "quality", "units", "sql"},
     "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
 }

@@ -254,13 +254,22 @@ def test_what_root_made_for_another_is_given_to_him_and_links_are_not_followed(s
     (strangers / "made" / "deep").mkdir(parents=True)
     (strangers / "made" / "deep" / "file").write_text("x")
     (strangers / "made" / "link").symlink_to(tmp_path / "roots")
-    run_python("""
+    (strangers / "a file").write_text("x")
+    done = run_python("""
 import sys
 from pathlib import Path
 from mburst import privileges
 privileges.own_process()
-privileges.give([Path(sys.argv[1], "made"), Path(sys.argv[1], "none")], privileges.owner_of(sys.argv[1]))
+folder, owner = Path(sys.argv[1]), privileges.owner_of(sys.argv[1])
+privileges.give([folder / "made", folder / "a file"], owner)
+for path in (folder / "none", folder / "a file" / "none"):
+    try:
+        privileges.give([path], owner)
+    except OSError as error:
+        print(error.filename)
 """, strangers)
+    assert done.stdout.split("\n") == [str(strangers / "none"), f"{strangers}/a file/none", ""], done.stderr
+    assert (strangers / "a file").stat().st_uid == STRANGER
     assert {path.lstat().st_uid for path in (strangers / "made", *(strangers / "made").rglob("*"))} == {STRANGER}
     assert (tmp_path / "roots").stat().st_uid == 0
 

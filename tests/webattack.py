@@ -99,12 +99,23 @@ def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
     return True
 
 
-def frame(payload: bytes, opcode: int = 1, final: bool = True) -> bytes:
-    """A masked frame of a WebSocket client (RFC 6455, 5.2)."""
+def frame(payload: bytes, opcode: int = 1, final: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
+    """A frame of a WebSocket client (RFC 6455, 5.2), which has to be masked. RESERVED are the bits RSV1 to RSV3."""
     size = len(payload)
     length = bytes([128 | size]) if size < 126 else bytes([128 | 126]) + size.to_bytes(2, "big") if size < 65536 else (
         bytes([128 | 127]) + size.to_bytes(8, "big"))
-    return bytes([(128 if final else 0) | opcode]) + length + bytes(4) + payload
+    if not masked:
+        length = bytes([length[0] & 127]) + length[1:]
+    return bytes([(128 if final else 0) | reserved << 4 | opcode]) + length + (bytes(4) if masked else b"") + payload
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the other end closes the connection, whatever it says before."""
+    connection.settimeout(PATIENCE_S)
+    with contextlib.suppress(ConnectionError):
+        while connection.recv(65536):
+            pass
+    return True
 
 
 def websocket(server: Verb, **headers: str) -> socket.socket:

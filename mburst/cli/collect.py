@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours
 in a store, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
 says what mburst adds. Paths that mburst has no column for are kept as rows of `gnmi_values`."""
+LEAST_FILES = 64  # gRPC ends the process where it cannot open what it needs
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.lower(arguments.store, arguments.user)
     return collect(config, arguments.store, arguments.duration)
 
-
 def require() -> None:
     """Raises MburstError where the libraries for gNMI are missing. Keeps gRPC's own log lines from the terminal: what
     they are about is said in ours."""
     import importlib.util
     import os
+    import resource
 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
@@ -74,6 +75,9 @@ def require() -> None:
     lacking = [name for name in needed if not _found(importlib.util.find_spec, name)]
     if lacking:
         raise MburstError(f"gNMI needs the extra `gnmi`: there is no {lacking[0]}", "pip install 'mburst[gnmi]'")
+    if (files := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_FILES:
+        raise MburstError(f"this process may open {files} files, and gNMI needs {LEAST_FILES}",
+                          "allow more open files (ulimit -n)")
 
 
 def _found(find: Any, name: str) -> bool:

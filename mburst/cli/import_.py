@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import privileges
+from ..stopping import stopping
 from ..units import format_count, format_time
 from . import record
 
@@ -39,11 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
     from ..telemetry.csv_import import CsvFile, open_text
 
-    with open_text(arguments.file) as text:
+    # A flag and no KeyboardInterrupt, which may come where Arrow's code or a callback loses it.
+    with open_text(arguments.file) as text, stopping(lambda: None) as ended_by:
         privileges.lower(arguments.store, arguments.user)
         privileges.confine([], [_there(Path(arguments.store).absolute())])
         privileges.drop()
-        source = CsvFile(text, arguments.kind, "standard input" if arguments.file == "-" else arguments.file)
+        source = CsvFile(text, arguments.kind, "standard input" if arguments.file == "-" else arguments.file,
+                         lambda: ended_by)
         summary = source.scan()
         added = add(Store.create(arguments.store), arguments.kind, source, summary, arguments.protocol)
     result = {

@@ -86,8 +86,9 @@ def _tcp(address: Address) -> socket.socket:
 
 
 def _unix(path: str) -> socket.socket:
-    """A Unix socket; one that a dead process left there is replaced."""
+    """A Unix socket, to which this user and root alone can connect; one that a dead process left there is replaced."""
     sock = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
     try:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISSOCK(os.lstat(path).st_mode) and not _is_served(path):
@@ -97,6 +98,8 @@ def _unix(path: str) -> socket.socket:
     except OSError:
         sock.close()
         raise
+    finally:
+        os.umask(before)
     return sock
 
 

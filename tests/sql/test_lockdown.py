@@ -12,8 +12,9 @@ import duckdb
 import pytest
 from racklib import fill
 
+from mburst.__main__ import main
 from mburst.errors import UsageError
-from mburst.sql import Store, in_memory, names
+from mburst.sql import Store, in_memory, lockdown, names
 from mburst.sql.lockdown import check
 
 # What a statement may not be. SECRET is a file beside the store, OUT one that must not come to be.
@@ -94,6 +95,33 @@ LEADS_OUT = [
     "FROM enable_logging(storage='file', storage_config={'path': 'OUT'})",
     "FROM enable_profiling(save_location='OUT')",
     "FROM profile_output_of_python",
+    "FROM query(concat('SELECT * FROM read_te', 'xt(''SECRET'')'))",
+    "FROM query_table('SECRET.csv')",
+    "SELECT * FROM json_execute_serialized_sql(json_serialize_sql('SELECT content FROM read_text(''SECRET'')'))",
+    "SELECT (SELECT content FROM read_text('SECRET'))",
+    "/* x */ FROM\u00a0read_text('SECRET')",
+    "FROM U&\"read\\005Ftext\"('SECRET')",
+    "FROM read_single_csv_file('SECRET')",
+    "FROM read_single_json_file('SECRET')",
+    "FROM read_single_parquet_file('SECRET')",
+    "FROM parquet_full_metadata('SECRET')",
+    "FROM parquet_kv_metadata('SECRET')",
+    "FROM parquet_bloom_probe('SECRET', 'a', 1)",
+    "FROM read_text('file://SECRET')",
+    "FROM read_text('.tmp/secret')",
+    "FROM read_text('/proc/self/environ')",
+    "FROM read_text(['SECRET'])",
+    "FROM read_blob('SEC*')",
+    "SELECT getenv('PATH')",
+    "FROM duckdb_secrets()",
+    "FROM which_secret('SECRET', 'file')",
+    "FROM duckdb_extensions()",
+    "SELECT load_aws_credentials()",
+    "FROM arrow_scan(1, 2, 3)",
+    "FROM pandas_scan(1)",
+    "FROM python_arrow_scan(1, 2, 3)",
+    "FROM create_external_resource('a')",
+    "FROM register_external_resource('a', 'SECRET', MAP {}, 'a', 'a', 'a')",
 ]
 
 
@@ -114,6 +142,8 @@ def outside(tmp_path: Path) -> dict[str, str]:
     secret = tmp_path / "secret"
     secret.write_text("a,b\nprecious,1\n")
     (tmp_path / "secret.csv").write_text("a,b\nprecious,1\n")
+    (tmp_path / ".tmp").mkdir()
+    (tmp_path / ".tmp" / "secret").write_text("a,b\nprecious,1\n")
     return {"SECRET": str(secret), "OUT": str(tmp_path / "out"), "FOLDER": str(tmp_path)}
 
 
@@ -143,7 +173,7 @@ def test_the_database_itself_leads_nowhere_else(store, outside, tmp_path, monkey
     """Executed as they are: what is not refused does nothing to a file, says nothing of one, and calls nobody."""
     monkeypatch.chdir(tmp_path)
     profile_output_of_python = __import__("pyarrow").table({"precious": [1]})  # not found by its name
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server, store.connect() as con:
         server.setblocking(False)
         query = filled(query, {**outside, "PORT": str(server.getsockname()[1])})
@@ -154,8 +184,12 @@ def test_the_database_itself_leads_nowhere_else(store, outside, tmp_path, monkey
         with pytest.raises(BlockingIOError):
             server.accept()
     assert "precious" not in str(rows) and str(tmp_path) not in str(rows)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert contents(tmp_path) == before
     assert profile_output_of_python.num_rows == 1
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def ask(store: Store, query: str) -> subprocess.CompletedProcess[str]:
@@ -220,6 +254,15 @@ def test_much_is_sorted_on_disk_where_memory_is_short(store, tmp_path, monkeypat
     with store.connect() as con:
         rows = con.execute("SELECT count(*) FROM (SELECT DISTINCT i * 7 % 1000003 FROM range(1000000) t(i))").fetchone()
     assert rows == (1000000,)
+
+
+def test_the_memory_that_a_question_takes_is_limited(store, tmp_path, monkeypatch, capsys):
+    """The limit is lower here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lockdown, "LIMITS", {"memory_limit": "60MB"})
+    assert main(["sql", str(store.path), "SELECT len(list(md5(i::VARCHAR))) FROM range(2000000) t(i)"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "Out of Memory" in error and list(tmp_path.iterdir()) == []
 
 
 def test_a_database_without_a_store_opens_nothing(outside):

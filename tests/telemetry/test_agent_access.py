@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,7 @@ def test_nobody_can_join_the_port(capsys):
 def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
     path = tmp_path / "agent.sock"
     with agent("lo", f"--listen=unix:{path}"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600  # for this user and root
         assert "another process listens there" in refused(capsys, f"--listen=unix:{path}")
     assert path.exists()  # it was killed
     with agent("lo", f"--listen=unix:{path}") as (address, process):
@@ -152,6 +154,9 @@ def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
     path.write_text("precious")
     assert "cannot listen" in refused(capsys, f"--listen=unix:{path}")
     assert path.read_text() == "precious"
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere.sock")
+    assert "cannot listen" in refused(capsys, f"--listen=unix:{tmp_path}/link")
+    assert not (tmp_path / "elsewhere.sock").exists()
 
 
 # --- certificates and passwords -------------------------------------------------------------------------------------

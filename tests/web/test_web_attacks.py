@@ -7,13 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
+import zlib
 from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from livestore import filled
-from webattack import frame, held, lane_of, serving, until, websocket, wish
+from webattack import closed, frame, held, lane_of, serving, until, websocket, wish
 
 pytest.importorskip("uvicorn")
 if not shutil.which("prlimit"):
@@ -139,6 +140,75 @@ def test_floods_of_frames_end_the_client(live, flood):
         assert live.resident() - before < 50 << 20
     assert live.ask("/lanes")[0] == 200
     ends_quietly(live)
+
+
+BOMB = zlib.compressobj(9, wbits=-15)
+DEFLATED = BOMB.compress(b" " * (64 << 20)) + BOMB.flush(zlib.Z_SYNC_FLUSH)
+WRONG = {  # what RFC 6455 forbids, and what was not agreed on
+    "no UTF-8": frame(b"\xff\xfe{"),
+    "half a letter at the end": frame(b"{\xe2\x82"),
+    "not masked": frame(b"{}", masked=False),
+    "compressed without having asked": frame(DEFLATED[:3000], reserved=4),
+    "a bomb that is compressed": frame(DEFLATED, reserved=4),
+    "other reserved bits": frame(b"{}", reserved=2),
+    "an unknown opcode": frame(b"", 3),
+    "an unknown control opcode": frame(b"", 11),
+    "a long ping": frame(b"x" * 126, 9),
+    "a ping in pieces": frame(b"x", 9, False),
+    "a continuation of nothing": frame(b"x", 0),
+    "a message inside of another": frame(b"{", 1, False) + frame(b"{}"),
+    "a message that is too long": frame(b"x" * 5000),
+    "a message that is too long in pieces": frame(b"x" * 3000, 1, False) + frame(b"x" * 3000, 0),
+    "a length of 2 to the 63": b"\x81\xff\x80" + bytes(7) + bytes(4),
+    "a length of 2 to the 62": b"\x81\xff\x40" + bytes(7) + bytes(4),
+    "a close of one byte": frame(b"\x03", 8),
+    "a close of an unknown code": frame(b"\x00\x01", 8),
+    "a close without UTF-8": frame(b"\x03\xe8\xff", 8),
+}
+
+
+def test_wrong_frames_end_their_socket_alone(live):
+    """A compression that a client offers is not agreed to."""
+    lane = lane_of(live)
+    with websocket(live) as honest:
+        honest.sendall(frame(wish(lane)))
+        before = live.resident()
+        for case, wrong in WRONG.items():
+            with websocket(live, **{"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}) as one:
+                with suppress(ConnectionError):
+                    one.sendall(wrong)
+                assert closed(one), case
+        assert live.resident() - before < 50 << 20
+        assert honest.recv(2)
+    ends_quietly(live)
+
+
+def test_a_fragment_that_never_ends_is_bounded(live):
+    """Pieces of a byte, with a ping between each: neither counts as a new message."""
+    with websocket(live) as connection, suppress(ConnectionError):
+        before = live.resident()
+        connection.sendall(frame(b"{", 1, False))
+        for _ in range(20_000):
+            connection.sendall(frame(b" ", 0, False) + frame(b"", 9))
+    assert live.resident() - before < 50 << 20 and live.ask("/lanes")[0] == 200
+    ends_quietly(live)
+
+
+def test_who_follows_and_does_not_read_costs_little(live):
+    lane, connections = lane_of(live), []
+    before = live.resident()
+    try:
+        for number in range(40):
+            connections.append(websocket(live))
+            connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            for _ in range(20):
+                connections[-1].sendall(frame(wish(lane, span=60 * 10**9 + number, steps=20_000)))
+        assert live.ask("/lanes")[0] == 200
+        assert live.resident() - before < 400 << 20
+        ends_quietly(live)
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 def test_many_who_follow_are_bounded(live):

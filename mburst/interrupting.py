@@ -1,0 +1,74 @@
+"""Ctrl-C ends a question to the database, which does not look up for signals while its own threads work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+EVERY_S = 0.05
+
+
+class _State:
+    """Of this process; there is one."""
+
+    own = False  # whether the process is mburst's
+    waits = False  # whether a thread waits for SIGINT
+    heard = False  # whether it came
+
+
+_open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
+def own_process() -> None:
+    """At the start of a command: questions of this process may be interrupted. A program that imports mburst has
+    signals of its own."""
+    _State.own = True
+
+
+def watch(connection: duckdb.DuckDBPyConnection) -> None:
+    """From here on SIGINT interrupts CONNECTION where it raises KeyboardInterrupt besides: what handles it otherwise
+    ends by itself."""
+    if not _State.own or threading.current_thread() is not threading.main_thread():
+        return
+    _open.add(connection)
+    if not _State.waits and _raises():
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        threading.Thread(target=_wait, args=[reading], name="mburst-interrupt", daemon=True).start()
+        _State.waits = True
+
+
+def heard() -> bool:
+    """Whether SIGINT has interrupted questions: what failed since then failed of that."""
+    return _State.heard
+
+
+def _raises() -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _wait(reading: int) -> None:
+    """Interrupts until the process ends, since the next question may begin before the exception is raised."""
+    while signal.SIGINT not in os.read(reading, 1):
+        pass
+    _State.heard = True
+    pause = threading.Event()
+    while _raises():
+        _interrupt_all()
+        pause.wait(EVERY_S)
+
+
+def _interrupt_all() -> None:
+    """In a function of its own: a connection that a thread still holds in the end is one that the database complains
+    of."""
+    for connection in list(_open):
+        with suppress(Exception):  # it was closed
+            connection.interrupt()
