@@ -21,15 +21,22 @@ def misplaced(path: Path, name: SealedName) -> str:
     if date != MIXED and {date_folder(ns // NS_PER_DAY) for ns in (name.first_ns, name.last_ns)} != {date}:
         return "the date of its folder is not that of its rows"
     with pq.ParquetFile(path) as content:
-        names = content.schema_arrow.names
-        if not are_columns_of(table, names) or len(names) != name.columns:
-            return f"the rows are not of table {table}"
-        if _bounds(content.metadata, names.index(ORDER[table][-1])) != (name.first_ns, name.last_ns):
-            return "the times in its name are not those of its rows"
-        if "rack" in names:
+        if reason := misnamed(content, name, table):
+            return reason
+        if "rack" in content.schema_arrow.names:
             racks = content.read_row_group(0, columns=["rack"]).column("rack").unique().to_pylist()
             return "" if racks == [rack_of(path.parent.name)] else "the rack of its folder is not that of its rows"
         return ""
+
+
+def misnamed(content: pq.ParquetFile, name: SealedName, table: str) -> str:
+    """Why rows are not of TABLE, or not what the file's NAME says of them; '' where they are."""
+    names = content.schema_arrow.names
+    if not are_columns_of(table, names) or len(names) != name.columns:
+        return f"the rows are not of table {table}"
+    if _bounds(content.metadata, names.index(ORDER[table][-1])) != (name.first_ns, name.last_ns):
+        return "the times in its name are not those of its rows"
+    return ""
 
 
 def are_columns_of(table: str, names: list[str]) -> bool:
