@@ -1,17 +1,17 @@
-"""The newest of a store, kept up with what writers append: lanes, probes, switch queues and senders."""
+"""The newest of a store, kept up with what writers append: lanes, probes and switch queues."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..sql import Store, in_memory
 from ..sql.damage import damaged_files
-from ..sql.tail import Tail
-from . import coverage
+from ..sql.tail import Tail, poll_all
+from . import coverage, read_rows
 from .beside import Latency, Queue
 from .distributions import quantile
 from .live_lane import COLUMNS, KEY, Changes, LiveLane
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
 MOST_BINS = 4_000_000  # in memory, over all lanes
+MOST_ROWS = 2_000_000  # of another table, to begin with
 MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
-MOST_SENDERS = 2_000_000  # rows of `sources` that wait for a burst to end
-TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")  # runs last: a run is written before its bins
+TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")
 
 MEASURES = ("application", "network round trip", "round trip", "reported round trip",
             "round trip to the application", "one way")  # measure_names() of sql/macros.sql
@@ -73,7 +73,7 @@ class LiveStore:
         self.lane_of: dict[str, LiveLane] = {}
         self.probes = Beside((*MEASURES, "lost"))
         self.queues = Beside(("start", "largest", "dropped"))
-        self.senders: dict[str, list[pa.Table]] = {}
+        self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
         self.complete_from_ns = 0
         self._damaged: list[str] = []
         self._con = in_memory(threads=1)  # for a few rows, more cost more
@@ -103,35 +103,32 @@ class LiveStore:
 
     def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
         """The rows of the newest minutes, or of less where there are too many."""
-        wanted = {"bins": ("ts_ns", "recording_id, clock_epoch, ts_ns, " + ", ".join(COLUMNS)),
-                  "sources": ("last_ns", "*"),
-                  "probes": ("tx_ns", "*"), "queues": ("ts_ns", "*"), "clock": ("ts_ns", "*")}
-        for table, (time, columns) in wanted.items():
-            since, limit = self.complete_from_ns, MOST_BINS if table == "bins" else MOST_SENDERS
-            found = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since]).fetchall()[0][0]
-            if found > limit:
-                since = max(since, newest - REMEMBERED_NS * limit // found)
+        for table in read_rows.TIMES:
+            columns = ("recording_id", "clock_epoch", "ts_ns", *COLUMNS) if table == "bins" else ("*",)
+            limit = MOST_BINS if table == "bins" else MOST_ROWS
+            rows, since = read_rows.newest_rows(con, table, columns, newest - REMEMBERED_NS, newest, limit)
             if table == "bins":
                 self.complete_from_ns = since
                 for lane in self.lanes.values():
                     lane.complete_from_ns = since
-            self._take(table, con.sql(f"SELECT {columns} FROM {table} WHERE {time} >= $1", params=[since])
-                       .to_arrow_table())
+            self._take(table, rows)
 
     def poll(self) -> bool:
         """Take what came since the last call; whether anything did. Raises MburstError."""
         import pyarrow as pa
 
-        found = {table: rows for table, tail in self._tails.items() if (rows := tail.poll())}
+        found = {table: pa.concat_tables(map(_plain, rows)) for table, rows in poll_all(self._tails).items() if rows}
         with self.lock:
             for table in sorted(found, key=lambda name: name != "recordings"):
-                self._take(table, pa.concat_tables(_plain(rows) for rows in found[table]))
+                self._take(table, found[table])
+            for take in self.takers:
+                take(found)
         return bool(found)
 
     def _take(self, table: str, rows: pa.Table) -> None:
-        takers = {"recordings": self._take_runs, "bins": self._take_bins, "sources": self._take_senders,
-                  "probes": self._take_probes, "queues": self._take_queues, "clock": self._take_clock}
-        if rows.num_rows:
+        takers = {"recordings": self._take_runs, "bins": self._take_bins, "probes": self._take_probes,
+                  "queues": self._take_queues, "clock": self._take_clock}
+        if table in takers and rows.num_rows:
             takers[table](rows)
 
     def _take_runs(self, rows: pa.Table) -> None:
@@ -154,17 +151,6 @@ class LiveStore:
         share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
         for lane in self.lanes.values():
             lane.keep_newest(share)
-
-    def _take_senders(self, rows: pa.Table) -> None:
-        import pyarrow.compute as pc
-
-        for run in pc.unique(rows.column("recording_id")).to_pylist():
-            if self.lane_of.get(run) is None:
-                continue
-            kept = self.senders.setdefault(run, [])
-            kept.append(rows.filter(pc.equal(rows.column("recording_id"), run)))
-            while len(kept) > 1 and sum(table.num_rows for table in kept) > MOST_SENDERS:
-                kept.pop(0)
 
     def _take_probes(self, rows: pa.Table) -> None:
         columns = self._asked(_PROBES, rows)

@@ -76,5 +76,6 @@ def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:
         "WHERE recording_id NOT IN (SELECT recording_id FROM recordings) ORDER BY ALL").fetchall()
     if orphans:
         more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
-        raise MburstError(f"no row of `recordings` for the bins of recording {orphans[0][0]} of host {orphans[0][1]}{more}",
+        recording, host = orphans[0]
+        raise MburstError(f"no row of `recordings` for the bins of recording {recording} of host {host}{more}",
                           "name the files of table recordings that have it, of whatever date, too")

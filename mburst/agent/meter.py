@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..analysis.followed import joined, table_of
+from ..analysis.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
 from ..quality import Quality
-from .burst_count import BIN_COLUMNS, SENDER_COLUMNS, BurstCount
-from .followed import joined, table_of
 from .since import MOST_VALUES, Largest, Newest
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ FOLLOWED = {
     "queues": (("batch", "device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "avg_bytes",
                 "transmit_bytes", "dropped_packets", "ecn_marked_packets", "semantics", "quality"), "ts_ns"),
     "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
+    "clock": (("host", "interface", "ts_ns"), "ts_ns"),
     "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
                     "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
 }
@@ -192,7 +193,7 @@ class Meter:
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
-        self._bursts = BurstCount(definition, self.since_ns)
+        self._bursts = Follower(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
         self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
@@ -239,6 +240,8 @@ class Meter:
         if any(rows.values()):
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
+        if self._bursts.unfit:
+            raise self._bursts.unfit
 
     def interrupt(self) -> None:
         """Break off a question that is under way, which then fails. For the end of the process."""
@@ -270,7 +273,9 @@ class Meter:
         self._count(fresh)
 
     def _polled(self) -> dict[str, list[pa.Table]]:
-        found = {table: tail.poll() for table, tail in self._tails.items()}
+        from ..sql.tail import poll_all
+
+        found = poll_all(self._tails)
         self.rows_read += sum(rows.num_rows for parts in found.values() for rows in parts)
         return found
 
@@ -284,7 +289,8 @@ class Meter:
                 self._con.register(table, values)
         self._count_rows(self._con)
         self._stand(self._con)
-        self._bursts.add(rows["bins"], rows["sources"])
+        self._bursts.hear(rows["clock"])
+        self._bursts.add(rows["bins"], rows["sources"], time.time_ns())
 
     def _take_recording(self, recording: dict[str, Any]) -> None:
         """A row of `recordings`, of which the last that was written counts."""
@@ -417,7 +423,7 @@ def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]
 def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
     """ROWS less those that CON has too, each as often as it has it."""
     names, time_name = FOLLOWED[table]
-    if not rows.num_rows or table in ("recordings", "gnmi_events"):  # of which the newest counts, however often
+    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # of which the newest counts, however often
         return rows
     con.register("fresh", rows)
     listed = ", ".join(names)

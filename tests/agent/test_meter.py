@@ -41,7 +41,7 @@ def writers(store):
 @pytest.fixture(autouse=True)
 def bins_alone(monkeypatch):
     """Most tests write bins without senders, and need not wait for them."""
-    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 0)
+    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 0)
 
 
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
@@ -74,7 +74,7 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
 
 def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
     """They are appended after the bins, and a look may fall between the two."""
-    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 10**9)
+    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 10**9)
     monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
@@ -210,7 +210,7 @@ def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
 
 
 def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.agent.burst_count.LONGEST_NS", 500 * MS)
+    monkeypatch.setattr("mburst.analysis.follower.LONGEST_NS", 500 * MS)
     monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 3000 * MS)
     of, kept = meter(store), []
     for step in range(12):
