@@ -51,7 +51,7 @@ class LiveLane:
     key: tuple[Any, ...]
     complete_from_ns: int  # what was stored of this time or later is in memory
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    spans: dict[str, Interval] = field(default_factory=dict)  # of each run's bins
+    spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each run and epoch
     series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
     lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
     changes: Changes = field(default_factory=Changes)
@@ -99,17 +99,16 @@ class LiveLane:
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def coverage(self) -> list[Interval]:
-        """When it was recorded, ascending and disjoint: by its runs, and by its bins while one has not ended."""
-        found, recorded = [], self._recorded()
-        for name, run in self.runs.items():
-            told = [self.spans[name]] if name in self.spans else []
-            if run["start_ns"] is not None and run["end_ns"] is not None:
-                told.append((run["start_ns"], run["end_ns"]))
-            if told and name == recorded and self.heard_ns > told[-1][0]:
-                told.append((self.heard_ns, self.heard_ns))
-            if told:
-                found.append((min(a for a, _ in told), max(b for _, b in told)))
-        return merge_intervals(found)
+        """When it was recorded, ascending and disjoint: by its bins, and up to when a run that goes on was heard of.
+        A clock that was set makes an interval of its own (the view `recorded`)."""
+        goes_on = self._recorded()
+        newest = max((key for key in self.spans if key[0] == goes_on), default=None)
+        return merge_intervals([
+            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in self.spans.items()])
+
+    def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
+        """Whether it was recorded in a run within [start_ns, end_ns)."""
+        return any(start < end_ns and end >= start_ns for (name, _), (start, end) in self.spans.items() if name == run)
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
         """When it was recorded, within [start_ns, end_ns)."""
@@ -126,8 +125,8 @@ class LiveLane:
             return
         covered = self.coverage()
         first, last = int(times.min()), int(times.max()) + self.bin_ns
-        before = self.spans.get(run, (first, last))
-        self.spans[run] = (min(before[0], first), max(before[1], last))
+        before = self.spans.get((run, epoch), (first, last))
+        self.spans[run, epoch] = (min(before[0], first), max(before[1], last))
         series = self.series.setdefault((run, epoch), Series(COLUMNS))
         kept = times >= self.complete_from_ns
         if kept.any():

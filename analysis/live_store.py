@@ -39,10 +39,9 @@ FROM rows ORDER BY tx_ns
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
-    coalesce(dropped_packets, 0) AS dropped
-FROM believable_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
+    coalesce(dropped_packets, 0) AS dropped, CAST(believed AS BIGINT) AS believed
+FROM told_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
-_IMPOSSIBLE = "FROM impossible_windows('rows', -9223372036854775808, 9223372036854775807)"
 
 
 class Beside:
@@ -53,6 +52,10 @@ class Beside:
         self.series: dict[tuple[str, ...], Series] = {}
         self.facts: dict[tuple[str, ...], dict[str, Any]] = {}
         self.changes = Changes()
+
+    def of(self, key: tuple[str, ...]) -> Series:
+        """What there is of one path or queue."""
+        return self.series.get(key) or Series(self.columns)
 
     def add(self, key: tuple[str, ...], times: Any, columns: dict[str, Any]) -> None:
         """Rows of one path or queue."""
@@ -73,6 +76,7 @@ class LiveStore:
         self.lane_of: dict[str, LiveLane] = {}
         self.probes = Beside((*MEASURES, "lost"))
         self.queues = Beside(("start", "largest", "dropped"))
+        self.impossible = Beside(())  # windows of queues that are not to be believed
         self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
         self.complete_from_ns = 0
         self._damaged: list[str] = []
@@ -91,13 +95,13 @@ class LiveStore:
         con = self.store.connect(self.rack)
         newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS
-        known = coverage.recorded(con)
+        known = coverage.by_epoch(con)
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        for run, lane in self.lane_of.items():
-            if found := known.get(run):
-                lane.spans[run] = found[0][0], found[-1][1]
+        for (run, epoch), span in known.items():
+            if lane := self.lane_of.get(run):
+                lane.spans[run, epoch] = span
         self._take_newest(con, newest)
         con.close()
 
@@ -162,11 +166,10 @@ class LiveStore:
     def _take_queues(self, rows: pa.Table) -> None:
         columns = self._asked(_QUEUES, rows)
         for key, part in _groups(columns, ("device", "port", "queue", "semantics")):
-            self.queues.add(key, part["ts_ns"], {"start": part["window_start_ns"], "largest": part["largest"],
-                                                 "dropped": part["dropped"]})
-        for *name, impossible in self._con.execute(_IMPOSSIBLE).fetchall():
-            facts = self.queues.facts.setdefault(tuple(name), {"impossible": 0})
-            facts["impossible"] += impossible
+            given = {"start": part["window_start_ns"], "largest": part["largest"], "dropped": part["dropped"]}
+            for windows, wanted in ((self.queues, part["believed"] == 1), (self.impossible, part["believed"] == 0)):
+                if wanted.any():
+                    windows.add(key, part["ts_ns"][wanted], {name: values[wanted] for name, values in given.items()})
 
     def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
         self._con.register("rows", rows)
@@ -212,16 +215,18 @@ class LiveStore:
     def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
         """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
         found = []
-        for (device, port, queue, semantics), series in sorted(self.queues.series.items()):
-            part = series.between(start_ns, end_ns)
-            if part.start == part.stop:
+        for device, port, queue, semantics in sorted({*self.queues.series, *self.impossible.series}):
+            name = device, port, queue, semantics
+            series, doubted = self.queues.of(name), self.impossible.of(name)
+            part, left_out = series.between(start_ns, end_ns), doubted.between(start_ns, end_ns)
+            if part.start == part.stop and left_out.start == left_out.stop:
                 continue
             start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
             found.append(Queue(
                 device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
                 max_bytes=int(largest.max()) if (largest >= 0).any() else None, dropped_packets=int(dropped.sum()),
-                impossible=self.queues.facts.get((device, port, queue, semantics), {"impossible": 0})["impossible"],
-                width_ns=0, start_ns=start, end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
+                impossible=left_out.stop - left_out.start, width_ns=0, start_ns=start,
+                end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
         return found
 
     def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:

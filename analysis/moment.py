@@ -93,18 +93,11 @@ class History:
         if not link:
             return []
         wanted = replace(self.definition, link_bps=link)
-        found = [burst for run in list(lane.runs) if self._touches(lane, run, start_ns, end_ns)
+        found = [burst for run in list(lane.runs) if lane.touches(run, start_ns, end_ns)
                  for burst in find_bursts(con, wanted, recording=run, since_ns=start_ns - AROUND_NS,
                                           until_ns=end_ns + AROUND_NS)
                  if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
         return sorted(found, key=lambda burst: burst["start_ns"])
-
-    def _touches(self, lane: LiveLane, run: str, start_ns: int, end_ns: int) -> bool:
-        row = lane.runs[run]
-        spans = [lane.spans[run]] if run in lane.spans else []
-        if row["start_ns"] is not None and row["end_ns"] is not None:
-            spans.append((row["start_ns"], row["end_ns"]))
-        return any(a < end_ns and b >= start_ns for a, b in spans)
 
 
 def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:

@@ -1,7 +1,7 @@
 """One store that has everything on which answers could differ, and what is true of it, in plain arithmetic.
 
 Rack r1: host a with two interfaces, of which eth0 was recorded twice at once, and host b, whose recorder was killed.
-Rack r2: host c with coarse stamps, and host d, cut off without a last row. Probes to host a by five kinds of stamps;
+Rack r2: host c with coarse stamps, host d, cut off without a last row, and host e, whose clock was set forward. Probes to host a by five kinds of stamps;
 switch queues with windows that are impossible, or came twice.
 """
 
@@ -39,10 +39,17 @@ class Recorded:
     quality: int = 1
     losing: tuple[int, ...] = ()
     row: dict[str, Any] = field(default_factory=dict)
+    step: tuple[int, int] | None = None  # its clock was set from the end of the one bin to the start of the other
 
     @property
     def span(self) -> tuple[int, int]:
         return START + self.first * MS, START + (self.last + 1) * MS
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """When it counted: what a clock passed over is no time."""
+        start, end = self.span
+        return [(start, START + (self.step[0] + 1) * MS), (START + self.step[1] * MS, end)] if self.step else [(start, end)]
 
     @property
     def burst_spans(self) -> list[tuple[int, int]]:
@@ -59,6 +66,8 @@ RECORDINGS = (
     Recorded("r1-b0", "r1", "b", "eth0", 0, 899, ((105, 10),), row=KILLED),
     Recorded("r2-c0", "r2", "c", "eth0", 0, 999, ((102, 10),), quality=8, row={"clock": "file, 1 µs or coarser"}),
     Recorded("r2-d0", "r2", "d", "eth0", 3, 799, (), row=CUT_OFF),
+    Recorded("r2-e0", "r2", "e", "eth0", 0, 899, ((50, 10), (190, 10), (700, 5)), row={"clock_epochs": 2},
+             step=(199, 700)),
 )
 LANES = sorted({(one.rack, one.host, one.interface) for one in RECORDINGS})
 
@@ -142,9 +151,9 @@ def windows() -> Iterator[dict[str, Any]]:
         yield {**window, "port": "swp2", "max_bytes": 500 if i == 7 else 0}
         if i == 50:  # collected twice
             yield {**window, "port": "swp1", "max_bytes": i * 1000, "dropped_packets": 3, "batch": "batch-2"}
-        if i == 60:
+        for batch in ("batch-1", "batch-2") if i == 60 else ():
             yield {**window, "port": "swp1", "queue": "0", "max_bytes": 10**12, "dropped_packets": 10**9,
-                   "ts_ns": window["ts_ns"] + 1, "quality": IMPOSSIBLE}
+                   "ts_ns": window["ts_ns"] + 1, "quality": IMPOSSIBLE, "batch": batch}
 
 
 # --- the stores -------------------------------------------------------------------------------------------------------
@@ -155,11 +164,12 @@ def _record(store: Store, one: Recorded) -> None:
     writer_id = f"{RECORDINGS.index(one):012x}"
     start, end = one.span
     hot = {first + i for first, n in one.bursts for i in range(n)}
-    at = sorted(hot | {one.first, *one.losing, one.last})
-    bins = [{**name, "ts_ns": START + i * MS, "wire_bytes": FULL if i in hot else 100,
+    at = sorted(hot | {one.first, *one.losing, one.last, *(one.step or ())})
+    epoch = {i: int(one.step is not None and i >= one.step[1]) for i in at}
+    bins = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "wire_bytes": FULL if i in hot else 100,
              "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0)}
             for i in at]
-    sent = [{**name, "ts_ns": START + i * MS, "source": sender, "bytes": FULL // 2, "first_ns": START + i * MS,
+    sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender, "bytes": FULL // 2, "first_ns": START + i * MS,
              "last_ns": START + (i + 1) * MS - 1} for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
     row = {**name, "start_ns": start + 200_000, "end_ns": end - 300_000, "packets": len(bins), "written_ns": end,
            "backend": "afpacket", "quality": one.quality, "ended": "finished", "writer_id": writer_id,

@@ -339,25 +339,37 @@ def metrics_impossible(asked: Asked) -> Any:
     return {port: of.impossible for (_, port, _), of in asked.meter.queues.items()}
 
 
+@cell("impossible")
+def live_impossible(asked: Asked) -> Any:
+    return {of.port: of.impossible for of in asked.moments["r1", "a", "eth0"].queues}
+
+
+@cell("impossible")
+def sql_impossible(asked: Asked) -> Any:
+    return {row["port"]: row["n"] for row in asked.sql(
+        "SELECT port, count(*) FILTER (NOT believed) AS n FROM told_windows('queues', 0, 9223372036854775807) GROUP BY port")}
+
+
 # --- contention -------------------------------------------------------------------------------------------------------
+
+
+def contended(found: dict[str, Any]) -> Any:
+    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
 
 
 @cell("contention")
 def rack_contention(asked: Asked) -> Any:
-    found = asked.racks["r1"]["contention"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
-
-
-@cell("contention")
-def investigate_contention(asked: Asked) -> Any:
-    found = asked.investigation["contention"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
+    return {name: contended(rack["contention"]) for name, rack in asked.racks.items()}
 
 
 @cell("contention")
 def sql_contention(asked: Asked) -> Any:
-    [found] = [row for row in asked.sql("contention") if row["rack"] == "r1"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
+    return {row["rack"]: contended(row) for row in asked.sql("contention")}
+
+
+@cell("contention_of_all")
+def investigate_contention(asked: Asked) -> Any:
+    return contended(asked.investigation["contention"])
 
 
 # --- the newest data --------------------------------------------------------------------------------------------------
@@ -380,10 +392,11 @@ def live_newest(asked: Asked) -> Any:
 
 
 TRUTH: dict[str, Callable[[], Any]] = {
-    "recorded": lambda: {lane: onestore.merged([one.span for one in onestore.of_lane(lane)]) for lane in LANES},
+    "recorded": lambda: {lane: onestore.merged([span for one in onestore.of_lane(lane) for span in one.spans])
+                         for lane in LANES},
     "recorded_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
-        [one.span for one in onestore.of_lane(lane)])) for lane in LANES},
-    "recorded_once": lambda: {lane: end - start for lane in ONCE for start, end in [onestore.of_lane(lane)[0].span]},
+        [span for one in onestore.of_lane(lane) for span in one.spans])) for lane in LANES},
+    "recorded_once": lambda: {lane: sum(end - start for start, end in onestore.of_lane(lane)[0].spans) for lane in ONCE},
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},
@@ -391,7 +404,9 @@ TRUTH: dict[str, Callable[[], Any]] = {
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
     "queues": lambda: QUEUES,
     "impossible": lambda: {"swp1": 1, "swp2": 0},
-    "contention": lambda: ({"hosts": 2, "bursts": 3, "most": 2, "contended_ns": 5 * MS}, round(2 / 3, 9)),
+    "contention": lambda: {"r1": ({"hosts": 2, "bursts": 3, "most": 2, "contended_ns": 5 * MS}, round(2 / 3, 9)),
+                           "r2": ({"hosts": 2, "bursts": 4, "most": 1, "contended_ns": 0}, 0.0)},
+    "contention_of_all": lambda: ({"hosts": 4, "bursts": 7, "most": 2, "contended_ns": 5 * MS}, round(2 / 7, 9)),
     "newest": lambda: max(START + 1000 * MS, START + (PROBES - 1) * MS // 2 + 1000),
 }
 

@@ -20,7 +20,7 @@ import numpy as np
 from ..analysis.followed import joined, table_of
 from ..analysis.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
 from ..quality import Quality
-from .since import MOST_VALUES, Largest, Newest
+from .since import MOST_VALUES, Known, Largest, Newest
 
 if TYPE_CHECKING:
     import duckdb
@@ -90,13 +90,16 @@ FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, 
       FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
 WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
+_WINDOWS_TOLD = """
+SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
+       hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
+            ecn_marked_packets, believed) AS name
+FROM told_windows('queues', $since, 9223372036854775807)
+"""
 _QUEUES = """
-SELECT device, port, queue, max(depth_bytes) AS max_bytes, coalesce(sum(impossible), 0) AS impossible,
-       CAST(coalesce(sum(dropped), 0) AS BIGINT) AS dropped
-FROM (SELECT device, port, queue, semantics, max(depth_bytes) AS depth_bytes, sum(dropped_packets) AS dropped
-      FROM believable_windows('queues', $since, 9223372036854775807) GROUP BY ALL)
-FULL JOIN impossible_windows('queues', $since, 9223372036854775807) USING (device, port, queue, semantics)
-GROUP BY device, port, queue ORDER BY device, port, queue
+SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes, count(*) FILTER (NOT believed) AS impossible,
+       CAST(coalesce(sum(dropped_packets) FILTER (believed), 0) AS BIGINT) AS dropped
+FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
@@ -192,6 +195,7 @@ class Meter:
         self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
+        self._windows = Known()  # of switch queues, which several collections may bring
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
         self._bursts = Follower(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
@@ -374,13 +378,16 @@ class Meter:
     def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import dicts
 
-        for row in dicts(con, _QUEUES, {"since": self.since_ns}):
+        windows = con.sql(_WINDOWS_TOLD, params={"since": self.since_ns}).to_arrow_table()
+        con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
+        for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(0, None))
             self.queues[name] = before._replace(dropped=before.dropped + row["dropped"],
                                                 impossible=before.impossible + row["impossible"])
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
+        con.unregister("new_windows")
 
     def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
         """What the last event of each device was."""
@@ -423,7 +430,7 @@ def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]
 def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
     """ROWS less those that CON has too, each as often as it has it."""
     names, time_name = FOLLOWED[table]
-    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # of which the newest counts, however often
+    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # the newest counts, however often
         return rows
     con.register("fresh", rows)
     listed = ", ".join(names)

@@ -154,6 +154,23 @@ def test_probes_and_queues(store):
     assert of.queues["tor-1", "swp1", "0"] == (2, 77, 0)
 
 
+def test_a_window_that_two_collections_bring_counts_once(store):
+    """Whenever they do."""
+    window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}
+    doubted = {**window, "max_bytes": 10**12, "quality": 1024}
+    write(store, "queues", window, doubted)
+    of = meter(store)
+    of.advance("a")
+    with store.writer("queues") as writer:
+        for batch in ("batch-2", "batch-3"):
+            writer.append(rows("queues", *({**row, "batch": batch} for row in (window, doubted))))
+            of.advance("a")
+        assert of.queues["tor-1", "swp1", "0"] == (3, 5000, 1)
+        writer.append(rows("queues", {**window, "ts_ns": NOW + 20 * MS, "batch": "batch-2"}))
+        of.advance("a")
+    assert of.queues["tor-1", "swp1", "0"] == (6, 5000, 1)
+
+
 def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     def event(device: str, at: int, name: str) -> dict[str, object]:
         return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
