@@ -98,17 +98,29 @@ class LiveLane:
                         if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]), default=0)
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
+    def _known(self) -> dict[tuple[str, int], Interval]:
+        """When each run and epoch was recorded: by its bins, and by its row where that tells of one epoch alone."""
+        known = dict(self.spans)
+        for name, run in self.runs.items():
+            if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
+                start = run["start_ns"] // self.bin_ns * self.bin_ns
+                end = -(-run["end_ns"] // self.bin_ns) * self.bin_ns
+                first, last = known.get((name, 0), (start, end))
+                known[name, 0] = min(start, first), max(end, last)
+        return known
+
     def coverage(self) -> list[Interval]:
-        """When it was recorded, ascending and disjoint: by its bins, and up to when a run that goes on was heard of.
-        A clock that was set makes an interval of its own (the view `recorded`)."""
-        goes_on = self._recorded()
-        newest = max((key for key in self.spans if key[0] == goes_on), default=None)
+        """When it was recorded, ascending and disjoint; a run that goes on up to when it was heard of. A clock that was
+        set makes an interval of its own (the view `recorded`)."""
+        known, goes_on = self._known(), self._recorded()
+        newest = max((key for key in known if key[0] == goes_on), default=None)
         return merge_intervals([
-            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in self.spans.items()])
+            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()])
 
     def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
         """Whether it was recorded in a run within [start_ns, end_ns)."""
-        return any(start < end_ns and end >= start_ns for (name, _), (start, end) in self.spans.items() if name == run)
+        return any(start < end_ns and end >= start_ns
+                   for (name, _), (start, end) in self._known().items() if name == run)
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
         """When it was recorded, within [start_ns, end_ns)."""

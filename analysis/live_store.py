@@ -43,6 +43,8 @@ SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS la
 FROM told_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
 
+Measures = dict[tuple[str, ...], str]
+
 
 class Beside:
     """Series of what is told beside the lanes, by name: the path of probes, or the queue of a switch."""
@@ -187,14 +189,25 @@ class LiveStore:
                 lane.heard_ns = heard
                 lane.changed(covered)
 
-    def latency(self, host: str, start_ns: int, end_ns: int) -> list[Latency]:
-        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first."""
+    def measures(self, start_ns: int, end_ns: int) -> Measures:
+        """By what each path of memory is measured that was probed in [start_ns, end_ns): '' where nothing was."""
+        found = {}
+        for path, series in self.probes.series.items():
+            part = series.between(start_ns, end_ns)
+            if part.start < part.stop:
+                found[path] = self._measure(series, part)
+        return found
+
+    def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[Latency]:
+        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first; by MEASURES where they are
+        known of a longer time, so that no drawing mixes two."""
+        measures = measures or self.measures(start_ns, end_ns)
         found = []
         for (src, dst, protocol), series in sorted(self.probes.series.items()):
             part, facts = series.between(start_ns, end_ns), self.probes.facts[src, dst, protocol]
             if part.start == part.stop:
                 continue
-            measure = self._measure(series, part)
+            measure = measures.get((src, dst, protocol), "")
             latency = (np.full(part.stop - part.start, -1) if measure in ("", "one way")
                        else series.column(measure)[part].copy())
             lost, known = series.column("lost")[part].copy(), np.sort(latency[latency >= 0])

@@ -16,7 +16,7 @@ from .beside import Latency, Queue
 from .bursts import BurstDefinition, find_bursts
 from .envelope import NS_PER_S, Envelope, Interval, Slice
 from .live_lane import LiveLane
-from .live_store import LiveStore
+from .live_store import LiveStore, Measures
 from .report_data import marked
 
 if TYPE_CHECKING:
@@ -105,9 +105,11 @@ def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
     return bin_ns * max(1, -(-span_ns // (buckets * bin_ns)))
 
 
-def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Moment:
+def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int,
+                measures: Measures | None = None) -> Moment:
     """[start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. What lies beside a moment that reaches up
-    to the edge has no end, so that nothing is left out that was sent while the link was quiet. Raises MburstError."""
+    to the edge has no end, so that nothing is left out that was sent while the link was quiet. MEASURES: of a longer
+    time that it is a part of. Raises MburstError."""
     first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
     # A second more, for it may be over only now.
     whole_first, whole_last = (start_ns // NS_PER_S - 1) * NS_PER_S, -(-end_ns // NS_PER_S) * NS_PER_S
@@ -120,7 +122,7 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
                 start_ns, end_ns, coverage, lane.envelope(first, last, width_ns),
                 finished(lane.envelope(whole_first, whole_last, dividing), edge),
                 lane.losing(start_ns, end_ns)[-INTERVALS:], lane.bursts_between(start_ns, end_ns)[-BURSTS:],
-                live.latency(lane.named("host"), start_ns, beside_end)[:PATHS],
+                live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
                 live.queue_windows(start_ns, beside_end)[:QUEUES])
         runs = list(lane.runs)
     with history.asked(whole_first, whole_last) as con:

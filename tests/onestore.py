@@ -1,8 +1,8 @@
 """One store that has everything on which answers could differ, and what is true of it, in plain arithmetic.
 
 Rack r1: host a with two interfaces, of which eth0 was recorded twice at once, and host b, whose recorder was killed.
-Rack r2: host c with coarse stamps, host d, cut off without a last row, and host e, whose clock was set forward. Probes to host a by five kinds of stamps;
-switch queues with windows that are impossible, or came twice.
+Rack r2: host c with coarse stamps, host d, cut off without a last row, and host e, whose clock was set forward. Probes
+to host a by five kinds of stamps; switch queues with windows that are impossible, or came twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Recorded:
     def spans(self) -> list[tuple[int, int]]:
         """When it counted: what a clock passed over is no time."""
         start, end = self.span
-        return [(start, START + (self.step[0] + 1) * MS), (START + self.step[1] * MS, end)] if self.step else [(start, end)]
+        if self.step is None:
+            return [(start, end)]
+        return [(start, START + (self.step[0] + 1) * MS), (START + self.step[1] * MS, end)]
 
     @property
     def burst_spans(self) -> list[tuple[int, int]]:
@@ -169,8 +171,8 @@ def _record(store: Store, one: Recorded) -> None:
     bins = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "wire_bytes": FULL if i in hot else 100,
              "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0)}
             for i in at]
-    sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender, "bytes": FULL // 2, "first_ns": START + i * MS,
-             "last_ns": START + (i + 1) * MS - 1} for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
+    sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender,
+             "bytes": FULL // 2, "first_ns": START + i * MS, "last_ns": START + (i + 1) * MS - 1} for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
     row = {**name, "start_ns": start + 200_000, "end_ns": end - 300_000, "packets": len(bins), "written_ns": end,
            "backend": "afpacket", "quality": one.quality, "ended": "finished", "writer_id": writer_id,
            "capture_id": one.name, **one.row}

@@ -347,7 +347,8 @@ def live_impossible(asked: Asked) -> Any:
 @cell("impossible")
 def sql_impossible(asked: Asked) -> Any:
     return {row["port"]: row["n"] for row in asked.sql(
-        "SELECT port, count(*) FILTER (NOT believed) AS n FROM told_windows('queues', 0, 9223372036854775807) GROUP BY port")}
+        "SELECT port, count(*) FILTER (NOT believed) AS n FROM told_windows('queues', 0, 9223372036854775807) "
+        "GROUP BY port")}
 
 
 # --- contention -------------------------------------------------------------------------------------------------------
@@ -396,7 +397,8 @@ TRUTH: dict[str, Callable[[], Any]] = {
                          for lane in LANES},
     "recorded_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.spans])) for lane in LANES},
-    "recorded_once": lambda: {lane: sum(end - start for start, end in onestore.of_lane(lane)[0].spans) for lane in ONCE},
+    "recorded_once": lambda: {lane: sum(end - start for start, end in onestore.of_lane(lane)[0].spans)
+                              for lane in ONCE},
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},

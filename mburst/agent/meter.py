@@ -97,7 +97,8 @@ SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
 FROM told_windows('queues', $since, 9223372036854775807)
 """
 _QUEUES = """
-SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes, count(*) FILTER (NOT believed) AS impossible,
+SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
+       count(*) FILTER (NOT believed) AS impossible,
        CAST(coalesce(sum(dropped_packets) FILTER (believed), 0) AS BIGINT) AS dropped
 FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
