@@ -15,7 +15,7 @@ import numpy as np
 
 from ..quality import Quality
 from ..sql.damage import readable
-from . import coverage, distributions
+from . import coverage, distributions, read_bins
 from .beside import dicts
 from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
 from .distributions import Summary
@@ -37,20 +37,6 @@ SELECT * REPLACE (coalesce($link,
 FROM main.recordings
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
                             ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
-"""
-_TOTALS = f"""
-CREATE TEMP TABLE rack_totals AS
-SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       max(largest) AS largest,
-       CAST(sum(packets) AS BIGINT) AS packets,
-       bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
-FROM (
-    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
-           CAST(sum(packets) AS BIGINT) AS packets,
-           bit_or(quality) AS quality, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing_bins
-    FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
-    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
-GROUP BY number
 """
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
 _FACTS = """
@@ -192,7 +178,7 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
         con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
         con.execute("CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs "
                     "WHERE link_bps IS NOT NULL")
-        con.execute(_TOTALS, where)
+        read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
         judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)

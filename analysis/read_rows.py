@@ -1,9 +1,9 @@
-"""Rows of the store's tables as they are, for those who keep the newest in memory."""
+"""Rows of the store's tables as they are: for those who keep the newest in memory, and of small answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .followed import joined
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns", "clock": "ts_ns"}  # by which rows are new
+
+
+def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a small answer, by column."""
+    cursor = con.execute(query, parameters)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:
@@ -38,3 +45,9 @@ def newest_rows(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[st
         since_ns = max(since_ns, newest_ns - (newest_ns - since_ns) * limit // count)
     found = con.sql(f"SELECT {', '.join(columns)} FROM {table} WHERE {time} >= $1", params=[since_ns])
     return found.to_arrow_table(), since_ns
+
+
+def count_batch(con: duckdb.DuckDBPyConnection, table: str, batch: str) -> int:
+    """How many rows of TABLE, probes or queues, one import or subscription brought."""
+    [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE batch = $1", [batch]).fetchall()
+    return int(count)

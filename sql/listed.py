@@ -66,7 +66,7 @@ def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None
         take_log(path, table, segment, found)
     except FileNotFoundError as error:
         found.damage.append(
-            DamagedFile(str(path), table, error.strerror, "", segment.host, segment.start_ns))
+            DamagedFile(str(path), table, str(error.strerror), "", segment.host, segment.start_ns))
 
 
 def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:

@@ -172,7 +172,8 @@ def _record(store: Store, one: Recorded) -> None:
              "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0)}
             for i in at]
     sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender,
-             "bytes": FULL // 2, "first_ns": START + i * MS, "last_ns": START + (i + 1) * MS - 1} for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
+             "bytes": FULL // 2, "first_ns": START + i * MS, "last_ns": START + (i + 1) * MS - 1}
+            for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
     row = {**name, "start_ns": start + 200_000, "end_ns": end - 300_000, "packets": len(bins), "written_ns": end,
            "backend": "afpacket", "quality": one.quality, "ended": "finished", "writer_id": writer_id,
            "capture_id": one.name, **one.row}
