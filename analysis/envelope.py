@@ -8,7 +8,7 @@ have no row. Cell i of width w covers [i*w, (i+1)*w) in Unix nanoseconds: the sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,14 @@ Interval = tuple[int, int]
 
 @dataclass(frozen=True)
 class Slice:
-    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns)."""
+    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns). `repeated`: some of the runs cover
+    the same time, so that of bins of one time only the fullest counts."""
 
     runs: Sequence[str]
     bin_ns: int
     since_ns: int
     until_ns: int
+    repeated: bool = False
 
     def parameters(self) -> dict[str, Any]:
         return {"ids": list(self.runs), "since": self.since_ns, "until": self.until_ns}
@@ -106,6 +108,13 @@ def merged(envelopes: Sequence[Envelope]) -> Envelope:
     return Envelope(first.width_ns, first.bin_ns, cells[order], largest[order], total[order], bins[order]).joined()
 
 
+def fullest(envelopes: Sequence[Envelope]) -> Envelope:
+    """Envelopes of one bin as one, of bins of recordings that cover the same time: each moment counts once, by the
+    fullest. There is at least one."""
+    both = merged(envelopes)
+    return both if len(envelopes) == 1 else replace(both, total=both.largest, bins=np.ones_like(both.bins))
+
+
 def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
     """The envelope and ever coarser ones, each `factor` times the last, down to `least` cells or fewer."""
     yield envelope
@@ -121,7 +130,7 @@ def _envelope(columns: Mapping[str, Any], width_ns: int, bin_ns: int) -> Envelop
 
 def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelope:
     """The envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the database."""
-    return _envelope(read_bins.cells(con, where.parameters(), width_ns), width_ns, where.bin_ns)
+    return _envelope(read_bins.cells(con, where.parameters(), where.repeated, width_ns), width_ns, where.bin_ns)
 
 
 def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope | None = None) -> Envelope:
@@ -186,7 +195,7 @@ def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wa
         left -= cost
     cells = np.array(sorted(chosen), np.int64)
     detail = _envelope(
-        read_bins.bins_of_cells(con, where.parameters(), where.bin_ns, base.width_ns, cells.tolist()),
+        read_bins.bins_of_cells(con, where.parameters(), where.repeated, where.bin_ns, base.width_ns, cells.tolist()),
         where.bin_ns, where.bin_ns)
     return detail, cells
 

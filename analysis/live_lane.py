@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ..quality import Quality
-from .envelope import Envelope, Interval, merge_intervals, merged
+from .envelope import Envelope, Interval, fullest, merge_intervals, merged
 from .series import Series
 
 if TYPE_CHECKING:
@@ -117,6 +117,12 @@ class LiveLane:
         return merge_intervals([
             (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()])
 
+    @property
+    def repeated(self) -> bool:
+        """Whether runs cover the same time, so that of bins of one time only the fullest counts."""
+        spans = list(self._known().values())
+        return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
+
     def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
         """Whether it was recorded in a run within [start_ns, end_ns)."""
         return any(start < end_ns and end >= start_ns
@@ -163,12 +169,14 @@ class LiveLane:
 
     def envelope(self, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
         """What memory has of [start_ns, end_ns), in cells of WIDTH_NS, a multiple of the bin."""
-        found = []
-        for _, series, part in self.rows(start_ns, end_ns):
+        by_epoch: dict[int, list[Envelope]] = {}
+        for (_, epoch), series, part in self.rows(start_ns, end_ns):
             wire = series.column("wire_bytes")[part].copy()
             cells = series.times[part] // self.bin_ns
-            found.append(Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire))
-                         .coarsen(width_ns // self.bin_ns))
+            by_epoch.setdefault(epoch, []).append(
+                Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire)))
+        together = fullest if self.repeated else merged
+        found = [together(of).coarsen(width_ns // self.bin_ns) for of in by_epoch.values()]
         nothing = np.zeros(0, np.int64)
         return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
 

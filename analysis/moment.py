@@ -124,9 +124,10 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
                 lane.losing(start_ns, end_ns)[-INTERVALS:], lane.bursts_between(start_ns, end_ns)[-BURSTS:],
                 live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
                 live.queue_windows(start_ns, beside_end)[:QUEUES])
-        runs = list(lane.runs)
+        runs, repeated = list(lane.runs), lane.repeated
     with history.asked(whole_first, whole_last) as con:
-        where, seconds = (Slice(runs, lane.bin_ns, a, b) for a, b in ((first, last), (whole_first, whole_last)))
+        where, seconds = (Slice(runs, lane.bin_ns, a, b, repeated)
+                          for a, b in ((first, last), (whole_first, whole_last)))
         return Moment(
             start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
             finished(envelope.read(con, seconds, dividing), edge),
@@ -141,7 +142,7 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
     with history.live.lock:
         if first >= lane.complete_from_ns:
             return lane.envelope(first, last, width_ns)
-        where = Slice(list(lane.runs), lane.bin_ns, first, last)
+        where = Slice(list(lane.runs), lane.bin_ns, first, last, lane.repeated)
     with history.asked(first, last) as con:
         return envelope.read(con, where, width_ns)
 

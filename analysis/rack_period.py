@@ -56,7 +56,8 @@ WITH reached AS (
 )
 SELECT host, interface, direction, count(*) AS bursts,
        sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
-       quantile_disc(duration_ns, [0.5, 0.9, 0.99]) AS durations, max(duration_ns) AS longest_ns,
+       known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
+       known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        count(*) FILTER (pattern = 'single-source') AS "single-source", count(*) FILTER (pattern = 'incast') AS incast,
@@ -197,10 +198,7 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
 
 def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
           recorded: Mapping[str, Sequence[Interval]]) -> Lane:
-    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "durations": [None] * 3, "under_loss": 0}
-    n = told["bursts"]
-    p50, p90, p99 = (value if n * (1 - level) >= 1 - 1e-9 or level == 0.5 else None
-                     for level, value in zip((0.5, 0.9, 0.99), told["durations"], strict=True))
+    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     quality = 0
     for run in runs:
         quality |= run["quality"]
@@ -211,7 +209,8 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
-        bursts=n, burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]), p50_ns=p50, p90_ns=p90, p99_ns=p99,
+        bursts=told["bursts"], burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]),
+        p50_ns=told.get("p50_ns"), p90_ns=told.get("p90_ns"), p99_ns=told.get("p99_ns"),
         longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
         largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},
         under_loss=told["under_loss"], dropped=sum(run["dropped"] for run in runs),

@@ -13,14 +13,14 @@ from .read_rows import dicts
 if TYPE_CHECKING:
     import duckdb
 
+_SLICE = "FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until"
 _CELLS = """
 SELECT ts_ns // $width AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY 1 ORDER BY 1
+FROM ({rows}) GROUP BY 1 ORDER BY 1
 """
 _BINS_OF_CELLS = """
 SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until
-    AND ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
+FROM ({rows}) WHERE ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
 """
 _TOTALS = """
 SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
@@ -69,23 +69,30 @@ GROUP BY number
 """
 
 
-def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns: int) -> dict[str, Any]:
-    """Cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes, `bins`."""
-    return con.execute(_CELLS, {**where, "width": width_ns}).fetchnumpy()
+def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, width_ns: int) -> dict[str, Any]:
+    """Cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes, `bins`.
+    REPEATED: some recordings cover the same time, so that of bins of one time only the fullest counts."""
+    return con.execute(_CELLS.format(rows=_rows(repeated)), {**where, "width": width_ns}).fetchnumpy()
 
 
-def bins_of_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], bin_ns: int, width_ns: int,
+def bins_of_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int,
                   numbers: list[int]) -> dict[str, Any]:
     """The same of the stored bins in some cells of WIDTH_NS."""
-    return con.execute(_BINS_OF_CELLS, {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}).fetchnumpy()
+    return con.execute(_BINS_OF_CELLS.format(rows=_rows(repeated)),
+                       {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}).fetchnumpy()
+
+
+def _rows(repeated: bool) -> str:
+    if not repeated:
+        return f"SELECT ts_ns, wire_bytes {_SLICE}"
+    return f"SELECT ts_ns, max(wire_bytes) AS wire_bytes {_SLICE} GROUP BY clock_epoch, ts_ns"
 
 
 def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns: list[int]) -> tuple[int, ...]:
     """About how many cells of each width have a bin."""
     sketches = ", ".join(f"approx_count_distinct(ts_ns // {width})" for width in widths_ns)
     [counts] = con.execute(
-        f"SELECT {sketches} FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since "
-        "AND ts_ns < $until", where).fetchall()
+        f"SELECT {sketches} {_SLICE}", where).fetchall()
     return tuple(counts)
 
 

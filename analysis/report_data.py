@@ -230,7 +230,8 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[s
     runs = [run["recording_id"] for run in lane.runs]
     covered = coverage.covered(recorded, runs)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-    where = Slice(runs, lane.bin_ns, start, end)
+    repeated_ns = sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered)
+    where = Slice(runs, lane.bin_ns, start, end, repeated_ns > 0)
     own_qualities = _qualities(lane, qualities)
     bits = {quality.bit for quality in own_qualities}
     base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
@@ -246,7 +247,7 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[s
     sources, source_count, source_bytes = _sources(con, where, limits.sources)
     return LaneReport(
         lane=lane, start_ns=start, end_ns=end, coverage=covered,
-        repeated_ns=sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered),
+        repeated_ns=repeated_ns,
         packets=sum(row["packets"] for row in seen), bytes=sum(row["bytes"] for row in seen),
         wire_bytes=sum(row["wire_bytes"] for row in seen), bins=sum(row["bins"] for row in seen),
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),

@@ -5,6 +5,7 @@ A cell of the table is a fact and who is asked for it. What is true comes from p
 
 from __future__ import annotations
 
+import csv
 import json
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -15,17 +16,20 @@ import numpy as np
 import onestore
 import pytest
 from oneasked import WHOLE, Asked, Lane, printed
-from onestore import LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
+from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
+from mburst.agent.meter import LaneName
 from mburst.analysis.bursts import THRESHOLD
 from mburst.analysis.compare import read_bursts, read_latency
 from mburst.analysis.distributions import quantile
 from mburst.analysis.live_store import LiveStore
+from mburst.analysis.partition import find_bursts_in
 from mburst.analysis.paths import Selection
 from mburst.analysis.report_data import gather, judge, lanes
 from mburst.cli.bursts import _judged
 from mburst.cli.definition import time_of
 from mburst.cli.what_if import wanted
+from mburst.quality import Quality
 from mburst.sql import text
 from mburst.units import parse_size
 
@@ -196,6 +200,188 @@ def metrics_time(asked: Asked) -> Any:
     return {lane: asked.metered(lane).burst_ns for lane in LANES}
 
 
+# --- each burst: when, how long, how much, from how many --------------------------------------------------------------
+
+
+def each(bursts: Any) -> dict[Lane, Any]:
+    found: dict[Lane, Any] = {lane: [] for lane in LANES}
+    for burst in bursts:
+        found[burst["rack"], burst["host"], burst["interface"]].append(
+            (burst["start_ns"], burst["duration_ns"], burst["bytes"], burst["sources"], burst["fan_in"]))
+    return {lane: sorted(of) for lane, of in found.items()}
+
+
+@cell("each_burst")
+def bursts_each(asked: Asked) -> Any:
+    return each(asked.bursts)
+
+
+@cell("each_burst")
+def csv_each(asked: Asked) -> Any:
+    rows = list(csv.DictReader(printed("bursts", asked.path, "--csv").splitlines()))
+    return each({name: int(value) if value.isdecimal() else value for name, value in row.items()} for row in rows)
+
+
+@cell("each_burst")
+def report_each(asked: Asked) -> Any:
+    return each(burst for lane in asked.report["lanes"] for burst in lane["bursts"])
+
+
+@cell("each_burst")
+def rack_each(asked: Asked) -> Any:
+    return each(burst for rack in asked.racks.values() for burst in rack["worst"])
+
+
+@cell("each_burst")
+def live_each(asked: Asked) -> Any:
+    return each(burst for moment in asked.moments.values() for burst in moment.bursts)
+
+
+@cell("each_burst")
+def sql_each(asked: Asked) -> Any:
+    return each(asked.sql("bursts"))
+
+
+@cell("each_burst")
+def files_each(asked: Asked) -> Any:
+    return each(find_bursts_in(asked.store.files()).bursts.to_pylist())
+
+
+@cell("fan_in")
+def rack_fan_in(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: row["fan_in"])
+
+
+@cell("fan_in")
+def metrics_fan_in(asked: Asked) -> Any:
+    of_lane = {lane: asked.metered(lane).fan_ins for lane in LANES}
+    return {lane: round(of.total / sum(of.counts)) if sum(of.counts) else None for lane, of in of_lane.items()}
+
+
+@cell("durations")
+def report_durations(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: tuple(row["distributions"]["duration"][level]
+                                                             for level in ("p50", "p90", "p99")))
+
+
+@cell("durations")
+def rack_durations(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: tuple(row[level] for level in ("p50_ns", "p90_ns", "p99_ns")))
+
+
+# --- what was recorded and lost ---------------------------------------------------------------------------------------
+
+
+@cell("recordings")
+def report_recordings(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: len(row["recordings"]))
+
+
+@cell("recordings")
+def live_recordings(asked: Asked) -> Any:
+    return {(lane.named("rack"), lane.named("host"), lane.named("interface")): len(lane.runs)
+            for lane in asked.live.lanes.values()}
+
+
+@cell("recordings")
+def sql_recordings(asked: Asked) -> Any:
+    return by_lane(asked.sql("SELECT rack, host, interface, count(DISTINCT recording_id) AS n FROM recorded "
+                             "GROUP BY ALL"), lambda row: row["n"])
+
+
+@cell("dropped")
+def report_dropped(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: sum(run["dropped"] for run in row["recordings"]))
+
+
+@cell("dropped")
+def rack_dropped(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: row["dropped"])
+
+
+@cell("dropped")
+def metrics_dropped(asked: Asked) -> Any:
+    return {lane: asked.meter.lost[LaneName(*lane, "in")][0] for lane in LANES}
+
+
+@cell("dropped")
+def sql_dropped(asked: Asked) -> Any:
+    return by_lane(asked.sql("SELECT rack, host, interface, sum(dropped)::BIGINT AS n FROM coverage GROUP BY ALL"),
+                   lambda row: row["n"])
+
+
+@cell("losing")
+def report_losing(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"],
+                   lambda row: sum(of["bins"] for of in row["quality"] if of["bit"] == Quality.DROPS))
+
+
+@cell("losing")
+def rack_losing(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: row["losing_bins"])
+
+
+@cell("losing")
+def metrics_losing(asked: Asked) -> Any:
+    return {lane: asked.metered(lane).losing_bins for lane in LANES}
+
+
+@cell("losing")
+def live_losing(asked: Asked) -> Any:
+    return {lane: sum(end - start for start, end in moment.losing) // MS for lane, moment in asked.moments.items()}
+
+
+@cell("wire_bytes")
+def report_bytes(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: row["wire_bytes"])
+
+
+@cell("wire_bytes")
+def rack_bytes(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: row["wire_bytes"])
+
+
+@cell("wire_bytes")
+def metrics_bytes(asked: Asked) -> Any:
+    return {lane: asked.metered(lane).wire_bytes for lane in LANES}
+
+
+@cell("wire_bytes")
+def recordingssql_bytes(asked: Asked) -> Any:
+    return by_lane(asked.sql("SELECT rack, host, interface, sum(wire_bytes)::BIGINT AS n FROM recordings GROUP BY ALL"),
+                   lambda row: row["n"])
+
+
+@cell("busiest_second")
+def report_busiest(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: row["busiest_second"]["wire_bytes"])
+
+
+@cell("busiest_second")
+def rack_busiest(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: round(row["busiest_second"] / 8))
+
+
+@cell("busiest_whole_second")  # that is over
+def live_busiest(asked: Asked) -> Any:
+    return {lane: int(moment.seconds.total.max(initial=0)) for lane, moment in asked.moments.items()}
+
+
+@cell("busiest_bin")
+def report_fullest(asked: Asked) -> Any:
+    return by_lane(asked.report["lanes"], lambda row: row["busiest_bin"]["wire_bytes"])
+
+
+@cell("busiest_bin")
+def rack_fullest(asked: Asked) -> Any:
+    return rack_lanes(asked, lambda row: round(row["busiest_bin"] * MS / 8e9))
+
+
+@cell("busiest_bin")
+def live_fullest(asked: Asked) -> Any:
+    return {lane: int(moment.cells.largest.max(initial=0)) for lane, moment in asked.moments.items()}
+
+
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +510,22 @@ def sql_queues(asked: Asked) -> Any:
     return {(row["device"], row["port"], row["queue"]): (row["deepest"], row["n"]) for row in rows}
 
 
+@cell("marked")
+def rack_marked(asked: Asked) -> Any:
+    return {row["port"]: row["ecn_marked"] for row in asked.racks["r1"]["queues"]}
+
+
+@cell("marked")
+def investigate_marked(asked: Asked) -> Any:
+    return {row["queue"].split()[1]: row["ecn_marked_packets"] or 0 for row in asked.investigation["queues"]["windows"]}
+
+
+@cell("marked")
+def sql_marked(asked: Asked) -> Any:
+    return {row["port"]: row["n"] for row in asked.sql(
+        "SELECT port, coalesce(sum(ecn_marked_packets), 0)::BIGINT AS n FROM queue_windows GROUP BY port")}
+
+
 @cell("impossible")
 def reportjson_impossible(asked: Asked) -> Any:
     return {row["port"]: row["impossible"] for row in asked.report["lanes"][0]["queues"]}
@@ -402,6 +604,21 @@ TRUTH: dict[str, Callable[[], Any]] = {
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},
+    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2)
+                                        for one in onestore.of_lane(lane) for start, end in one.burst_spans)
+                           for lane in LANES},
+    "fan_in": lambda: {lane: 2 if any(one.bursts for one in onestore.of_lane(lane)) else None for lane in LANES},
+    "durations": lambda: {lane: durations_of(lane) for lane in LANES},
+    "recordings": lambda: {lane: len(onestore.of_lane(lane)) for lane in LANES},
+    "dropped": lambda: {lane: sum(one.row.get("dropped", 0) for one in onestore.of_lane(lane)) for lane in LANES},
+    "losing": lambda: {lane: sum(len(one.losing) for one in onestore.of_lane(lane)) for lane in LANES},
+    "wire_bytes": lambda: {lane: sum(one.wire_bytes for one in onestore.of_lane(lane)) for lane in LANES},
+    "busiest_second": lambda: {lane: max(one.wire_bytes for one in onestore.of_lane(lane)) for lane in LANES},
+    "busiest_whole_second": lambda: {lane: max((one.wire_bytes for one in onestore.of_lane(lane)), default=0)
+                                     if max(one.last for one in onestore.of_lane(lane)) == 999 else 0
+                                     for lane in LANES},
+    "busiest_bin": lambda: {lane: FULL if any(one.bursts for one in onestore.of_lane(lane)) else 100 for lane in LANES},
+    "marked": lambda: {"swp1": 4, "swp2": 0},
     "latency": lambda: {src: latency_of(src) for src in PATHS},
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
     "queues": lambda: QUEUES,
@@ -411,6 +628,12 @@ TRUTH: dict[str, Callable[[], Any]] = {
     "contention_of_all": lambda: ({"hosts": 4, "bursts": 7, "most": 2, "contended_ns": 5 * MS}, round(2 / 7, 9)),
     "newest": lambda: max(START + 1000 * MS, START + (PROBES - 1) * MS // 2 + 1000),
 }
+
+
+def durations_of(lane: Lane) -> tuple[int | None, ...]:
+    """The median, and no more: nobody can tell p90 of three bursts from the longest."""
+    of = sorted(end - start for one in onestore.of_lane(lane) for start, end in one.burst_spans)
+    return nearest_rank(of, 500) if of else None, None, None
 
 
 def latency_of(src: str) -> tuple[Any, ...]:
