@@ -15,6 +15,7 @@ from ..analysis.live_store import LiveStore, Measures
 from ..analysis.moment import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
 from ..errors import MburstError
 from ..names import short
+from ..quality import Quality
 from ..workers import Workers
 from . import live_payload
 from .live_asked import Wish
@@ -24,7 +25,8 @@ TELL_S = 0.1  # between looks at the store, each of which makes a message where 
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-STAMPS = {1: "hardware", 2: "software", 4: "ring", 8: "1 µs or coarser", 16: "clock not synchronized"}
+STAMPS = {Quality.HW: "hardware", Quality.SW: "software", Quality.RING: "ring", Quality.FILE_US: "1 µs or coarser",
+          Quality.UNSYNCED: "clock not synchronized"}
 
 
 Position = tuple[tuple[int, int, int], tuple[tuple[tuple[str, ...], str], ...]]  # counts of changes; measures
