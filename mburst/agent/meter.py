@@ -245,6 +245,10 @@ class Meter:
         if any(rows.values()):
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Raises MburstError where bursts cannot be judged as they are defined."""
         if self._bursts.unfit:
             raise self._bursts.unfit
 
@@ -274,6 +278,7 @@ class Meter:
                 self._take_recording(recording)
             self._count_rows(con)
             self._count_bursts(self._bursts.begin(con, time.time_ns()))
+        self._check_fit()
         self.rows_read = 0
         self._count(fresh)
 
