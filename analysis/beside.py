@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from . import read_probes
+from .read_rows import dicts as dicts
 
 if TYPE_CHECKING:
     import duckdb
@@ -15,16 +18,6 @@ if TYPE_CHECKING:
 _PATHS = """
 SELECT * FROM path_latencies('probes', $since, $until, CAST(NULL AS VARCHAR))
 ORDER BY ($host IN (src, dst)) DESC, sent DESC, src, dst, protocol
-"""
-_PROBES = """
-WITH seen AS (
-    SELECT tx_ns, lost, CASE WHEN NOT lost THEN latency_by(
-        $measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) END AS latency
-    FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND tx_ns >= $since AND tx_ns < $until
-)
-SELECT coalesce(arg_max(tx_ns, latency), min(tx_ns)) AS at, max(latency) AS largest,
-    quantile_disc(latency, 0.5) AS median, count(latency) AS n, count(*) FILTER (WHERE lost) AS lost
-FROM seen GROUP BY CASE WHEN $width = 0 THEN tx_ns ELSE tx_ns // greatest($width, 1) END ORDER BY 1
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS n, max(depth_bytes) AS largest,
@@ -153,16 +146,7 @@ def _cell_width(count: int, limit: int, since_ns: int, until_ns: int) -> int:
     return 0 if count <= limit else max(1, -(-(until_ns - since_ns) // limit))
 
 
-def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a small answer, by column."""
-    cursor = con.execute(query, parameters)
-    names = [column[0] for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-def _arrays(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any], names: Sequence[str],
-            absent: int) -> list[NDArray[np.int64]]:
-    columns = con.execute(query, parameters).fetchnumpy()
+def _arrays(columns: Mapping[str, Any], names: Sequence[str], absent: int) -> list[NDArray[np.int64]]:
     return [np.ma.filled(columns[name], absent).astype(np.int64) for name in names]
 
 
@@ -179,9 +163,8 @@ def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until
         width = _cell_width(row["sent"], limit, since_ns, until_ns)
         path = {name: row[name] for name in ("src", "dst", "protocol")}
         at, largest, median, n, lost = _arrays(
-            con, _PROBES, {**path, **period, "width": width, "measure": row["measure"]},
-            ("at", "largest", "median", "n", "lost"), -1
-        )
+            read_probes.cells(con, path, since_ns, until_ns, row["measure"], width),
+            ("at", "largest", "median", "n", "lost"), -1)
         levels = {name: row[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")}
         series.append(Latency(**path, stamps=row["stamps"], probes=row["sent"], lost_probes=row["lost"],
                               measured=row["measured"], measure=row["measure"] or "", **levels,
@@ -199,8 +182,8 @@ def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, qu
         width = _cell_width(row["n"], limit, since_ns, until_ns)
         key = {name: row[name] for name in ("device", "port", "queue", "semantics")}
         start, end, largest, dropped = _arrays(
-            con, _WINDOWS, {**key, **period, "width": width}, ("begin", "until", "largest", "dropped"), -1
-        )
+            con.execute(_WINDOWS, {**key, **period, "width": width}).fetchnumpy(),
+            ("begin", "until", "largest", "dropped"), -1)
         series.append(Queue(**key, windows=row["n"], max_bytes=row["largest"], dropped_packets=row["dropped"],
                             impossible=row["impossible"], width_ns=width, start_ns=start, end_ns=end, largest=largest,
                             dropped=np.maximum(dropped, 0)))

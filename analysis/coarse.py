@@ -8,27 +8,12 @@ from ..errors import MburstError
 from ..quality import COARSE_STAMPS
 from ..sql.damage import readable
 from ..units import format_duration
+from . import read_bins
 
 if TYPE_CHECKING:
     import duckdb
 
 FINE_NS = 100_000  # bins below this need stamps taken on receipt, with nanoseconds
-
-_MOSTLY_COARSE = """
-WITH wanted AS (
-    SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS judged_ns
-    FROM recordings
-    WHERE judged_ns < $fine_ns AND (quality & $coarse <> 0 OR ended = '')
-      AND ($hosts IS NULL OR list_contains($hosts, host)) AND rack = coalesce($rack, rack)
-      AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
-      AND recording_id = coalesce($recording, recording_id)
-)
-SELECT wanted.host, wanted.interface, wanted.direction, judged_ns
-FROM bins JOIN wanted USING (recording_id)
-WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, ts_ns)
-GROUP BY ALL
-HAVING 2 * count(*) FILTER (bins.quality & $coarse <> 0) > count(*)
-ORDER BY ALL"""
 
 
 def too_coarse(name: str, bin_ns: int, remedy: str) -> MburstError:
@@ -60,6 +45,6 @@ def refuse_coarse(
         "until_ns": until_ns,
     }  # fmt: skip
     with readable(con):
-        row = con.execute(_MOSTLY_COARSE, settings).fetchone()
+        row = read_bins.mostly_coarse(con, settings)
     if row:
         raise too_coarse(f"{row[0]} {row[1]} {row[2]}", row[3], "judge them all the same")

@@ -11,20 +11,27 @@ if TYPE_CHECKING:
     import duckdb
 
 _RECORDED = """
-SELECT recording_id, greatest(start_ns, $since), least(end_ns, $until) FROM recorded
+SELECT recording_id, clock_epoch, greatest(start_ns, $since), least(end_ns, $until) FROM recorded
 WHERE start_ns < $until AND end_ns > $since AND coalesce(rack = $rack, true)
 """
 EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
 
 
-def recorded(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
-             rack: str | None = None) -> dict[str, list[Interval]]:
-    """By recording_id, when it counted within [since_ns, until_ns): whole bins, an interval for each clock epoch."""
-    found: dict[str, list[Interval]] = {}
+def by_epoch(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
+             rack: str | None = None) -> dict[tuple[str, int], Interval]:
+    """By recording_id and clock epoch, when it counted within [since_ns, until_ns): whole bins."""
     where = {"since": EARLIEST if since_ns is None else since_ns, "until": LATEST if until_ns is None else until_ns,
              "rack": rack}
-    for recording, start, end in con.execute(_RECORDED, where).fetchall():
-        found.setdefault(recording, []).append((start, end))
+    return {(recording, epoch): (start, end) for recording, epoch, start, end in con.execute(
+        _RECORDED, where).fetchall()}
+
+
+def recorded(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
+             rack: str | None = None) -> dict[str, list[Interval]]:
+    """The same by recording_id, an interval for each clock epoch."""
+    found: dict[str, list[Interval]] = {}
+    for (recording, _), span in by_epoch(con, since_ns, until_ns, rack).items():
+        found.setdefault(recording, []).append(span)
     return found
 
 

@@ -7,13 +7,15 @@ have no row. Cell i of width w covers [i*w, (i+1)*w) in Unix nanoseconds: the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from . import read_bins
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,25 +23,17 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 Interval = tuple[int, int]
 
-_CELLS = """
-SELECT ts_ns // $width AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY 1 ORDER BY 1
-"""
-_BINS_OF_CELLS = """
-SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
-FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until
-    AND ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
-"""
-
 
 @dataclass(frozen=True)
 class Slice:
-    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns)."""
+    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns). `repeated`: some of the runs cover
+    the same time, so that of bins of one time only the fullest counts."""
 
     runs: Sequence[str]
     bin_ns: int
     since_ns: int
     until_ns: int
+    repeated: bool = False
 
     def parameters(self) -> dict[str, Any]:
         return {"ids": list(self.runs), "since": self.since_ns, "until": self.until_ns}
@@ -114,6 +108,13 @@ def merged(envelopes: Sequence[Envelope]) -> Envelope:
     return Envelope(first.width_ns, first.bin_ns, cells[order], largest[order], total[order], bins[order]).joined()
 
 
+def fullest(envelopes: Sequence[Envelope]) -> Envelope:
+    """Envelopes of one bin as one, of bins of recordings that cover the same time: each moment counts once, by the
+    fullest. There is at least one."""
+    both = merged(envelopes)
+    return both if len(envelopes) == 1 else replace(both, total=both.largest, bins=np.ones_like(both.bins))
+
+
 def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
     """The envelope and ever coarser ones, each `factor` times the last, down to `least` cells or fewer."""
     yield envelope
@@ -122,15 +123,14 @@ def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Env
         yield envelope
 
 
-def _envelope(con: duckdb.DuckDBPyConnection, width_ns: int, bin_ns: int, query: str, **parameters: Any) -> Envelope:
-    columns = con.execute(query, parameters).fetchnumpy()
+def _envelope(columns: Mapping[str, Any], width_ns: int, bin_ns: int) -> Envelope:
     cells, largest, total, bins = (np.asarray(columns[name], np.int64) for name in ("cell", "largest", "total", "bins"))
     return Envelope(width_ns, bin_ns, cells, largest, total, bins)
 
 
 def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelope:
     """The envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the database."""
-    return _envelope(con, width_ns, where.bin_ns, _CELLS, width=width_ns, **where.parameters())
+    return _envelope(read_bins.cells(con, where.parameters(), where.repeated, width_ns), width_ns, where.bin_ns)
 
 
 def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope | None = None) -> Envelope:
@@ -173,13 +173,7 @@ def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], li
     candidates = factors[:-1]
     if not candidates:
         return factors[-1]
-    sketches = ", ".join(f"approx_count_distinct(ts_ns // {where.bin_ns * factor})" for factor in candidates)
-    counts = con.execute(
-        f"SELECT {sketches} FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since "
-        "AND ts_ns < $until",
-        where.parameters(),
-    ).fetchone()
-    assert counts is not None
+    counts = read_bins.count_cells(con, where.parameters(), [where.bin_ns * factor for factor in candidates])
     return next((f for f, n in zip(candidates, counts, strict=True) if n < 0.9 * limit), factors[-1])
 
 
@@ -200,8 +194,9 @@ def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wa
         chosen.update(range(low, high + 1))
         left -= cost
     cells = np.array(sorted(chosen), np.int64)
-    detail = _envelope(con, where.bin_ns, where.bin_ns, _BINS_OF_CELLS, bin=where.bin_ns, width=base.width_ns,
-                       cells=cells.tolist(), **where.parameters())
+    detail = _envelope(
+        read_bins.bins_of_cells(con, where.parameters(), where.repeated, where.bin_ns, base.width_ns, cells.tolist()),
+        where.bin_ns, where.bin_ns)
     return detail, cells
 
 

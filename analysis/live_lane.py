@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ..quality import Quality
-from .envelope import Envelope, Interval, merge_intervals, merged
+from .envelope import Envelope, Interval, fullest, merge_intervals, merged
 from .series import Series
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LiveLane:
     key: tuple[Any, ...]
     complete_from_ns: int  # what was stored of this time or later is in memory
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    spans: dict[str, Interval] = field(default_factory=dict)  # of each run's bins
+    spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each run and epoch
     series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
     lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
     changes: Changes = field(default_factory=Changes)
@@ -98,18 +98,35 @@ class LiveLane:
                         if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]), default=0)
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
-    def coverage(self) -> list[Interval]:
-        """When it was recorded, ascending and disjoint: by its runs, and by its bins while one has not ended."""
-        found, recorded = [], self._recorded()
+    def _known(self) -> dict[tuple[str, int], Interval]:
+        """When each run and epoch was recorded: by its bins, and by its row where that tells of one epoch alone."""
+        known = dict(self.spans)
         for name, run in self.runs.items():
-            told = [self.spans[name]] if name in self.spans else []
-            if run["start_ns"] is not None and run["end_ns"] is not None:
-                told.append((run["start_ns"], run["end_ns"]))
-            if told and name == recorded and self.heard_ns > told[-1][0]:
-                told.append((self.heard_ns, self.heard_ns))
-            if told:
-                found.append((min(a for a, _ in told), max(b for _, b in told)))
-        return merge_intervals(found)
+            if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
+                start = run["start_ns"] // self.bin_ns * self.bin_ns
+                end = -(-run["end_ns"] // self.bin_ns) * self.bin_ns
+                first, last = known.get((name, 0), (start, end))
+                known[name, 0] = min(start, first), max(end, last)
+        return known
+
+    def coverage(self) -> list[Interval]:
+        """When it was recorded, ascending and disjoint; a run that goes on up to when it was heard of. A clock that was
+        set makes an interval of its own (the view `recorded`)."""
+        known, goes_on = self._known(), self._recorded()
+        newest = max((key for key in known if key[0] == goes_on), default=None)
+        return merge_intervals([
+            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()])
+
+    @property
+    def repeated(self) -> bool:
+        """Whether runs cover the same time, so that of bins of one time only the fullest counts."""
+        spans = list(self._known().values())
+        return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
+
+    def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
+        """Whether it was recorded in a run within [start_ns, end_ns)."""
+        return any(start < end_ns and end >= start_ns
+                   for (name, _), (start, end) in self._known().items() if name == run)
 
     def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
         """When it was recorded, within [start_ns, end_ns)."""
@@ -126,8 +143,8 @@ class LiveLane:
             return
         covered = self.coverage()
         first, last = int(times.min()), int(times.max()) + self.bin_ns
-        before = self.spans.get(run, (first, last))
-        self.spans[run] = (min(before[0], first), max(before[1], last))
+        before = self.spans.get((run, epoch), (first, last))
+        self.spans[run, epoch] = (min(before[0], first), max(before[1], last))
         series = self.series.setdefault((run, epoch), Series(COLUMNS))
         kept = times >= self.complete_from_ns
         if kept.any():
@@ -152,12 +169,14 @@ class LiveLane:
 
     def envelope(self, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
         """What memory has of [start_ns, end_ns), in cells of WIDTH_NS, a multiple of the bin."""
-        found = []
-        for _, series, part in self.rows(start_ns, end_ns):
+        by_epoch: dict[int, list[Envelope]] = {}
+        for (_, epoch), series, part in self.rows(start_ns, end_ns):
             wire = series.column("wire_bytes")[part].copy()
             cells = series.times[part] // self.bin_ns
-            found.append(Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire))
-                         .coarsen(width_ns // self.bin_ns))
+            by_epoch.setdefault(epoch, []).append(
+                Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire)))
+        together = fullest if self.repeated else merged
+        found = [together(of).coarsen(width_ns // self.bin_ns) for of in by_epoch.values()]
         nothing = np.zeros(0, np.int64)
         return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
 

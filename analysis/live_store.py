@@ -1,17 +1,17 @@
-"""The newest of a store, kept up with what writers append: lanes, probes, switch queues and senders."""
+"""The newest of a store, kept up with what writers append: lanes, probes and switch queues."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..sql import Store, in_memory
 from ..sql.damage import damaged_files
-from ..sql.tail import Tail
-from . import coverage
+from ..sql.tail import Tail, poll_all
+from . import coverage, read_rows
 from .beside import Latency, Queue
 from .distributions import quantile
 from .live_lane import COLUMNS, KEY, Changes, LiveLane
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
 MOST_BINS = 4_000_000  # in memory, over all lanes
+MOST_ROWS = 2_000_000  # of another table, to begin with
 MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
-MOST_SENDERS = 2_000_000  # rows of `sources` that wait for a burst to end
-TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")  # runs last: a run is written before its bins
+TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")
 
 MEASURES = ("application", "network round trip", "round trip", "reported round trip",
             "round trip to the application", "one way")  # measure_names() of sql/macros.sql
@@ -39,10 +39,11 @@ FROM rows ORDER BY tx_ns
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
-    coalesce(dropped_packets, 0) AS dropped
-FROM believable_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
+    coalesce(dropped_packets, 0) AS dropped, CAST(believed AS BIGINT) AS believed
+FROM told_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
-_IMPOSSIBLE = "FROM impossible_windows('rows', -9223372036854775808, 9223372036854775807)"
+
+Measures = dict[tuple[str, ...], str]
 
 
 class Beside:
@@ -53,6 +54,10 @@ class Beside:
         self.series: dict[tuple[str, ...], Series] = {}
         self.facts: dict[tuple[str, ...], dict[str, Any]] = {}
         self.changes = Changes()
+
+    def of(self, key: tuple[str, ...]) -> Series:
+        """What there is of one path or queue."""
+        return self.series.get(key) or Series(self.columns)
 
     def add(self, key: tuple[str, ...], times: Any, columns: dict[str, Any]) -> None:
         """Rows of one path or queue."""
@@ -73,7 +78,8 @@ class LiveStore:
         self.lane_of: dict[str, LiveLane] = {}
         self.probes = Beside((*MEASURES, "lost"))
         self.queues = Beside(("start", "largest", "dropped"))
-        self.senders: dict[str, list[pa.Table]] = {}
+        self.impossible = Beside(())  # windows of queues that are not to be believed
+        self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
         self.complete_from_ns = 0
         self._damaged: list[str] = []
         self._con = in_memory(threads=1)  # for a few rows, more cost more
@@ -91,47 +97,44 @@ class LiveStore:
         con = self.store.connect(self.rack)
         newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS
-        known = coverage.recorded(con)
+        known = coverage.by_epoch(con)
         con = self.store.connect(self.rack, self.complete_from_ns)
         self._damaged = [str(file) for file in damaged_files(con)]
         self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
-        for run, lane in self.lane_of.items():
-            if found := known.get(run):
-                lane.spans[run] = found[0][0], found[-1][1]
+        for (run, epoch), span in known.items():
+            if lane := self.lane_of.get(run):
+                lane.spans[run, epoch] = span
         self._take_newest(con, newest)
         con.close()
 
     def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
         """The rows of the newest minutes, or of less where there are too many."""
-        wanted = {"bins": ("ts_ns", "recording_id, clock_epoch, ts_ns, " + ", ".join(COLUMNS)),
-                  "sources": ("last_ns", "*"),
-                  "probes": ("tx_ns", "*"), "queues": ("ts_ns", "*"), "clock": ("ts_ns", "*")}
-        for table, (time, columns) in wanted.items():
-            since, limit = self.complete_from_ns, MOST_BINS if table == "bins" else MOST_SENDERS
-            found = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since]).fetchall()[0][0]
-            if found > limit:
-                since = max(since, newest - REMEMBERED_NS * limit // found)
+        for table in read_rows.TIMES:
+            columns = ("recording_id", "clock_epoch", "ts_ns", *COLUMNS) if table == "bins" else ("*",)
+            limit = MOST_BINS if table == "bins" else MOST_ROWS
+            rows, since = read_rows.newest_rows(con, table, columns, newest - REMEMBERED_NS, newest, limit)
             if table == "bins":
                 self.complete_from_ns = since
                 for lane in self.lanes.values():
                     lane.complete_from_ns = since
-            self._take(table, con.sql(f"SELECT {columns} FROM {table} WHERE {time} >= $1", params=[since])
-                       .to_arrow_table())
+            self._take(table, rows)
 
     def poll(self) -> bool:
         """Take what came since the last call; whether anything did. Raises MburstError."""
         import pyarrow as pa
 
-        found = {table: rows for table, tail in self._tails.items() if (rows := tail.poll())}
+        found = {table: pa.concat_tables(map(_plain, rows)) for table, rows in poll_all(self._tails).items() if rows}
         with self.lock:
             for table in sorted(found, key=lambda name: name != "recordings"):
-                self._take(table, pa.concat_tables(_plain(rows) for rows in found[table]))
+                self._take(table, found[table])
+            for take in self.takers:
+                take(found)
         return bool(found)
 
     def _take(self, table: str, rows: pa.Table) -> None:
-        takers = {"recordings": self._take_runs, "bins": self._take_bins, "sources": self._take_senders,
-                  "probes": self._take_probes, "queues": self._take_queues, "clock": self._take_clock}
-        if rows.num_rows:
+        takers = {"recordings": self._take_runs, "bins": self._take_bins, "probes": self._take_probes,
+                  "queues": self._take_queues, "clock": self._take_clock}
+        if table in takers and rows.num_rows:
             takers[table](rows)
 
     def _take_runs(self, rows: pa.Table) -> None:
@@ -155,17 +158,6 @@ class LiveStore:
         for lane in self.lanes.values():
             lane.keep_newest(share)
 
-    def _take_senders(self, rows: pa.Table) -> None:
-        import pyarrow.compute as pc
-
-        for run in pc.unique(rows.column("recording_id")).to_pylist():
-            if self.lane_of.get(run) is None:
-                continue
-            kept = self.senders.setdefault(run, [])
-            kept.append(rows.filter(pc.equal(rows.column("recording_id"), run)))
-            while len(kept) > 1 and sum(table.num_rows for table in kept) > MOST_SENDERS:
-                kept.pop(0)
-
     def _take_probes(self, rows: pa.Table) -> None:
         columns = self._asked(_PROBES, rows)
         for key, part in _groups(columns, ("src", "dst", "protocol")):
@@ -176,11 +168,10 @@ class LiveStore:
     def _take_queues(self, rows: pa.Table) -> None:
         columns = self._asked(_QUEUES, rows)
         for key, part in _groups(columns, ("device", "port", "queue", "semantics")):
-            self.queues.add(key, part["ts_ns"], {"start": part["window_start_ns"], "largest": part["largest"],
-                                                 "dropped": part["dropped"]})
-        for *name, impossible in self._con.execute(_IMPOSSIBLE).fetchall():
-            facts = self.queues.facts.setdefault(tuple(name), {"impossible": 0})
-            facts["impossible"] += impossible
+            given = {"start": part["window_start_ns"], "largest": part["largest"], "dropped": part["dropped"]}
+            for windows, wanted in ((self.queues, part["believed"] == 1), (self.impossible, part["believed"] == 0)):
+                if wanted.any():
+                    windows.add(key, part["ts_ns"][wanted], {name: values[wanted] for name, values in given.items()})
 
     def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
         self._con.register("rows", rows)
@@ -198,14 +189,25 @@ class LiveStore:
                 lane.heard_ns = heard
                 lane.changed(covered)
 
-    def latency(self, host: str, start_ns: int, end_ns: int) -> list[Latency]:
-        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first."""
+    def measures(self, start_ns: int, end_ns: int) -> Measures:
+        """By what each path of memory is measured that was probed in [start_ns, end_ns): '' where nothing was."""
+        found = {}
+        for path, series in self.probes.series.items():
+            part = series.between(start_ns, end_ns)
+            if part.start < part.stop:
+                found[path] = self._measure(series, part)
+        return found
+
+    def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[Latency]:
+        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first; by MEASURES where they are
+        known of a longer time, so that no drawing mixes two."""
+        measures = measures or self.measures(start_ns, end_ns)
         found = []
         for (src, dst, protocol), series in sorted(self.probes.series.items()):
             part, facts = series.between(start_ns, end_ns), self.probes.facts[src, dst, protocol]
             if part.start == part.stop:
                 continue
-            measure = self._measure(series, part)
+            measure = measures.get((src, dst, protocol), "")
             latency = (np.full(part.stop - part.start, -1) if measure in ("", "one way")
                        else series.column(measure)[part].copy())
             lost, known = series.column("lost")[part].copy(), np.sort(latency[latency >= 0])
@@ -226,16 +228,18 @@ class LiveStore:
     def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
         """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
         found = []
-        for (device, port, queue, semantics), series in sorted(self.queues.series.items()):
-            part = series.between(start_ns, end_ns)
-            if part.start == part.stop:
+        for device, port, queue, semantics in sorted({*self.queues.series, *self.impossible.series}):
+            name = device, port, queue, semantics
+            series, doubted = self.queues.of(name), self.impossible.of(name)
+            part, left_out = series.between(start_ns, end_ns), doubted.between(start_ns, end_ns)
+            if part.start == part.stop and left_out.start == left_out.stop:
                 continue
             start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
             found.append(Queue(
                 device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
                 max_bytes=int(largest.max()) if (largest >= 0).any() else None, dropped_packets=int(dropped.sum()),
-                impossible=self.queues.facts.get((device, port, queue, semantics), {"impossible": 0})["impossible"],
-                width_ns=0, start_ns=start, end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
+                impossible=left_out.stop - left_out.start, width_ns=0, start_ns=start,
+                end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
         return found
 
     def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:

@@ -16,7 +16,7 @@ from .beside import Latency, Queue
 from .bursts import BurstDefinition, find_bursts
 from .envelope import NS_PER_S, Envelope, Interval, Slice
 from .live_lane import LiveLane
-from .live_store import LiveStore
+from .live_store import LiveStore, Measures
 from .report_data import marked
 
 if TYPE_CHECKING:
@@ -93,18 +93,11 @@ class History:
         if not link:
             return []
         wanted = replace(self.definition, link_bps=link)
-        found = [burst for run in list(lane.runs) if self._touches(lane, run, start_ns, end_ns)
+        found = [burst for run in list(lane.runs) if lane.touches(run, start_ns, end_ns)
                  for burst in find_bursts(con, wanted, recording=run, since_ns=start_ns - AROUND_NS,
                                           until_ns=end_ns + AROUND_NS)
                  if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
         return sorted(found, key=lambda burst: burst["start_ns"])
-
-    def _touches(self, lane: LiveLane, run: str, start_ns: int, end_ns: int) -> bool:
-        row = lane.runs[run]
-        spans = [lane.spans[run]] if run in lane.spans else []
-        if row["start_ns"] is not None and row["end_ns"] is not None:
-            spans.append((row["start_ns"], row["end_ns"]))
-        return any(a < end_ns and b >= start_ns for a, b in spans)
 
 
 def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
@@ -112,9 +105,11 @@ def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
     return bin_ns * max(1, -(-span_ns // (buckets * bin_ns)))
 
 
-def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Moment:
+def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int,
+                measures: Measures | None = None) -> Moment:
     """[start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. What lies beside a moment that reaches up
-    to the edge has no end, so that nothing is left out that was sent while the link was quiet. Raises MburstError."""
+    to the edge has no end, so that nothing is left out that was sent while the link was quiet. MEASURES: of a longer
+    time that it is a part of. Raises MburstError."""
     first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
     # A second more, for it may be over only now.
     whole_first, whole_last = (start_ns // NS_PER_S - 1) * NS_PER_S, -(-end_ns // NS_PER_S) * NS_PER_S
@@ -127,11 +122,12 @@ def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, wi
                 start_ns, end_ns, coverage, lane.envelope(first, last, width_ns),
                 finished(lane.envelope(whole_first, whole_last, dividing), edge),
                 lane.losing(start_ns, end_ns)[-INTERVALS:], lane.bursts_between(start_ns, end_ns)[-BURSTS:],
-                live.latency(lane.named("host"), start_ns, beside_end)[:PATHS],
+                live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
                 live.queue_windows(start_ns, beside_end)[:QUEUES])
-        runs = list(lane.runs)
+        runs, repeated = list(lane.runs), lane.repeated
     with history.asked(whole_first, whole_last) as con:
-        where, seconds = (Slice(runs, lane.bin_ns, a, b) for a, b in ((first, last), (whole_first, whole_last)))
+        where, seconds = (Slice(runs, lane.bin_ns, a, b, repeated)
+                          for a, b in ((first, last), (whole_first, whole_last)))
         return Moment(
             start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
             finished(envelope.read(con, seconds, dividing), edge),
@@ -146,7 +142,7 @@ def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, wid
     with history.live.lock:
         if first >= lane.complete_from_ns:
             return lane.envelope(first, last, width_ns)
-        where = Slice(list(lane.runs), lane.bin_ns, first, last)
+        where = Slice(list(lane.runs), lane.bin_ns, first, last, lane.repeated)
     with history.asked(first, last) as con:
         return envelope.read(con, where, width_ns)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .beside import dicts
+from . import read_probes
 from .distributions import quantile
 from .stats import Floats
 from .tail import Probes, clock_offset, smallest_in_windows
@@ -28,15 +28,7 @@ if TYPE_CHECKING:
 MOST_PROBES = 4_000_000  # of a path that are read: enough for p99.99, in some 500 MB
 MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
-_STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
 _DRIFT_SPAN = 10e9  # ns of probing before a drift is told
-
-_SPAN = "coalesce($since, -9223372036854775808), coalesce($until, 9223372036854775807)"
-_WHERE = """
-    (batch = $batch OR $batch IS NULL) AND (src = $src OR $src IS NULL) AND (dst = $dst OR $dst IS NULL)
-    AND (protocol = $protocol OR $protocol IS NULL)
-    AND tx_ns >= coalesce($since, -9223372036854775808) AND tx_ns < coalesce($until, 9223372036854775807)
-"""
 
 
 @dataclass(frozen=True)
@@ -117,36 +109,20 @@ def distribution(values: Floats) -> Distribution:
 def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
     """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
     chosen ones are read; how many were sent and lost is exact."""
-    paths = dicts(
-        con, f"""SELECT src, dst, protocol, start_ns, end_ns, sent, lost, stamps, coalesce(measure, '') AS measure,
-                        coalesce(round_trip_measure, '') AS round_trip
-                 FROM path_measures('probes', {_SPAN}, $batch)
-                 JOIN (SELECT src, dst, protocol, min(tx_ns) AS start_ns, max(tx_ns) AS end_ns,
-                              coalesce(string_agg(DISTINCT stamp_kind, ', ' ORDER BY stamp_kind)
-                                  FILTER (WHERE stamp_kind <> '' AND NOT lost), '') AS stamps
-                       FROM probes WHERE {_WHERE} GROUP BY ALL) USING (src, dst, protocol)
-                 ORDER BY src, dst, protocol""", selection.parameters())
-    return [_met(con, selection, path) for path in paths]
+    return [_met(con, selection, path) for path in read_probes.paths(con, selection.parameters())]
 
 
 def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, Any]) -> Met:
     every, start_ns = -(-path["sent"] // MOST_PROBES), path["start_ns"]
-    relative = ", ".join(f"{name} - $origin AS {name}" for name in _STAMPS)
-    stamps_in_order = "app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns"
     src, dst, protocol = (path[name] for name in ("src", "dst", "protocol"))
-    columns = con.execute(
-        f"""SELECT {relative}, rtt_ns, lost, clock_error_ns,
-                   CASE WHEN NOT lost THEN latency_by($measure, {stamps_in_order}) END AS latency,
-                   CASE WHEN NOT lost THEN latency_by($round_trip, {stamps_in_order}) END AS round_trip
-            FROM (FROM probes WHERE {_WHERE} AND seq % $every = 0) ORDER BY tx_ns, seq""",
-        {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol, "origin": start_ns, "every": every,
-         "measure": path["measure"], "round_trip": path["round_trip"]},
-    ).fetchnumpy()
+    columns = read_probes.exchanges(
+        con, {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol}, start_ns, every,
+        path["measure"], path["round_trip"])
 
     def column(name: str) -> Floats:
         return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)
 
-    stamped: dict[str, Any] = {name.removesuffix("_ns"): column(name) for name in (*_STAMPS, "rtt_ns")}
+    stamped: dict[str, Any] = {name.removesuffix("_ns"): column(name) for name in (*read_probes.STAMPS, "rtt_ns")}
     lost = np.ma.filled(np.ma.asarray(columns["lost"]), False).astype(bool)
     probes = Probes(src, dst, protocol, lost=lost, stamp_kind=path["stamps"], **stamped)
     clocks, offset = judge_clocks(probes, column("clock_error_ns"))

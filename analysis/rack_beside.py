@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..sql import text
+from . import read_probes
 from .beside import dicts
 from .rack_period import Period
 
@@ -31,10 +32,6 @@ SELECT src, dst, protocol, measure, met, count(*) AS sent, count(latency_ns) AS 
        known_quantile(latency_ns, 0.999) AS p999_ns, max(latency_ns) AS max_ns
 FROM marked GROUP BY GROUPING SETS ((src, dst, protocol, measure, met), (src, dst, protocol, measure))
 ORDER BY src, dst, protocol, met
-"""
-_UNPLACED = """
-SELECT count(*) FROM probes WHERE tx_ns >= $since AND tx_ns < $until
-    AND src NOT IN (SELECT host FROM rack_runs) AND dst NOT IN (SELECT host FROM rack_runs)
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
@@ -108,7 +105,7 @@ def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tu
     paths = [Path(*name, every=of[None], met=of.get(True, nothing), clear=of.get(False, nothing))
              for name, of in sides.items()]
     paths.sort(key=lambda path: (-path.every.sent, path.src, path.dst, path.protocol))
-    return paths[:limit], con.execute(_UNPLACED, where).fetchall()[0][0]
+    return paths[:limit], read_probes.unplaced(con, period.since_ns, period.until_ns)
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..quality import Quality
 from ..sql.damage import readable
-from . import coverage, distributions
+from . import coverage, distributions, read_bins
 from .beside import dicts
 from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
 from .distributions import Summary
@@ -38,20 +38,6 @@ FROM main.recordings
 WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
                             ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
 """
-_TOTALS = f"""
-CREATE TEMP TABLE rack_totals AS
-SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       max(largest) AS largest,
-       CAST(sum(packets) AS BIGINT) AS packets,
-       bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
-FROM (
-    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
-           CAST(sum(packets) AS BIGINT) AS packets,
-           bit_or(quality) AS quality, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing_bins
-    FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
-    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
-GROUP BY number
-"""
 _SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
 _FACTS = """
 SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
@@ -70,7 +56,8 @@ WITH reached AS (
 )
 SELECT host, interface, direction, count(*) AS bursts,
        sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
-       quantile_disc(duration_ns, [0.5, 0.9, 0.99]) AS durations, max(duration_ns) AS longest_ns,
+       known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
+       known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
        max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
        sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
        count(*) FILTER (pattern = 'single-source') AS "single-source", count(*) FILTER (pattern = 'incast') AS incast,
@@ -192,7 +179,7 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
         con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
         con.execute("CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs "
                     "WHERE link_bps IS NOT NULL")
-        con.execute(_TOTALS, where)
+        read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
         judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)
@@ -211,10 +198,7 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
 
 def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
           recorded: Mapping[str, Sequence[Interval]]) -> Lane:
-    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "durations": [None] * 3, "under_loss": 0}
-    n = told["bursts"]
-    p50, p90, p99 = (value if n * (1 - level) >= 1 - 1e-9 or level == 0.5 else None
-                     for level, value in zip((0.5, 0.9, 0.99), told["durations"], strict=True))
+    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     quality = 0
     for run in runs:
         quality |= run["quality"]
@@ -225,7 +209,8 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
-        bursts=n, burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]), p50_ns=p50, p90_ns=p90, p99_ns=p99,
+        bursts=told["bursts"], burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]),
+        p50_ns=told.get("p50_ns"), p90_ns=told.get("p90_ns"), p99_ns=told.get("p99_ns"),
         longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
         largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},
         under_loss=told["under_loss"], dropped=sum(run["dropped"] for run in runs),

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..quality import Quality as Bits
 from ..sql.damage import DamagedFile, damaged_files
-from . import beside, coverage, distributions, envelope
+from . import beside, coverage, distributions, envelope, read_bins, read_sources
 from .bursts import BurstDefinition, find_bursts
 from .endings import ending, gaps_behind
 from .envelope import Envelope, Interval, Slice
@@ -153,34 +153,6 @@ _RUNS = """
 SELECT * FROM recordings WHERE ($rack IS NULL OR rack = $rack) AND ($host IS NULL OR host = $host)
 ORDER BY rack, host, interface, direction, bin_ns, link_bps NULLS LAST, start_ns NULLS LAST, recording_id
 """
-_FACTS = """
-SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
-    CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-    arg_max(ts_ns, wire_bytes) AS busiest_ts, max(wire_bytes) AS busiest
-FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY recording_id
-"""
-_QUALITIES = """
-SELECT recording_id, bit, name, meaning, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets
-FROM (SELECT recording_id, quality, packets FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since
-    AND ts_ns < $until)
-JOIN quality q ON quality & q.bit <> 0 GROUP BY ALL ORDER BY bit
-"""
-_MARKED = """
-SELECT DISTINCT ts_ns // $width AS cell FROM bins
-WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
-"""
-_SOURCES = """
-WITH sent AS (
-    SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
-    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
-), burst AS (
-    SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
-    WHERE recording_id IN (SELECT unnest($ids)) GROUP BY source
-)
-SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS senders,
-    CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
-FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes DESC, source LIMIT $limit
-"""
 
 
 def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | None = None,
@@ -217,8 +189,8 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
     runs = [run["recording_id"] for lane in chosen for run in lane.runs]
     parameters = {"ids": runs, "since": period[0], "until": period[1]}
-    facts = {row["recording_id"]: row for row in beside.dicts(con, _FACTS, parameters)}
-    qualities = beside.dicts(con, _QUALITIES, parameters)
+    facts = {row["recording_id"]: row for row in read_bins.totals(con, parameters)}
+    qualities = read_bins.qualities(con, parameters)
     busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
     recorded = coverage.recorded(con, since_ns, until_ns)
@@ -258,7 +230,8 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[s
     runs = [run["recording_id"] for run in lane.runs]
     covered = coverage.covered(recorded, runs)
     start, end = (covered[0][0], covered[-1][1]) if covered else (0, 0)
-    where = Slice(runs, lane.bin_ns, start, end)
+    repeated_ns = sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered)
+    where = Slice(runs, lane.bin_ns, start, end, repeated_ns > 0)
     own_qualities = _qualities(lane, qualities)
     bits = {quality.bit for quality in own_qualities}
     base = envelope.finest(con, where, sum(row["bins"] for row in seen), limits.whole_bins)
@@ -274,7 +247,7 @@ def _lane_report(con: duckdb.DuckDBPyConnection, lane: Lane, recorded: Mapping[s
     sources, source_count, source_bytes = _sources(con, where, limits.sources)
     return LaneReport(
         lane=lane, start_ns=start, end_ns=end, coverage=covered,
-        repeated_ns=sum(coverage.length(recorded.get(run, ())) for run in runs) - coverage.length(covered),
+        repeated_ns=repeated_ns,
         packets=sum(row["packets"] for row in seen), bytes=sum(row["bytes"] for row in seen),
         wire_bytes=sum(row["wire_bytes"] for row in seen), bins=sum(row["bins"] for row in seen),
         busiest_bin=max((Peak(row["busiest_ts"], row["busiest"]) for row in seen),
@@ -316,13 +289,12 @@ def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -
     """When bins carry a quality bit, as at most `limit` intervals (told in cells where the period is long)."""
     span = max(1, (where.until_ns - where.since_ns) // where.bin_ns)
     width = where.bin_ns * max(1, -(-span // 1_000_000))
-    rows = con.execute(_MARKED, {"width": width, "bit": int(bit), **where.parameters()}).fetchnumpy()
-    cells = rows["cell"].astype(np.int64).tolist()
+    cells = read_bins.marked_cells(con, where.parameters(), width, bit)
     return envelope.merge_intervals([(cell * width, (cell + 1) * width) for cell in cells], limit)
 
 
 def _sources(con: duckdb.DuckDBPyConnection, where: Slice, limit: int) -> tuple[list[Source], int, int]:
     """The senders of most bytes in bursts, how many senders there are, and all their bytes."""
-    rows = beside.dicts(con, _SOURCES, {"limit": limit, **where.parameters()})
+    rows = read_sources.most_in_bursts(con, where.parameters(), limit)
     found = [Source(row["source"], row["bytes"], row["packets"], row["members"], row["burst_bytes"]) for row in rows]
     return found, rows[0]["senders"] if rows else 0, rows[0]["all_bytes"] if rows else 0

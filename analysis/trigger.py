@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from . import read_sources
+
 if TYPE_CHECKING:
     import duckdb
 
@@ -83,20 +85,11 @@ def onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Numb
 def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: int) -> FanOuts | None:
     """Source bins in which the host sent on at least so many flows. None where its outgoing direction is not
     recorded."""
-    [(first, last, width)] = con.execute(
-        """SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM recordings WHERE host = $host)
-           FROM sources
-           WHERE host = $host AND interface = $interface AND direction = 'out' AND source <> 'other'""",
-        {"host": host, "interface": interface},
-    ).fetchall()
-    if first is None:
+    span = read_sources.sent_span(con, host, interface)
+    if span is None:
         return None
-    rows = con.execute(
-        """SELECT first_ns, flows, coalesce(destination_port, 0) AS port FROM sources
-           WHERE host = $host AND interface = $interface AND direction = 'out' AND source <> 'other' AND flows >= $least
-           ORDER BY first_ns""",
-        {"host": host, "interface": interface, "least": least},
-    ).fetchnumpy()
+    first, last, width = span
+    rows = read_sources.fan_outs(con, host, interface, least)
     at, flows, port = (np.asarray(rows[name]).astype(np.int64) for name in ("first_ns", "flows", "port"))
     begins = np.diff(at, prepend=at[:1] - 10 * width) > 2 * width
     # A round of requests may straddle two bins: the fuller one tells how many, and where to.
@@ -113,18 +106,6 @@ def services(
     where no port sends most."""
     if not groups:
         return []
-    con.execute("CREATE OR REPLACE TEMP TABLE members (number INTEGER, source VARCHAR)")
-    con.execute(
-        "INSERT INTO members SELECT unnest($1), unnest($2)",
-        [[k for k, group in enumerate(groups) for _ in group], [name for group in groups for name in group]],
-    )
-    rows = con.execute(
-        """SELECT number, arg_max(port, bytes) FILTER (port > 0), max(bytes) FILTER (port > 0) * 2 > sum(bytes)
-           FROM (SELECT number, coalesce(source_port, 0) AS port, sum(bytes) AS bytes
-                 FROM sources JOIN members USING (source)
-                 WHERE host = $host AND interface = $interface AND direction <> 'out' GROUP BY ALL)
-           GROUP BY number""",
-        {"host": lane[0], "interface": lane[1]},
-    ).fetchall()
+    rows = read_sources.ports_of(con, lane, groups)
     most = {number: port for number, port, majority in rows if majority}
     return [most.get(k) for k in range(len(groups))]

@@ -11,10 +11,11 @@ from typing import Any
 from ..analysis.envelope import NS_PER_S
 from ..analysis.live_bursts import BurstWatch
 from ..analysis.live_lane import NEVER, LiveLane
-from ..analysis.live_store import LiveStore
+from ..analysis.live_store import LiveStore, Measures
 from ..analysis.moment import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
 from ..errors import MburstError
 from ..names import short
+from ..quality import Quality
 from ..workers import Workers
 from . import live_payload
 from .live_asked import Wish
@@ -24,10 +25,11 @@ TELL_S = 0.1  # between looks at the store, each of which makes a message where 
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
-STAMPS = {1: "hardware", 2: "software", 4: "ring", 8: "1 µs or coarser", 16: "clock not synchronized"}
+STAMPS = {Quality.HW: "hardware", Quality.SW: "software", Quality.RING: "ring", Quality.FILE_US: "1 µs or coarser",
+          Quality.UNSYNCED: "clock not synchronized"}
 
 
-Position = tuple[int, int, int]
+Position = tuple[tuple[int, int, int], tuple[tuple[tuple[str, ...], str], ...]]  # counts of changes; measures
 Told = tuple[bytes, Position]
 
 
@@ -102,30 +104,33 @@ class LiveView:
                     for lane in self.live.lanes.values()]
         return sorted(rows, key=lambda row: (row["rack"], row["host"], row["interface"], row["direction"], row["bin"]))
 
-    def _position(self, lane: LiveLane) -> Position:
-        return lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
+    def _position(self, lane: LiveLane, wish: Wish) -> Position:
+        """How far a browser knows a lane, and by what the paths that it shows are measured."""
+        counts = lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
+        return counts, tuple(sorted(self.live.measures(lane.edge_ns - wish.span_ns, 2**62).items()))
 
     def start(self, wish: Wish) -> Told:
         """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
-            position, edge = self._position(lane), lane.edge_ns
-        return self._message("start", lane, wish, edge - wish.span_ns, edge, edge - HEAT_NS), position
+            position, edge = self._position(lane, wish), lane.edge_ns
+        return self._message("start", lane, wish, position, edge - wish.span_ns, edge, edge - HEAT_NS), position
 
     def change(self, wish: Wish, position: Position) -> Told:
-        """What changed after POSITION. Where that is not known any more, everything. Raises MburstError."""
+        """What changed after POSITION. Where that is not known any more, or a path is measured otherwise now,
+        everything. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
-            now, edge = self._position(lane), lane.edge_ns
+            now, edge = self._position(lane, wish), lane.edge_ns
             lows = [changes.since(count) for changes, count in zip(
-                (lane.changes, self.live.probes.changes, self.live.queues.changes), position, strict=True)]
+                (lane.changes, self.live.probes.changes, self.live.queues.changes), position[0], strict=True)]
         known = [low for low in lows if low is not None]
-        if len(known) < len(lows):
+        if len(known) < len(lows) or not _agree(dict(position[1]), dict(now[1])):
             return self.start(wish)
         if min(known) == NEVER:
             return self._nothing_new(lane, wish, edge), now
         low, heat_low = max(min(edge, *known), edge - wish.span_ns), max(min(edge, known[0]), edge - HEAT_NS)
-        return self._message("change", lane, wish, low, edge, heat_low), now
+        return self._message("change", lane, wish, now, low, edge, heat_low), now
 
     def _nothing_new(self, lane: LiveLane, wish: Wish, edge: int) -> bytes:
         """The state of a lane, and that nothing else changed: so a browser hears that its server lives."""
@@ -137,9 +142,10 @@ class LiveView:
         """The width of the heatmap's cells: a multiple of the bin."""
         return max(HEAT_CELL_NS // lane.bin_ns, 1) * lane.bin_ns
 
-    def _message(self, kind: str, lane: LiveLane, wish: Wish, low: int, edge: int, heat_low: int) -> bytes:
+    def _message(self, kind: str, lane: LiveLane, wish: Wish, position: Position, low: int, edge: int,
+                 heat_low: int) -> bytes:
         width = width_for(lane.bin_ns, wish.span_ns, wish.steps)
-        moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width)
+        moment = read_moment(self.history, lane, low // width * width, max(edge, low + 1), width, dict(position[1]))
         with self.live.lock:
             bursts = lane.bursts_between(heat_low, 2**62)[-BURSTS:] or moment.bursts
         heat = read_heat(self.history, lane, heat_low, edge + 1, self._heat_cell(lane))
@@ -173,3 +179,8 @@ class LiveView:
             "notes": newest["notes"].splitlines(),
             "trouble": [*self.live.damage, *filter(None, self.troubles.values())],
         }
+
+
+def _agree(before: Measures, now: Measures) -> bool:
+    """Whether no path that was shown before is measured otherwise now."""
+    return all(now.get(path, measure) == measure for path, measure in before.items())

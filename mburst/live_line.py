@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .units import format_count, format_rate, format_share
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .analysis.follower import Follower
     from .recording import Progress, Recording, Row
 
 EVERY_S = 0.5
-MOST_ROWS = 2_000_000  # of bins that are kept for a burst that does not end
 
 
 class LiveLine:
@@ -63,51 +63,25 @@ class LiveLine:
 
 
 class BurstCount:
-    """Counts bursts as they end, by the one definition that there is: sql/queries/bursts.sql over the newest bins."""
+    """Counts the bursts of a recording as they end."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._con: Any = None
-        self._bins: pa.Table | None = None
+        self._follower: Follower | None = None
 
     def add(self, batches: list[pa.RecordBatch], runs: list[Row]) -> None:
         """Look at new rows of bins, of the lanes that RUNS has."""
-        import pyarrow as pa
-
-        tables = [pa.Table.from_batches([batch]) for batch in batches]
-        if self._bins is not None:
-            tables.insert(0, self._bins)
-        if not tables or not runs:
+        if not batches or not runs:
             return
-        from .analysis.bursts import BurstDefinition, find_bursts
-
-        self._bins = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-        con = self._connection(runs)
-        bursts = find_bursts(con)
-        newest = self._bins.column("ts_ns").to_numpy().max()
-        bin_ns = runs[0]["bin_ns"]
-        settled = int(newest) - BurstDefinition().joined_ns(bin_ns) - bin_ns  # no later bin is joined
-        ended = [burst for burst in bursts if burst["end_ns"] < settled]
-        self.count += len(ended)
-        open_since = min((burst["start_ns"] for burst in bursts if burst["end_ns"] >= settled), default=settled)
-        self._keep_from(open_since)
-
-    def _keep_from(self, ts_ns: int) -> None:
-        import pyarrow.compute as pc
-
-        if self._bins is not None:
-            kept = self._bins.filter(pc.greater_equal(self._bins.column("ts_ns"), ts_ns))
-            self._bins = kept.slice(max(0, len(kept) - MOST_ROWS))
-
-    def _connection(self, runs: list[Row]) -> Any:
-        """A database in memory that has only these bins."""
         import pyarrow as pa
 
-        from .sql import in_memory
+        from .analysis.bursts import BurstDefinition
+        from .analysis.follower import Follower
 
-        if self._con is None:
-            self._con = in_memory()
-            self._con.execute("CREATE VIEW sources AS FROM defined.sources")
-        self._con.register("bins", self._bins)
-        self._con.register("recordings", pa.Table.from_pylist(runs))
-        return self._con
+        if self._follower is None:
+            self._follower = Follower(BurstDefinition(), -(2**63), late_ns=0)  # only their number is shown
+        for run in runs:
+            self._follower.add_recording(run)
+        now_ns = time.time_ns()
+        self._follower.add(pa.concat_tables(pa.Table.from_batches([batch]) for batch in batches), None, now_ns)
+        self.count += len(self._follower.ended(now_ns))

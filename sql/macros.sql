@@ -108,21 +108,24 @@ SELECT src, dst, protocol, measure, count(*) AS sent, count(*) FILTER (lost) AS 
        coalesce(string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')), '') AS stamps
 FROM measured_probes(probe_rows, since_ns, until_ns, one_batch) GROUP BY src, dst, protocol, measure;
 
--- Windows that are to be believed, each once however many collections brought it.
-CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE
+-- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is to be believed.
+CREATE MACRO told_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
        queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-       ecn_marked_packets, bit_or(quality) AS quality
+       ecn_marked_packets, bit_or(quality) AS quality, believable(quality) AS believed
 FROM query_table(queue_rows)
-WHERE believable(quality) AND window_within(window_start_ns, ts_ns, since_ns, until_ns)
+WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns)
 GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-         ecn_marked_packets;
+         ecn_marked_packets, believed;
+
+-- Those that are to be believed.
+CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE
+SELECT * EXCLUDE (believed) FROM told_windows(queue_rows, since_ns, until_ns) WHERE believed;
 
 -- How many windows of each queue are not.
 CREATE MACRO impossible_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT device, port, queue, semantics, count(*) AS impossible
-FROM query_table(queue_rows)
-WHERE NOT believable(quality) AND window_within(window_start_ns, ts_ns, since_ns, until_ns)
+FROM told_windows(queue_rows, since_ns, until_ns) WHERE NOT believed
 GROUP BY device, port, queue, semantics;
 
 -- A time for people. Reckon with the integer.

@@ -25,18 +25,25 @@ def misplaced(path: Path, name: SealedName) -> str:
     if date != MIXED and {date_folder(ns // NS_PER_DAY) for ns in (name.first_ns, name.last_ns)} != {date}:
         return "the date of its folder is not that of its rows"
     with pq.ParquetFile(path, pre_buffer=False) as content:
-        names = content.schema_arrow.names
-        if len(names) != name.columns:
-            return f"the rows are not of table {table}"
-        if reason := not_of(table, content.schema_arrow) or _oversized(content.metadata):
+        if reason := misnamed(content, name, table):
             return reason
-        if _bounds(content.metadata, names.index(ORDER[table][-1])) != (name.first_ns, name.last_ns):
-            return "the times in its name are not those of its rows"
-        if "rack" in names:
+        if "rack" in content.schema_arrow.names:
             first = next(content.iter_batches(1, row_groups=[0], columns=["rack"], use_threads=False))
             mine = first.column("rack").to_pylist() == [rack_of(path.parent.name)]  # a writer has one
             return "" if mine else "the rack of its folder is not that of its rows"
         return ""
+
+
+def misnamed(content: pq.ParquetFile, name: SealedName, table: str) -> str:
+    """Why rows are not of TABLE, or not what the file's NAME says of them; '' where they are."""
+    names = content.schema_arrow.names
+    if len(names) != name.columns:
+        return f"the rows are not of table {table}"
+    if reason := not_of(table, content.schema_arrow) or _oversized(content.metadata):
+        return reason
+    if _bounds(content.metadata, names.index(ORDER[table][-1])) != (name.first_ns, name.last_ns):
+        return "the times in its name are not those of its rows"
+    return ""
 
 
 def _oversized(metadata: pq.FileMetaData) -> str:

@@ -81,8 +81,9 @@ class Sealed:
 
     @property
     def rack(self) -> str:
-        """The rack whose rows it has."""
-        return rack_of(self.path.parent.name)
+        """The rack whose rows it has; '' where its folder is none of a store."""
+        folder = self.path.parent.name
+        return rack_of(folder) if folder.startswith("rack=") else ""
 
 
 @dataclass
@@ -200,7 +201,7 @@ def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment]
         try:
             for path, segment in hot.logs.items():
                 if wanted(segment):
-                    _take_log(path, table, segment, found)
+                    take_log(path, table, segment, found)
         except FileNotFoundError:
             continue  # sealed since it was listed: its rows are in files that the list has not
         hidden = {segment.name for listing in (hot, after) for segment in listing.logs.values()}
@@ -262,7 +263,7 @@ def _modified_ns(path: Path) -> int:
         return 0
 
 
-def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:
+def take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:
     """Read a hot log into FOUND, and what is damaged of it. Raises FileNotFoundError."""
     try:
         log = read_log(path)

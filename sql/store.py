@@ -95,6 +95,15 @@ class Store:
         damage.FOUND say what. Nothing is fetched from a network. Raises MburstError."""
         return views.connect(self.path, segments.Narrow(rack, since_ns, until_ns))
 
+    def files(
+        self, rack: str | None = None, since_ns: int | None = None, until_ns: int | None = None
+    ) -> dict[str, list[Path]]:
+        """By table, the files that `connect` would read: sealed files and hot logs. Those that are damaged are among
+        them. Raises MburstError."""
+        found = views.contents(self.path, segments.Narrow(rack, since_ns, until_ns))
+        return {table: [*(log.path for log in of.logs), *(file.path for file in of.files),
+                        *(Path(damaged.path) for damaged in of.damage)] for table, of in found.items()}
+
 
 def format_of(folder: Path) -> int:
     """The format of the store at FOLDER. Raises MburstError when there is none, or when it does not say."""

@@ -8,6 +8,7 @@ sealed between two polls is read from its sealed files, once they are verified. 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,6 +140,15 @@ class Tail:
         for log in self._logs.values():
             log.close()
         self._logs.clear()
+
+
+def poll_all(tails: Mapping[str, Tail]) -> dict[str, list[pa.Table]]:
+    """What came of each table since its last poll. Recordings are asked last, as a row of them is written before its
+    bins; where one came that may say that its recording has ended, what was written before it is there, too."""
+    found = {table: tail.poll() for table, tail in sorted(tails.items(), key=lambda named: named[0] == "recordings")}
+    for table in ("bins", "sources") if found.get("recordings") else ():
+        found[table] += tails[table].poll()
+    return found
 
 
 def _read_sealed(path: Path) -> list[pa.Table]:

@@ -99,9 +99,11 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
     return damaged
 
 
-def fault(path: Path) -> str:
-    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does."""
+def fault(path: Path, table: str | None = None) -> str:
+    """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does. Of a
+    file of TABLE that lies in no store, its folder says nothing."""
     import pyarrow
+    import pyarrow.parquet as pq
 
     name = SealedName.parse(path.name)
     if name is None:
@@ -109,7 +111,10 @@ def fault(path: Path) -> str:
     try:
         if digest(path) != name.digest:
             return "the content does not match its checksum"
-        return placing.misplaced(path, name)
+        if table is None:
+            return placing.misplaced(path, name)
+        with pq.ParquetFile(path, pre_buffer=False) as content:
+            return placing.misnamed(content, name, table)
     except OSError as error:
         return error.strerror or str(error)
     except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours

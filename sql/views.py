@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from .. import interrupting
 from . import damage, lockdown, tables, verified
 from .disk import failing_as_one_line
 from .filenames import Segment
-from .segments import Narrow, Snapshot, list_sealed, segment_of, snapshot
+from .segments import Narrow, Sealed, Snapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def reading(table: str, found: Snapshot) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _unlocked(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
+def _unlocked(settings: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     own = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
@@ -89,8 +89,15 @@ def _unlocked(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
 
 def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
     """See Store.connect."""
-    connection = _unlocked({})
-    found = contents(store, narrow)
+    return over(contents(store, narrow), lambda: list_sealed(store, "bins", Narrow()).files)
+
+
+def over(found: Mapping[str, Snapshot], every_bins_file: Callable[[], list[Sealed]],
+         settings: Mapping[str, str] | None = None) -> duckdb.DuckDBPyConnection:
+    """A database over FOUND, by table: the views of LISTING and of sql/model. EVERY_BINS_FILE: the sealed files of
+    bins whatever their time, which unfinished recordings are summed up from. SETTINGS are DuckDB's. Raises
+    MburstError."""
+    connection = _unlocked(settings or {})
     create(connection, "defined.all_recordings", "recordings", found["recordings"])
     with damage.readable(connection):
         connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
@@ -99,7 +106,7 @@ def connect(store: Path, narrow: Narrow) -> duckdb.DuckDBPyConnection:
         view = "defined.all_gaps" if table == "gaps" else table
         create(connection, view, table, found[table].without(replaced))
     connection.execute(_GAPS)
-    _create_recordings(connection, store, found["bins"])
+    _create_recordings(connection, found["bins"], every_bins_file)
     create_model(connection)
     every = [damaged for snap in found.values() for damaged in snap.damage]
     damage.fill_table(connection, every)
@@ -166,7 +173,8 @@ def _select(table: str, known: Iterable[str], source: str) -> str:
     return f"SELECT {', '.join(columns)} FROM {source}"
 
 
-def _create_recordings(connection: duckdb.DuckDBPyConnection, store: Path, bins: Snapshot) -> None:
+def _create_recordings(connection: duckdb.DuckDBPyConnection, bins: Snapshot,
+                       every_bins_file: Callable[[], list[Sealed]]) -> None:
     """The view recordings: the last row of each, with what its bins hold beyond the totals in that row."""
     connection.execute(
         "CREATE TABLE defined.recording_totals (recording_id VARCHAR, first_ns BIGINT, last_ns BIGINT, packets BIGINT, "
@@ -178,21 +186,20 @@ def _create_recordings(connection: duckdb.DuckDBPyConnection, store: Path, bins:
         "WHERE counted_segments IS NOT NULL GROUP BY ALL").fetchall())
     if not counted:
         return
-    create(connection, "defined.uncounted_bins", "bins", _uncounted(store, bins, counted))
+    create(connection, "defined.uncounted_bins", "bins", _uncounted(bins, every_bins_file, counted))
     with damage.readable(connection):
         connection.execute(
             "INSERT INTO defined.recording_totals SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets), "
             "sum(bytes), sum(wire_bytes), bit_or(quality) FROM defined.uncounted_bins GROUP BY recording_id")
 
 
-def _uncounted(store: Path, bins: Snapshot, counted: dict[str, int]) -> Snapshot:
+def _uncounted(bins: Snapshot, every_bins_file: Callable[[], list[Sealed]], counted: dict[str, int]) -> Snapshot:
     """The bins that are in no totals yet: of each writer in COUNTED, the segments from that number on."""
     logs = [log for log in bins.logs if _is_uncounted(segment_of(log.path), counted)]
     hot = {segment_of(log.path) for log in logs}
     if {(segment.writer, segment.number) for segment in hot} >= set(counted.items()):
         return Snapshot(logs)  # what was not counted has just begun: there can be no sealed files of it
-    listed = list_sealed(store, "bins", Narrow()).files  # BINS may be narrowed by time
-    files = [file for file in listed
+    files = [file for file in every_bins_file()  # BINS may be narrowed by time
              if _is_uncounted(file.name.segment, counted) and file.name.segment not in hot]
     faults = verified.unverified([file.path for file in files])
     return Snapshot(logs, [file for file in files if file.path not in faults])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,33 @@ def imported_rooms(path: Path, room: str) -> set[str]:
 def test_imports_go_one_way(room):
     for path in modules(room):
         assert imported_rooms(path, room) <= ALLOWED[room], path
+
+
+# Who may ask the tables of measurements in SQL: the one reading room, and who follows the tables in memory. All others
+# ask these, or the views and queries of sql/.
+ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
+READING = {"reading.py", "read_rows.py", "read_bins.py", "read_sources.py", "read_probes.py"}
+LIVE_TAIL = {"mburst/agent/meter.py"}
+
+
+def texts(path: Path) -> str:
+    """The strings of a module but for its docstrings, where SQL can be."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}
+    joined = {id(part): part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    found = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    found += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+              and id(node) not in docstrings and id(node) not in joined]
+    return "\n".join(found)
+
+
+def test_tables_of_measurements_are_read_in_one_room():
+    rooms = {*ROOMS, "mburst"} - {"sql"}
+    asking = {str(path.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("*.py")
+              if ASKED.search(texts(path))}
+    assert asking == {f"analysis/{name}" for name in READING} | LIVE_TAIL
 
 
 @pytest.mark.parametrize("room", ROOMS)

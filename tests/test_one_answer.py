@@ -1,6 +1,7 @@
 """One store, one answer: every verb that says when, how often, how long, how full or how late says the same.
 
-A cell of the table is a fact and who is asked for it. What is true comes from plain arithmetic in onestore.py.
+A cell of the table is a fact and who is asked for it (onecells.py, onecells_beside.py). What is true comes from plain
+arithmetic in onestore.py.
 """
 
 from __future__ import annotations
@@ -11,26 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onestore
 import pytest
 from oneasked import WHOLE, Asked, Lane, printed
-from onestore import LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
+from onecells import CELLS, ONCE, spans
+from onecells_beside import SHARES, told
+from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
 from mburst.analysis.bursts import THRESHOLD
-from mburst.analysis.compare import read_bursts, read_latency
-from mburst.analysis.distributions import quantile
 from mburst.analysis.live_store import LiveStore
-from mburst.analysis.paths import Selection
-from mburst.analysis.report_data import gather, judge, lanes
-from mburst.cli.bursts import _judged
-from mburst.cli.definition import time_of
 from mburst.cli.what_if import wanted
 from mburst.sql import text
 from mburst.units import parse_size
-
-SHARES = (0.5, 0.99, 0.999)
-ONCE = [lane for lane in LANES if len(onestore.of_lane(lane)) == 1]  # that no two recordings cover at once
 
 
 @pytest.fixture(scope="module")
@@ -43,357 +36,46 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
             vars(asked)[name].close()
 
 
-def by_lane(rows: list[dict[str, Any]], value: Callable[[dict[str, Any]], Any]) -> dict[Lane, Any]:
-    return {(row["rack"], row["host"], row["interface"]): value(row) for row in rows}
-
-
-def rack_lanes(asked: Asked, value: Callable[[dict[str, Any]], Any]) -> dict[Lane, Any]:
-    return {(name, row["host"], row["interface"]): value(row) for name, rack in asked.racks.items()
-            for row in rack["lanes"]}
-
-
-def spans(given: Any) -> list[tuple[int, int]]:
-    return [(int(start), int(end)) for start, end in given]
-
-
-CELLS: list[Any] = []
-
-
-def cell(fact: str) -> Callable[[Callable[[Asked], Any]], Callable[[Asked], Any]]:
-    """Registers who answers a fact."""
-    def registered(answer: Callable[[Asked], Any]) -> Callable[[Asked], Any]:
-        CELLS.append(pytest.param(fact, answer, id=f"{fact}-{answer.__name__.split('_', 1)[0]}"))
-        return answer
-    return registered
-
-
-# --- when each lane was recorded --------------------------------------------------------------------------------------
-
-
-@cell("recorded")
-def report_recorded(asked: Asked) -> Any:
-    con = asked.store.connect()
-    chosen = lanes(con)
-    return {(one.lane.rack, one.lane.host, one.lane.interface): one.coverage
-            for one in gather(con, chosen, judge(con, chosen, asked.definition))}
-
-
-@cell("recorded")
-def rack_recorded(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: spans(row["coverage"]))
-
-
-@cell("recorded")
-def live_recorded(asked: Asked) -> Any:
-    return {lane: moment.coverage for lane, moment in asked.moments.items()}
-
-
-@cell("recorded")
-def sql_recorded(asked: Asked) -> Any:
-    found: dict[Lane, list[tuple[int, int]]] = {}
-    for row in asked.sql("SELECT * FROM coverage ORDER BY start_ns"):
-        found.setdefault((row["rack"], row["host"], row["interface"]), []).append((row["start_ns"], row["end_ns"]))
-    return found
-
-
-@cell("recorded_ns")
-def reportjson_recorded(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: row["recorded_ns"])
-
-
-@cell("recorded_ns")
-def compare_recorded(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).recorded_ns for lane in LANES}
-
-
-@cell("recorded_ns")
-def distribution_recorded(asked: Asked) -> Any:
-    rows = asked.sql("distribution")
-    found = {row["recording_id"]: 0 for row in rows}
-    for row in rows:
-        found[row["recording_id"]] += row["bins"] * row["bin_ns"]
-    return {lane: found[onestore.of_lane(lane)[0].name] for lane in LANES}
-
-
-@cell("recorded_once")
-def bursts_recorded(asked: Asked) -> Any:
-    con = asked.store.connect()
-    from mburst.analysis.bursts import judge_bursts
-
-    judge_bursts(con)
-    told = {row["recording_id"]: row["span_ns"] for row in _judged(con, None, None)}
-    return {lane: told[onestore.of_lane(lane)[0].name] for lane in ONCE}
-
-
-# --- how many bursts, and for how long --------------------------------------------------------------------------------
-
-
-def counted(bursts: Any) -> dict[Lane, int]:
-    found = dict.fromkeys(LANES, 0)
-    for burst in bursts:
-        found[burst["rack"], burst["host"], burst["interface"]] += 1
-    return found
-
-
-@cell("bursts")
-def bursts_count(asked: Asked) -> Any:
-    return counted(asked.bursts)
-
-
-@cell("bursts")
-def report_count(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: len(row["bursts"]))
-
-
-@cell("bursts")
-def rack_count(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: row["bursts"])
-
-
-@cell("bursts")
-def compare_count(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).count for lane in LANES}
-
-
-@cell("bursts")
-def live_count(asked: Asked) -> Any:
-    return {lane: len(moment.bursts) for lane, moment in asked.moments.items()}
-
-
-@cell("bursts")
-def metrics_count(asked: Asked) -> Any:
-    return {lane: sum(asked.metered(lane).bursts.values()) for lane in LANES}
-
-
-@cell("bursts")
-def sql_count(asked: Asked) -> Any:
-    return counted(asked.sql("bursts"))
-
-
-@cell("burst_ns")
-def report_time(asked: Asked) -> Any:
-    return by_lane(asked.report["lanes"], lambda row: row["burst_ns"])
-
-
-@cell("burst_ns")
-def rack_time(asked: Asked) -> Any:
-    return rack_lanes(asked, lambda row: row["burst_ns"])
-
-
-@cell("burst_ns")
-def compare_time(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).in_bursts_ns for lane in LANES}
-
-
-@cell("burst_ns")
-def metrics_time(asked: Asked) -> Any:
-    return {lane: asked.metered(lane).burst_ns for lane in LANES}
-
-
-# --- latency ----------------------------------------------------------------------------------------------------------
-
-
-def told(measure: Any, lost: int, n: int, *levels: Any) -> tuple[Any, ...]:
-    return measure, int(lost), int(n), *(None if level is None else round(level) for level in levels)
-
-
-@cell("latency")
-def report_latency(asked: Asked) -> Any:
-    [lane, *_] = asked.report["lanes"]
-    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
-            for row in lane["probes"]}
-
-
-@cell("latency")
-def reportpaths_latency(asked: Asked) -> Any:
-    found = {}
-    for row in asked.report["paths"]:
-        of = row["judged"]
-        found[row["src"]] = told(row["measure"], row["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
-    return found
-
-
-@cell("latency")
-def rack_latency(asked: Asked) -> Any:
-    return {path["src"]: told(path["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
-            for path in asked.racks["r1"]["paths"] for of in [path["every"]]}
-
-
-@cell("latency")
-def investigate_latency(asked: Asked) -> Any:
-    return {path["src"]: told(of["judged"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
-            for path in asked.investigation["paths"] for of in [path["tail"]]}
-
-
-@cell("latency")
-def compare_latency(asked: Asked) -> Any:
-    found = {}
-    with asked.store.connect() as con:
-        for src, (_, measure) in PATHS.items():
-            of = read_latency(con, Selection(src=src))
-            ordered = np.sort(of.values)
-            found[src] = told(measure, of.lost, of.n, *(quantile(ordered, share) for share in SHARES))
-    return found
-
-
-@cell("latency")
-def live_latency(asked: Asked) -> Any:
-    found = {}
-    for of in asked.moments["r1", "a", "eth0"].latency:
-        ordered = np.sort(of.largest[of.n > 0])
-        found[of.src] = told(of.measure, of.lost_probes, len(ordered), *(quantile(ordered, share) for share in SHARES))
-    return found
-
-
-@cell("latency")
-def metrics_latency(asked: Asked) -> Any:
-    found = {}
-    for (src, *_), of in asked.meter.paths.items():
-        p50, _, p99, p999 = (round(value * 1e9) for value in of.quantiles)
-        found[src] = told(of.measure, of.lost, of.measured, p50, p99, p999)
-    return found
-
-
-@cell("latency")
-def sql_latency(asked: Asked) -> Any:
-    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
-            for row in asked.sql("FROM path_latency")}
-
-
-@cell("latency")
-def sqlrows_latency(asked: Asked) -> Any:
-    found = {}
-    for src in PATHS:
-        rows = asked.sql(f"SELECT measure, lost, latency_ns FROM latency WHERE src = '{src}'")
-        took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
-        found[src] = told(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
-                          *(nearest_rank(took, round(1000 * share)) for share in SHARES))
-    return found
-
-
-@cell("deciding")
-def whatif_latency(asked: Asked) -> Any:
-    """The recorded situation that a change is held against."""
-    main_path = asked.investigation["paths"][0]
-    before = asked.investigation["what_if"]["recorded"]
-    return main_path["src"], *(before[name] for name in ("p50_ns", "p99_ns", "p999_ns"))
-
-
-# --- switch queues ----------------------------------------------------------------------------------------------------
-
-
-@cell("queues")
-def report_queues(asked: Asked) -> Any:
-    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
-            for row in asked.report["lanes"][0]["queues"]}
-
-
-@cell("queues")
-def rack_queues(asked: Asked) -> Any:
-    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped"])
-            for row in asked.racks["r1"]["queues"]}
-
-
-@cell("queues")
-def investigate_queues(asked: Asked) -> Any:
-    return {tuple(row["queue"].replace(" queue ", " ").split()): (row["max_bytes"], row["dropped_packets"] or 0)
-            for row in asked.investigation["queues"]["windows"]}
-
-
-@cell("queues")
-def live_queues(asked: Asked) -> Any:
-    return {(of.device, of.port, of.queue): (of.max_bytes, of.dropped_packets)
-            for of in asked.moments["r1", "a", "eth0"].queues}
-
-
-@cell("queues")
-def metrics_queues(asked: Asked) -> Any:
-    return {name: (of.max_bytes, of.dropped) for name, of in asked.meter.queues.items()}
-
-
-@cell("queues")
-def sql_queues(asked: Asked) -> Any:
-    rows = asked.sql("""SELECT device, port, queue, max(depth_bytes) AS deepest, coalesce(sum(dropped_packets), 0) AS n
-                        FROM queue_windows GROUP BY ALL""")
-    return {(row["device"], row["port"], row["queue"]): (row["deepest"], row["n"]) for row in rows}
-
-
-@cell("impossible")
-def reportjson_impossible(asked: Asked) -> Any:
-    return {row["port"]: row["impossible"] for row in asked.report["lanes"][0]["queues"]}
-
-
-@cell("impossible")
-def rack_impossible(asked: Asked) -> Any:
-    return {row["port"]: row["impossible"] for row in asked.racks["r1"]["queues"]}
-
-
-@cell("impossible")
-def metrics_impossible(asked: Asked) -> Any:
-    return {port: of.impossible for (_, port, _), of in asked.meter.queues.items()}
-
-
-# --- contention -------------------------------------------------------------------------------------------------------
-
-
-@cell("contention")
-def rack_contention(asked: Asked) -> Any:
-    found = asked.racks["r1"]["contention"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
-
-
-@cell("contention")
-def investigate_contention(asked: Asked) -> Any:
-    found = asked.investigation["contention"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
-
-
-@cell("contention")
-def sql_contention(asked: Asked) -> Any:
-    [found] = [row for row in asked.sql("contention") if row["rack"] == "r1"]
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
-
-
-# --- the newest data --------------------------------------------------------------------------------------------------
-
-
-@cell("newest")
-def compare_newest(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return time_of(con, "0s")
-
-
-@cell("newest")
-def sql_newest(asked: Asked) -> Any:
-    return max(row["ts_ns"] for row in asked.sql("FROM newest"))
-
-
-@cell("newest")
-def live_newest(asked: Asked) -> Any:
-    return asked.live.complete_from_ns + 330 * 10**9
-
-
 TRUTH: dict[str, Callable[[], Any]] = {
-    "recorded": lambda: {lane: onestore.merged([one.span for one in onestore.of_lane(lane)]) for lane in LANES},
+    "recorded": lambda: {lane: onestore.merged([span for one in onestore.of_lane(lane) for span in one.spans])
+                         for lane in LANES},
     "recorded_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
-        [one.span for one in onestore.of_lane(lane)])) for lane in LANES},
-    "recorded_once": lambda: {lane: end - start for lane in ONCE for start, end in [onestore.of_lane(lane)[0].span]},
+        [span for one in onestore.of_lane(lane) for span in one.spans])) for lane in LANES},
+    "recorded_once": lambda: {lane: sum(end - start for start, end in onestore.of_lane(lane)[0].spans)
+                              for lane in ONCE},
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},
+    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2)
+                                        for one in onestore.of_lane(lane) for start, end in one.burst_spans)
+                           for lane in LANES},
+    "fan_in": lambda: {lane: 2 if any(one.bursts for one in onestore.of_lane(lane)) else None for lane in LANES},
+    "durations": lambda: {lane: durations_of(lane) for lane in LANES},
+    "recordings": lambda: {lane: len(onestore.of_lane(lane)) for lane in LANES},
+    "dropped": lambda: {lane: sum(one.row.get("dropped", 0) for one in onestore.of_lane(lane)) for lane in LANES},
+    "losing": lambda: {lane: sum(len(one.losing) for one in onestore.of_lane(lane)) for lane in LANES},
+    "wire_bytes": lambda: {lane: sum(one.wire_bytes for one in onestore.of_lane(lane)) for lane in LANES},
+    "busiest_second": lambda: {lane: max(one.wire_bytes for one in onestore.of_lane(lane)) for lane in LANES},
+    "busiest_whole_second": lambda: {lane: max((one.wire_bytes for one in onestore.of_lane(lane)), default=0)
+                                     if max(one.last for one in onestore.of_lane(lane)) == 999 else 0
+                                     for lane in LANES},
+    "busiest_bin": lambda: {lane: FULL if any(one.bursts for one in onestore.of_lane(lane)) else 100 for lane in LANES},
+    "marked": lambda: {"swp1": 4, "swp2": 0},
     "latency": lambda: {src: latency_of(src) for src in PATHS},
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
     "queues": lambda: QUEUES,
     "impossible": lambda: {"swp1": 1, "swp2": 0},
-    "contention": lambda: ({"hosts": 2, "bursts": 3, "most": 2, "contended_ns": 5 * MS}, round(2 / 3, 9)),
+    "contention": lambda: {"r1": ({"hosts": 2, "bursts": 3, "most": 2, "contended_ns": 5 * MS}, round(2 / 3, 9)),
+                           "r2": ({"hosts": 2, "bursts": 4, "most": 1, "contended_ns": 0}, 0.0)},
+    "contention_of_all": lambda: ({"hosts": 4, "bursts": 7, "most": 2, "contended_ns": 5 * MS}, round(2 / 7, 9)),
     "newest": lambda: max(START + 1000 * MS, START + (PROBES - 1) * MS // 2 + 1000),
 }
+
+
+def durations_of(lane: Lane) -> tuple[int | None, ...]:
+    """The median, and no more: nobody can tell p90 of three bursts from the longest."""
+    of = sorted(end - start for one in onestore.of_lane(lane) for start, end in one.burst_spans)
+    return nearest_rank(of, 500) if of else None, None, None
 
 
 def latency_of(src: str) -> tuple[Any, ...]:

@@ -160,6 +160,7 @@ class LiveView {
     if (parts !== this.parts) await this.build(parts);
     else await this.timeline.refresh();
     this.offer(scene);
+    this.tellMeasure();
     this.tellContrast();
     this.timeline.shown?.then(() => { document.documentElement.dataset.ready = "true"; });
   }
@@ -301,6 +302,12 @@ class LiveView {
     const troubles = [...status.trouble, ...status.notes];
     one("#notes").textContent = troubles.map(seen).join(" · ");
     one("#notes").hidden = !troubles.length;
+  }
+
+  // By what the probes that are drawn are measured, and what stamped them.
+  tellMeasure() {
+    const { path } = this.timeline;
+    one("#measure").textContent = path ? `latency: ${path.measure || "not measured"}${path.stamps ? `, stamps ${seen(path.stamps)}` : ""}` : "";
   }
 
   tellContrast() {

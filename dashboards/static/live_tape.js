@@ -5,7 +5,7 @@ function unpackMessage(buffer) {
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   const block = buffer.slice(4 + length);
   const lane = unpackLane(block, head);
-  lane.latency.forEach((path, i) => Object.assign(path, { measure: head.latency[i].measure }));
+  lane.latency.forEach((path, i) => Object.assign(path, { measure: head.latency[i].measure, stamps: head.latency[i].stamps }));
   lane.queues.forEach((queue, i) => Object.assign(queue, { semantics: head.queues[i].semantics, dropped: head.queues[i].dropped }));
   if (head.heat) lane.heat = { ...envelope(block, head.heat), coverage: spans(block, head.heat.coverage) };
   return lane;
@@ -42,6 +42,7 @@ function joinNamed(target, more, key, from, names) {
   for (const entry of more) {
     const known = target.find((other) => other.name === entry.name);
     if (!known) target.push(growing(entry, names));
+    else if (entry.measure !== known.measure) Object.assign(known, growing(entry, names));
     else replaceFrom(known, key, Math.max(from, entry[key].length ? entry[key][0] : from), entry, names);
   }
 }

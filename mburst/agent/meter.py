@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..analysis.followed import joined, table_of
+from ..analysis.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
 from ..quality import Quality
-from .burst_count import BIN_COLUMNS, SENDER_COLUMNS, BurstCount
-from .followed import joined, table_of
-from .since import MOST_VALUES, Largest, Newest
+from .since import MOST_VALUES, Known, Largest, Newest
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,6 +49,7 @@ FOLLOWED = {
     "queues": (("batch", "device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "avg_bytes",
                 "transmit_bytes", "dropped_packets", "ecn_marked_packets", "semantics", "quality"), "ts_ns"),
     "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
+    "clock": (("host", "interface", "ts_ns"), "ts_ns"),
     "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
                     "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
 }
@@ -89,13 +90,17 @@ FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, 
       FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
 WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
+_WINDOWS_TOLD = """
+SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
+       hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
+            ecn_marked_packets, believed) AS name
+FROM told_windows('queues', $since, 9223372036854775807)
+"""
 _QUEUES = """
-SELECT device, port, queue, max(depth_bytes) AS max_bytes, coalesce(sum(impossible), 0) AS impossible,
-       CAST(coalesce(sum(dropped), 0) AS BIGINT) AS dropped
-FROM (SELECT device, port, queue, semantics, max(depth_bytes) AS depth_bytes, sum(dropped_packets) AS dropped
-      FROM believable_windows('queues', $since, 9223372036854775807) GROUP BY ALL)
-FULL JOIN impossible_windows('queues', $since, 9223372036854775807) USING (device, port, queue, semantics)
-GROUP BY device, port, queue ORDER BY device, port, queue
+SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
+       count(*) FILTER (NOT believed) AS impossible,
+       CAST(coalesce(sum(dropped_packets) FILTER (believed), 0) AS BIGINT) AS dropped
+FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""
 SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
@@ -191,8 +196,9 @@ class Meter:
         self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
+        self._windows = Known()  # of switch queues, which several collections may bring
         self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
-        self._bursts = BurstCount(definition, self.since_ns)
+        self._bursts = Follower(definition, self.since_ns)
         self._con = in_memory(threads=1)  # for a few rows, more cost more
         self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
         self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
@@ -239,6 +245,12 @@ class Meter:
         if any(rows.values()):
             self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
         self._count_bursts(self._bursts.ended(time.time_ns()))
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Raises MburstError where bursts cannot be judged as they are defined."""
+        if self._bursts.unfit:
+            raise self._bursts.unfit
 
     def interrupt(self) -> None:
         """Break off a question that is under way, which then fails. For the end of the process."""
@@ -266,11 +278,14 @@ class Meter:
                 self._take_recording(recording)
             self._count_rows(con)
             self._count_bursts(self._bursts.begin(con, time.time_ns()))
+        self._check_fit()
         self.rows_read = 0
         self._count(fresh)
 
     def _polled(self) -> dict[str, list[pa.Table]]:
-        found = {table: tail.poll() for table, tail in self._tails.items()}
+        from ..sql.tail import poll_all
+
+        found = poll_all(self._tails)
         self.rows_read += sum(rows.num_rows for parts in found.values() for rows in parts)
         return found
 
@@ -284,7 +299,8 @@ class Meter:
                 self._con.register(table, values)
         self._count_rows(self._con)
         self._stand(self._con)
-        self._bursts.add(rows["bins"], rows["sources"])
+        self._bursts.hear(rows["clock"])
+        self._bursts.add(rows["bins"], rows["sources"], time.time_ns())
 
     def _take_recording(self, recording: dict[str, Any]) -> None:
         """A row of `recordings`, of which the last that was written counts."""
@@ -368,13 +384,16 @@ class Meter:
     def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ..analysis.beside import dicts
 
-        for row in dicts(con, _QUEUES, {"since": self.since_ns}):
+        windows = con.sql(_WINDOWS_TOLD, params={"since": self.since_ns}).to_arrow_table()
+        con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
+        for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]
             before = self.queues.get(name, QueueCounts(0, None))
             self.queues[name] = before._replace(dropped=before.dropped + row["dropped"],
                                                 impossible=before.impossible + row["impossible"])
             if row["max_bytes"] is not None:
                 self._fullest.add(name, row["max_bytes"])
+        con.unregister("new_windows")
 
     def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
         """What the last event of each device was."""
@@ -417,7 +436,7 @@ def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]
 def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
     """ROWS less those that CON has too, each as often as it has it."""
     names, time_name = FOLLOWED[table]
-    if not rows.num_rows or table in ("recordings", "gnmi_events"):  # of which the newest counts, however often
+    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # the newest counts, however often
         return rows
     con.register("fresh", rows)
     listed = ", ".join(names)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Key = TypeVar("Key", bound=Hashable)
 SCRAPERS = 64  # that are told apart; the one that has not asked for longest is forgotten, and begins anew
+MOST_NAMES = 1_000_000
 MOST_VALUES = 65_536  # of a key, that quantiles are taken of: the newest
 
 
@@ -59,3 +60,16 @@ class Newest(Generic[Key]):
             del self._asked[next(iter(self._asked))]
         fresh = {key: [part for count, part in parts if count > since] for key, parts in self._parts.items()}
         return {key: np.concatenate(parts)[-MOST_VALUES:] for key, parts in fresh.items() if parts}
+
+
+class Known:
+    """What was seen already, by names of 64 bits, of which the newest MOST_NAMES are remembered."""
+
+    def __init__(self) -> None:
+        self._names = np.empty(0, np.uint64)
+
+    def unknown(self, names: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of these names were not seen before; from now on they were."""
+        new = ~np.isin(names, self._names)
+        self._names = np.concatenate([self._names, names[new]])[-MOST_NAMES:]
+        return new

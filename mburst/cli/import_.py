@@ -67,9 +67,10 @@ def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: s
 
     Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
     """
+    from ..analysis.read_rows import count_batch
+
     with store.connect() as connection:
-        found = connection.execute(f"SELECT count(*) FROM {table} WHERE batch = ?", [summary.batch]).fetchone()
-    held: int = found[0] if found else 0
+        held = count_batch(connection, table, summary.batch)
     if held < summary.rows:
         with store.writer(table) as writer:
             for batch in source.read(summary, protocol, skip=held):

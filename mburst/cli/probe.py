@@ -293,14 +293,17 @@ class LiveLine:
         """Takes the rows of the table probes that were just stored."""
         import numpy as np
 
+        from ..analysis.distributions import quantile
+
         lost = rows.column("lost").to_numpy()
         self.sent += len(lost)
         self.lost += int(lost.sum())
         took = (rows.column("app_recv_ns").to_numpy() - rows.column("app_send_ns").to_numpy())[~lost]
         text = f"{self.sent:,} probes, {self.lost:,} lost"
         if len(took):
-            p50, p99 = np.quantile(took, [0.5, 0.99])
-            text += f", the last ones p50 {format_duration(p50)}, p99 {format_duration(p99)} (application)"
+            known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
+            told = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
+            text += f", the last ones {told} (application)"
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:

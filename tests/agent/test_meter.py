@@ -41,7 +41,7 @@ def writers(store):
 @pytest.fixture(autouse=True)
 def bins_alone(monkeypatch):
     """Most tests write bins without senders, and need not wait for them."""
-    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 0)
+    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 0)
 
 
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
@@ -74,7 +74,7 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
 
 def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
     """They are appended after the bins, and a look may fall between the two."""
-    monkeypatch.setattr("mburst.agent.burst_count.LATE_NS", 10**9)
+    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 10**9)
     monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
@@ -154,6 +154,23 @@ def test_probes_and_queues(store):
     assert of.queues["tor-1", "swp1", "0"] == (2, 77, 0)
 
 
+def test_a_window_that_two_collections_bring_counts_once(store):
+    """Whenever they do."""
+    window = {"window_start_ns": NOW, "ts_ns": NOW + 10 * MS, "max_bytes": 5000, "dropped_packets": 3}
+    doubted = {**window, "max_bytes": 10**12, "quality": 1024}
+    write(store, "queues", window, doubted)
+    of = meter(store)
+    of.advance("a")
+    with store.writer("queues") as writer:
+        for batch in ("batch-2", "batch-3"):
+            writer.append(rows("queues", *({**row, "batch": batch} for row in (window, doubted))))
+            of.advance("a")
+        assert of.queues["tor-1", "swp1", "0"] == (3, 5000, 1)
+        writer.append(rows("queues", {**window, "ts_ns": NOW + 20 * MS, "batch": "batch-2"}))
+        of.advance("a")
+    assert of.queues["tor-1", "swp1", "0"] == (6, 5000, 1)
+
+
 def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     def event(device: str, at: int, name: str) -> dict[str, object]:
         return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
@@ -210,7 +227,7 @@ def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
 
 
 def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.agent.burst_count.LONGEST_NS", 500 * MS)
+    monkeypatch.setattr("mburst.analysis.follower.LONGEST_NS", 500 * MS)
     monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 3000 * MS)
     of, kept = meter(store), []
     for step in range(12):

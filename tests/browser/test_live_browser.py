@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
@@ -164,6 +165,9 @@ def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
     assert y[slow] == pytest.approx(10.02, abs=0.001)
     assert x[slow] == pytest.approx(seconds(START + 5 * SECOND + 3), abs=1e-6)
     assert max(v for v in reader.trace("queue")[1] if v is not None) == pytest.approx(3.0)
+    assert reader.page.locator("#measure").text_content() == "latency: round trip, stamps sw"
+    if folder := os.environ.get("MBURST_SHOTS"):
+        reader.page.screenshot(path=f"{folder}/live-measure.png", full_page=True)
 
 
 def test_bursts_are_told_with_their_senders(open_page, recorded):

@@ -10,6 +10,7 @@ import pytest
 from livebrowser import Follower
 from livestore import SECOND, Growing
 from reportlib import BIN, FULL
+from storelib import rows
 
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.live_bursts import BurstWatch
@@ -52,6 +53,27 @@ def test_silence_is_told_and_what_lies_between_recordings_is_not(growing, view):
     growing.append([0] * 7_000 + [84])
     reader.look()
     assert reader.coverage == [(0, 5_101 * BIN), (30_101 * BIN, 37_102 * BIN)]
+
+
+def test_a_path_is_told_by_one_measure(growing, view):
+    """Where another becomes that of most probes, what was told by the first is told anew."""
+    def probes(first, n, **stamps):
+        return rows("probes", *({"seq": i, "tx_ns": NOW + i * BIN, "rx_ns": NOW + i * BIN + 70_000,
+                                 **{name: NOW + i * BIN + ns for name, ns in stamps.items()}}
+                                for i in range(first, first + n)))
+
+    with growing.store.writer("probes") as writer:
+        writer.append(probes(0, 10, app_send_ns=-1000, app_recv_ns=75_000))
+        growing.append([84] * 100)
+        reader = Follower(view, 60 * SECOND, NOW)
+        reader.look()
+        [path] = reader.told["latency"]
+        assert path["measure"] == "application" and set(path["largest"]) == {76_000}
+        writer.append(probes(10, 90))
+        growing.append([84] * 100)
+        reader.look()
+    [path] = reader.told["latency"]
+    assert path["measure"] == "round trip" and path["largest"] == [70_000] * 100
 
 
 def cells_of(growing, view):

@@ -1,0 +1,81 @@
+"""A database over files that are named one by one: a part of a store, or copies of it on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError, UsageError
+from . import verified, views
+from .damage import DamagedFile
+from .filenames import SealedName, Segment
+from .segments import Sealed, Snapshot, damaged_file, take_log
+from .tables import LISTING
+
+if TYPE_CHECKING:
+    import duckdb
+
+_THREADS = 4
+
+
+def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
+            memory: str | None = None) -> duckdb.DuckDBPyConnection:
+    """What Store.connect gives, over FILES alone: by table, sealed files and hot logs, in whatever folders, under the
+    names that the store gave them. Nothing is written beside them. A file that is missing or damaged is left out, and
+    in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB. Raises UsageError for files of no table, and
+    MburstError where bins have no row of `recordings`: without it, no burst of them would be found."""
+    if unknown := sorted(set(files) - set(LISTING)):
+        raise UsageError(f"no table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
+    found = {table: _contents(table, files.get(table, ())) for table in LISTING}
+    settings = {"threads": None if threads is None else str(threads), "memory_limit": memory}
+    connection = views.over(found, lambda: found["bins"].files,
+                            {name: value for name, value in settings.items() if value is not None})
+    if not found["recordings"].damage:
+        _check_recordings(connection)
+    return connection
+
+
+def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
+    """What can be read of the files of TABLE. While the hot form of a segment is among them, its sealed files do not
+    count."""
+    found, sealed = Snapshot(), []
+    for path in dict.fromkeys(map(Path, paths)):
+        segment = Segment.parse(path.stem) if path.suffix == ".log" else None
+        name = SealedName.parse(path.name)
+        if segment is not None:
+            _take_log(path, table, segment, found)
+        elif name is not None:
+            sealed.append(Sealed(path, name))
+        else:
+            found.damage.append(DamagedFile(str(path), table, "not a name that mburst gives"))
+    hidden = {log.path.stem for log in found.logs}
+    sealed = [file for file in sealed if file.name.segment.name not in hidden]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for file, reason in zip(sealed, pool.map(lambda file: verified.fault(file.path, table), sealed), strict=True):
+            if reason:
+                found.damage.append(damaged_file(file, table, reason))
+            else:
+                found.files.append(file)
+    return found
+
+
+def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:
+    try:
+        take_log(path, table, segment, found)
+    except FileNotFoundError as error:
+        found.damage.append(
+            DamagedFile(str(path), table, str(error.strerror), "", segment.host, segment.start_ns))
+
+
+def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raises MburstError for bins of which no row of `recordings` says what they are."""
+    orphans = connection.execute(
+        "SELECT DISTINCT recording_id, host FROM bins "
+        "WHERE recording_id NOT IN (SELECT recording_id FROM recordings) ORDER BY ALL").fetchall()
+    if orphans:
+        more = f" (and {len(orphans) - 1} more)" if len(orphans) > 1 else ""
+        recording, host = orphans[0]
+        raise MburstError(f"no row of `recordings` for the bins of recording {recording} of host {host}{more}",
+                          "name the files of table recordings that have it, of whatever date, too")

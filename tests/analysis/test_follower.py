@@ -1,0 +1,185 @@
+"""The live line, the live view and the metrics find the bursts of the store, each once, however its rows come in."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from storelib import rows
+
+from mburst.agent.meter import LaneName, Meter
+from mburst.analysis import follower
+from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.live_bursts import BurstWatch
+from mburst.analysis.live_store import LiveStore
+from mburst.live_line import BurstCount
+from mburst.sql import Store
+from mburst.sql.tail import Tail
+
+MS, SECOND = 10**6, 10**9
+NOW = 1_795_132_800 * SECOND
+FULL = 125_000  # wire bytes of 1 ms at 1 Gb/s
+NAMES = {"host": "cache-1", "rack": "r1", "interface": "eth0"}
+LANE = LaneName("r1", "cache-1", "eth0", "in")
+DEFINITION = BurstDefinition()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine under load is no recorder that has gone."""
+    monkeypatch.setattr(follower, "QUIET_NS", 10**18)
+
+
+class Followed:
+    """A store that grows, and the three who follow it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store.create(folder)
+        self.writers = {table: self.store.writer(table, "cache-1", "r1")
+                        for table in ("recordings", "bins", "sources", "clock")}
+        self.row = {**NAMES, "start_ns": NOW, "complete": False}
+        self.append("recordings", self.row)
+        self.live = LiveStore(self.store)
+        self.watch = BurstWatch(self.live, DEFINITION)
+        self.meter = Meter(self.store, DEFINITION, NOW - 60 * SECOND)
+        self.line = BurstCount()
+
+    def append(self, table: str, *given: dict[str, Any]) -> pa.Table:
+        found = rows(table, *given)
+        self.writers[table].append(found)
+        return found
+
+    def bins(self, at: list[int], epoch: int = 0, senders: bool = True) -> None:
+        """Full bins, by their ms since NOW, and who sent in them."""
+        told = [{"ts_ns": NOW + i * MS, "clock_epoch": epoch} for i in at]
+        batches = self.append("bins", *({**row, "wire_bytes": FULL, "bytes": FULL - 24} for row in told)).to_batches()
+        if senders:
+            self.append("sources", *({**row, "bytes": FULL - 24, "source": f"10.0.0.{i % 2}", "first_ns": row["ts_ns"],
+                                      "last_ns": row["ts_ns"] + MS - 1} for i, row in zip(at, told, strict=True)))
+        self.line.add(batches, [rows("recordings", self.row).to_pylist()[0]])
+
+    def tick(self, ms: int) -> None:
+        """The recorder says that it runs."""
+        zeros = dict.fromkeys(("monotonic_raw_ns", "tai_offset_ns", "uncertainty_ns", "status", "max_error_ns"), 0)
+        self.append("clock", {**NAMES, "ts_ns": NOW + ms * MS, "synchronized": True, **zeros})
+
+    def look(self) -> None:
+        self.live.poll()
+        self.watch.look()
+        self.meter.take()
+
+    def end(self) -> None:
+        self.append("recordings", {**self.row, "complete": True, "ended": "stopped", "end_ns": NOW + 10**4 * MS,
+                                   "written_ns": 2 * 10**18})
+        last = rows("bins", {"ts_ns": NOW + 10**5 * MS})  # in silence, the line would tell its last burst later
+        self.line.add(last.to_batches(), rows("recordings", {**self.row, "complete": True}).to_pylist())
+        self.look()
+
+    def close(self) -> None:
+        for each in (*self.writers.values(), self.live, self.meter):
+            each.close()
+
+    def compare(self) -> int:
+        """How many bursts there are, by all of them."""
+        with self.store.connect() as con:
+            truth = find_bursts(con, DEFINITION)
+        [lane] = self.live.lanes.values()
+        assert sorted(lane.bursts, key=_order) == sorted(truth, key=_order)
+        metered = self.meter.lanes[LANE]
+        assert sum(metered.bursts.values()) == self.line.count == len(truth)
+        assert {name: n for name, n in metered.bursts.items() if n} == {
+            name: n for name in {burst["pattern"] for burst in truth}
+            if (n := sum(burst["pattern"] == name for burst in truth))}
+        return len(truth)
+
+
+def _order(burst: dict[str, Any]) -> tuple[int, int]:
+    return burst["clock_epoch"], burst["start_ns"]
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Any:
+    made = Followed(tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_find_the_bursts_of_the_store(followed: Followed, seed: int) -> None:
+    choose = random.Random(seed)
+    epoch, at = 0, 0
+    for _ in range(12):
+        part = []
+        for _ in range(choose.randint(1, 12)):
+            at += choose.choice([1, 1, 1, 1, 2, 4, 6, 7, 40])
+            part.append(at)
+        followed.bins(part, epoch)
+        if choose.random() < 0.5:
+            followed.tick(at + choose.choice([0, 3, 500]))
+        if choose.random() < 0.2:
+            epoch, at = epoch + 1, at - choose.choice([3, 30, 200])  # the clock is set back
+        if choose.random() < 0.8:
+            followed.look()
+    followed.end()
+    assert followed.compare() > 5
+
+
+def test_a_recorder_that_says_it_runs_ends_no_burst(followed: Followed) -> None:
+    """It says so at once, and its bins come a little later."""
+    followed.bins(list(range(0, 40)))
+    followed.tick(150)
+    followed.look()
+    followed.bins(list(range(40, 200)))
+    followed.look()
+    followed.tick(1300)
+    followed.look()
+    [lane] = followed.live.lanes.values()
+    assert [burst["duration_ns"] for burst in lane.bursts] == [200 * MS]  # and silence does
+    followed.end()
+    assert followed.compare() == 1
+
+
+def test_a_clock_that_is_set_back_hides_no_burst(followed: Followed) -> None:
+    followed.bins([100, 101, 200])
+    followed.look()
+    followed.bins([10, 11, 100, 101], 1)
+    followed.look()
+    followed.end()
+    assert followed.compare() == 4
+
+
+def test_the_last_bins_of_a_recording_come_before_its_end(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are written after its table was looked at, and before `recordings` was."""
+    poll, done = Tail.poll, []
+
+    def late(tail: Tail) -> Any:
+        if tail._table == "recordings" and not done:
+            done.append(True)
+            followed.bins([10, 11, 12])
+            followed.append("recordings", {**followed.row, "complete": True, "written_ns": 2 * 10**18})
+        return poll(tail)
+
+    followed.bins([0])
+    followed.look()
+    monkeypatch.setattr(Tail, "poll", late)
+    followed.live.poll()
+    followed.watch.look()
+    done.clear()
+    with followed.store.connect() as con:
+        truth = find_bursts(con, DEFINITION)
+    [lane] = followed.live.lanes.values()
+    assert lane.bursts == truth and len(truth) == 2
+
+
+def test_what_is_told_twice_counts_once(followed: Followed) -> None:
+    made = follower.Follower(DEFINITION, 0, late_ns=0)
+    made.add_recording(rows("recordings", followed.row).to_pylist()[0])
+    table = rows("bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": 100} for i in range(5)))
+    for part in (table, table.slice(2), table, rows("bins", {"ts_ns": NOW + 1000 * MS})):
+        made.add(part, None, NOW)
+        assert made.kept_rows <= 6
+    [burst] = made.ended(NOW)
+    assert burst["bytes"] == 500
