@@ -17,8 +17,8 @@ from ..sql.damage import DamagedFile, damaged_files
 from ..units import format_count
 from . import cause, fanin, queue
 from .arrivals import arrivals_of
-from .cause import Evidence, Scene
 from .contention import Contention, contention
+from .evidence import Evidence, Scene
 from .ledger import Crossing
 from .port import Port
 from .reading import (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrivals import Arrivals
-from .cause import Evidence, Scene
+from .evidence import Evidence, Scene
 from .fifo import waited_here
 from .port import Port
 from .stats import Fit, Floats, correlation, fit, quantiles, runs

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..units import format_duration, format_share
-from .cause import Control, Evidence
+from .evidence import Control, Evidence
 from .stats import Estimate
 from .switch_word import FITTING
 

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import Any
 
 from .. import __version__
-from ..analysis.cause import Evidence
 from ..analysis.contention import Contention
+from ..analysis.evidence import Evidence
 from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation

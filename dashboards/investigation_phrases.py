@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analysis.cause import Evidence
 from ..analysis.contention import Contention
+from ..analysis.evidence import Evidence
 from ..analysis.fanin import Group
 from ..analysis.port import Port
 from ..analysis.queue import Replay

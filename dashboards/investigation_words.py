@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..analysis.cause import SHIFTS, Evidence
+from ..analysis.chance import SHIFTS
+from ..analysis.evidence import Evidence
 from ..analysis.exchange import PAIRINGS
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mburst.analysis.cause import Scene
+from mburst.analysis.evidence import Scene
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.port import Port, port_from_bins
 from mburst.analysis.stats import join_runs, runs

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mburst.analysis.cause import shifted_apart
+from mburst.analysis.chance import shifted_apart
 from mburst.analysis.exchange import exchange_p, lay
 from mburst.analysis.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
 from mburst.analysis.port import Port, port_from_bins

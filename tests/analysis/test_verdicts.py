@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import Case, Setting, measured
 
-from mburst.analysis.cause import Evidence, Scene, gather
+from mburst.analysis.cause import gather
+from mburst.analysis.evidence import Evidence, Scene
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.port import port_from_bins
 from mburst.analysis.stats import runs
