@@ -7,6 +7,8 @@ had nothing to do with each other. The others make what merely coincides visible
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from . import fifo, switch_word
@@ -17,12 +19,15 @@ from .dose import against_rate
 from .evidence import Evidence, Scene
 from .exposure import against_bursts
 from .fifo import waited_here
+from .repeats import ended, find, seen_again
 from .shares import account, main_port
+from .soundness import against_recording
 from .tail import judge_tail, latency
 
 
 def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     """All the evidence about one path. Deterministic given the generator's state."""
+    scene = replace(scene, rule=scene.rule.on(crossing.port.link_bps for crossing in scene.crossings))
     probes = scene.probes
     delays = latency(probes)
     meets = [books.meeting_time(probes, delays, crossing) for crossing in scene.crossings]
@@ -31,16 +36,19 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     for remaining in full:
         busy |= remaining > 0
     tail = judge_tail(probes, delays, scene.rule, busy)
-    ledger = books.keep(probes, delays, tail, scene.crossings, busy)
-    evidence = Evidence(probes.path, tail, delays, ledger, None)
-    account(evidence, len(probes), rng)
+    repeats = find(probes, delays, tail, busy)
+    ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
+    evidence = Evidence(probes.path, tail, delays, ledger, None, repeats=repeats)
+    account(evidence, probes.tx)
     if scene.crossings:
         number = main_port(ledger, len(scene.crossings))
         evidence.crossing, evidence.met, evidence.full_ns = scene.crossings[number], meets[number], full[number]
         against_bursts(evidence, scene, number, meets[number], rng)
         against_rate(evidence, scene, number, meets[number], rng.spawn(1)[0])
         against_chance(evidence, scene, number, meets[number], rng)
-        against_fifo(evidence, scene, number, rng.spawn(2))
+        against_recording(evidence)
+        against_fifo(evidence, scene, number)
+        against_repeats(evidence, scene, number, rng.spawn(1)[0])
         against_pairing(evidence, scene, number, rng)
         against_switch(evidence, scene, number)
         begun_in_bursts(evidence, scene, number, rng)
@@ -48,17 +56,28 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     return evidence
 
 
-def against_fifo(evidence: Evidence, scene: Scene, number: int, rngs: list[np.random.Generator]) -> None:
+def against_fifo(evidence: Evidence, scene: Scene, number: int) -> None:
     """Whether the waits are those of a queue at the port: as they are, and at the lag that fits the full link best."""
-    crossing, met, delays, tail = scene.crossings[number], evidence.met, evidence.delays, evidence.tail
+    crossing, met, delays, tail = scene.crossings[number], evidence.met, evidence.queued, evidence.tail
     if met is None:
         return
-    model = fifo.examine(scene.probes, delays, tail, evidence.ledger, (number, crossing), met, rngs[0])
+    model = fifo.examine(scene.probes, delays, tail, evidence.ledger, (number, crossing), met, evidence.dropped)
     evidence.fifo = model
     if evidence.lag_ns and evidence.scan is not None:
         step = float(evidence.scan.lags[1] - evidence.scan.lags[0])
         there = met - evidence.lag_ns
-        evidence.lag_explained = fifo.explained_at(delays, tail, crossing, there, model.error_ns + step, rngs[1])
+        error = model.error_ns + step
+        evidence.lag_explained = fifo.explained_at(delays, tail, crossing, there, error, evidence.dropped)
+
+
+def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
+    """What the port recorded of the segments that ended the waits of repeated probes."""
+    crossing, delays, behind = scene.crossings[number], evidence.delays, evidence.repeats.behind
+    if crossing.port.direction == "out":  # what is dropped behind it, it has sent twice anyway
+        return
+    first = np.unique(behind[behind >= 0])
+    ends = ended(scene.probes, delays)[first] + (delays.offset[first] if crossing.end == "dst" else 0.0)
+    evidence.seen_again = seen_again(crossing.port, ends, rng)
 
 
 def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
@@ -68,8 +87,8 @@ def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
     evidence.lost_elsewhere = tail.lost - int(tail.late_losses.sum())
     if met is None or model is None:
         return
-    evidence.lost_elsewhere += switch_word.lost_elsewhere(queue, met[tail.late_losses])
-    waited = waited_here(evidence.delays, crossing)
+    evidence.lost_elsewhere += switch_word.lost_elsewhere(queue, met[evidence.dropped])
+    waited = waited_here(evidence.queued, crossing)
     late = np.flatnonzero(waited > tail.threshold_ns - tail.median_ns)
     if queue is not None and len(late):
         evidence.switch = switch_word.word(queue, crossing.port.link_bps, met[late], waited[late], model.error_ns)

@@ -33,7 +33,7 @@ def against_chance(evidence: Evidence, scene: Scene, number: int, met: Floats, r
     if len(arrival) == 0:
         return
     evidence.filled = float(weight @ port.filling(arrival, departure)) / float(weight.sum())
-    shifts = rng.uniform(0, port.bins, SHIFTS)
+    shifts = (np.arange(SHIFTS) + rng.uniform(0.5, 1.5, SHIFTS)) * port.bins / (SHIFTS + 1)  # one in each part of it
     null = shifted_apart(port, arrival, departure, weight, shifts)
     evidence.p_value = permutation_p(AS_WELL * evidence.filled, null)
     evidence.ceiling = port.ceiling(float(np.median(departure - arrival)))
@@ -100,12 +100,12 @@ class Waits(NamedTuple):
 
 
 def waits_here(evidence: Evidence, number: int, met: Floats) -> Waits:
-    """At most SAMPLE of them. A lost probe stands for the bin after it came: a queue that overflows keeps the link full
-    at least so long."""
+    """At most SAMPLE of them. A dropped probe stands for the bin after it came: a queue that overflows keeps the link
+    full at least so long."""
     ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
     assert evidence.crossing is not None
     port = evidence.crossing.port
-    lost = np.flatnonzero(evidence.tail.late_losses[ledger.late])
+    lost = np.flatnonzero(evidence.dropped[ledger.late])
     begin = [entry.arrival for entry in entries] + [met[ledger.late[lost]]]
     end = [entry.departure for entry in entries] + [met[ledger.late[lost]] + port.bin_ns]
     weights = [ledger.stages[entry.stage][entry.rows] for entry in entries] + [ledger.excess[lost]]

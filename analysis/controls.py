@@ -18,7 +18,7 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     if len(bursts[0]) == 0 or len(met) == 0:
         return
     slack, length = float(port.bin_ns), block_length(met, bursts)
-    known = np.isfinite(evidence.delays.total) & np.isfinite(port.position(met))
+    known = np.isfinite(evidence.delays.total) & np.isfinite(port.position(met)) & ~evidence.repeats.held
     exposed = in_bursts(met, bursts, slack)
     # As long as the burst, but not into the one before.
     begin = np.maximum(2 * bursts[0] - bursts[1] - slack, np.concatenate(([-np.inf], bursts[1][:-1])))
@@ -32,7 +32,7 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
     other_way = evidence.delays.excess(opposite)
     if port.direction != "mirror" and exposed.any():
         rows = np.isfinite(other_way) & np.isfinite(port.position(met))
-        spikes = other_way > scene.rule.excess_ns
+        spikes = other_way > scene.rule.excess
         risk = risk_of(spikes[rows], exposed[rows], met[rows], length, rng)
         evidence.controls.append(Control("the other direction", risk, int((spikes & exposed).sum())))
     for other in scene.others:

@@ -18,7 +18,7 @@ SECOND = 10**9
 def against_rate(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
     """Delay against utilization as three dashboards would show it, and the response to the dose."""
     crossing, queue = scene.crossings[number], scene.queues[number]
-    port, delays = crossing.port, evidence.delays
+    port, delays = crossing.port, evidence.queued
     total = delays.total
     known = np.isfinite(met)
     block = np.zeros(len(met), dtype=np.int64)

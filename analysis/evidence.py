@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .arrivals import Arrivals
 from .fifo import Fifo
 from .ledger import Crossing, Ledger
+from .repeats import Repeats, Seen, none_of
 from .stats import Estimate, Floats, Line
 from .switch_word import Queue, Word
 from .tail import DEFAULT, Latency, Probes, Rule, Tail
@@ -32,6 +36,26 @@ class Scan(NamedTuple):
     fits: Floats
     asymmetry: float
     waits: int
+
+
+class Marks(NamedTuple):
+    """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes which
+    have some. chance: share of shifted ones that would."""
+
+    stretches: Estimate
+    chance: float
+
+
+class Soundness(NamedTuple):
+    """What the recording of the port is worth. dropped: packets that its captures lost. lossy: share of the full
+    stretches that delayed probes in which it lost some, or may have. missing: at most so much of the bytes there.
+    above: what it carried, of line rate, in `above_ns`, where that is more than the link can; else 0."""
+
+    dropped: int
+    lossy: float
+    missing: float
+    above: float
+    above_ns: float
 
 
 @dataclass
@@ -73,9 +97,27 @@ class Evidence:
     switch: Word | None = None  # what the port's queue windows say of the waits
     lost_elsewhere: int = 0  # probes that were lost, but not by the full port
     controls: list[Control] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and what waited behind
+    seen_again: Seen | None = None  # repeated segments that the port recorded when repeated probes ended
+    soundness: Soundness | None = None
+    marked: Marks | None = None  # packets that a queue before the port marked
     notes: list[str] = field(default_factory=list)
     met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
     full_ns: Floats | None = None  # how long the port stayed full after that
+
+    @property
+    def dropped(self) -> NDArray[np.bool_]:
+        """The probes that the full port dropped, as far as that can be told: lost, or answered after a timeout."""
+        return self.tail.late_losses | self.repeats.dropped
+
+    @property
+    def queued(self) -> Latency:
+        """The delays without those of probes that waited for a timeout: only queues and stalls made what is left."""
+        if not self.repeats.either.any():
+            return self.delays
+        other = self.repeats.either
+        stages = {stage: np.where(other, np.nan, time) for stage, time in self.delays.stages.items()}
+        return replace(self.delays, total=np.where(other, np.nan, self.delays.total), stages=stages)
 
 
 @dataclass(frozen=True)

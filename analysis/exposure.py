@@ -52,6 +52,7 @@ def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, r
     port, bursts = scene.crossings[number].port, scene.bursts[number]
     exposed = in_bursts(met, bursts, port.bin_ns)
     known = np.isfinite(port.position(met)) & (np.isfinite(evidence.delays.total) | evidence.tail.late_losses)
+    known &= ~evidence.repeats.held  # their fate is that of the probe before them
     if not known.any():
         return
     evidence.bursts = int(((bursts[1] >= met.min()) & (bursts[0] <= met.max())).sum()) if len(bursts[0]) else 0
