@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cause import Evidence, Scene
+from .evidence import Evidence, Scene
 from .stats import Floats, quantiles
 
 STEPS = 120  # of the time shown

@@ -10,7 +10,8 @@ and whatever stalls meanwhile looks like a wait in front of it. A FIFO with a ba
 - **the wait is the queue**: what arrives in the first part of a full stretch and drains until its end predicts each
   wait; at most what the buffer holds.
 
-Each is an estimate over full stretches, with an interval from resampling them; None where it cannot be tested.
+Each is an estimate over full stretches, with an interval from blocks of time; None where it cannot be tested. Where
+probes were dropped and repeated, a fourth: **the queue was at its longest**, for only a full buffer drops.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from numpy.typing import NDArray
 
 from .ledger import PARTS, Crossing, Ledger, queue_stages
 from .port import FRAME, Port, Wait
-from .stats import Estimate, Floats, Whole, block_bootstrap, rank
+from .stats import Estimate, Floats, rank, share_interval
 from .tail import Latency, Probes, Tail
 
-ROUNDS = 1000  # of the bootstrap
 LEAST = 5  # stretches, to test anything
+LEAST_DROPS = 3  # of which dropped a probe: drops are rarer
 ARRIVALS = np.concatenate((np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10)))  # part in which a stretch arrives
 
 
@@ -35,13 +36,15 @@ class Fifo(NamedTuple):
 
     carried: of what the link can carry, while late probes waited. standing: of the full stretches that delayed a probe
     (or of all), those whose last probe with enough left waited too. explained: of the waiting in the stretches that
-    delayed a probe, the part that the queue predicts. error_ns: of a wait, from its stamps and bins. predicted: the
-    wait of each probe by that queue, ns; 0 outside of full stretches.
+    delayed a probe, the part that the queue predicts. overflowed: of the dropped probes, those that met at least half
+    of the longest queue that anybody waited in. error_ns: of a wait, from its stamps and bins. predicted: the wait of
+    each probe by that queue, ns; 0 outside of full stretches.
     """
 
     carried: Estimate | None
     standing: Estimate | None
     explained: Estimate | None
+    overflowed: Estimate | None
     error_ns: float
     predicted: Floats
 
@@ -51,6 +54,7 @@ class Met(NamedTuple):
 
     rows: NDArray[np.int64]
     stretch: NDArray[np.int64]
+    begin: Floats  # of the stretch, in recorded time (Port.position)
     since: Floats  # the stretch's begin
     left: Floats  # until its end
     waited: Floats  # NaN where lost
@@ -78,13 +82,14 @@ def resolution(probes: Probes) -> float:
 
 def examine(
     probes: Probes, delays: Latency, tail: Tail, ledger: Ledger, here: tuple[int, Crossing], met: Floats,
-    rng: np.random.Generator,
+    dropped: NDArray[np.bool_],
 ) -> Fifo:
-    """Lay the waits of a path on the full stretches of one of its ports. here: its number in the ledger, and it."""
+    """Lay the waits of a path on the full stretches of one of its ports. here: its number in the ledger, and it.
+    dropped: the probes that the port dropped."""
     number, crossing = here
     port = crossing.port
     waited = waited_here(delays, crossing)
-    seen = probes_in_stretches(port, met, waited, tail.late_losses)
+    seen = probes_in_stretches(port, met, waited, dropped)
     error = error_of(probes, ledger, number, port, waited, seen)
     free = 1 - background(port)
     size = max(queue_size(seen, tail.threshold_ns - tail.median_ns), error)
@@ -93,21 +98,22 @@ def examine(
     predicted = np.zeros(len(met))
     predicted[seen.rows] = model
     return Fifo(
-        carried(ledger, number, port, error, rng),
-        standing(seen, waits, (size + error) / free, rng),
-        explained(seen, waits, model, error, rng),
+        carried(ledger, number, port, error),
+        standing(seen, waits, (size + error) / free),
+        explained(seen, waits, model, error),
+        overflowed(seen, waits, model),
         error,
         predicted,
     )
 
 
 def explained_at(
-    delays: Latency, tail: Tail, crossing: Crossing, met: Floats, error: float, rng: np.random.Generator
+    delays: Latency, tail: Tail, crossing: Crossing, met: Floats, error: float, dropped: NDArray[np.bool_]
 ) -> Estimate | None:
     """As Fifo.explained, had the probes met the port at other times: with another offset of the clocks."""
-    seen = probes_in_stretches(crossing.port, met, waited_here(delays, crossing), tail.late_losses)
+    seen = probes_in_stretches(crossing.port, met, waited_here(delays, crossing), dropped)
     waits = seen.lost | (np.nan_to_num(seen.waited) > max(tail.threshold_ns - tail.median_ns, error))
-    return explained(seen, waits, fitted(seen, waits, 1 - background(crossing.port)), error, rng)
+    return explained(seen, waits, fitted(seen, waits, 1 - background(crossing.port)), error)
 
 
 def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[np.bool_]) -> Met:
@@ -118,13 +124,13 @@ def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[n
     known = known[np.argsort(met[known], kind="stable")]
     if not len(starts) or not len(known):
         none = np.zeros(0)
-        return Met(known[:0], known[:0], none, none, none, none.astype(bool))
+        return Met(known[:0], known[:0], none, none, none, none, none.astype(bool))
     stretch = rank(starts, place[known] + 1.0).astype(np.int64) - 1
     inside = (stretch >= 0) & (place[known] < ends[np.maximum(stretch, 0)])
     rows, stretch = known[inside], stretch[inside]
     since = np.maximum(place[rows] - starts[stretch], 0) * port.bin_ns
     left = (ends[stretch] - place[rows]) * port.bin_ns
-    return Met(rows, stretch, since, left, waited[rows], lost[rows])
+    return Met(rows, stretch, starts[stretch], since, left, waited[rows], lost[rows])
 
 
 def error_of(
@@ -148,16 +154,18 @@ def background(port: Port) -> float:
     return min((float(port.carried[-1]) - volume) / (quiet * port.bin_bytes), 0.9) if quiet > 0 else 0.0
 
 
-def share(part: Floats | Whole, whole: Floats | Whole, rng: np.random.Generator) -> Estimate | None:
-    """Sums of `part` over those of `whole`, a stretch each; None where fewer than LEAST have any."""
-    sums = np.column_stack((part, whole))[whole > 0].astype(float)
-    if len(sums) < LEAST:
+def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Estimate | None:
+    """Sums of `part` over those of `whole`, over stretches that begin there (several rows may be of one); None where
+    fewer than `least` have any."""
+    stretch, of = np.unique(begin, return_inverse=True)
+    sums = np.column_stack((np.bincount(of, part), np.bincount(of, whole), stretch))
+    part, whole, stretch = sums[sums[:, 1] > 0].T
+    if len(stretch) < least:
         return None
-    low, high = block_bootstrap(sums, lambda rows: rows[:, 0] / rows[:, 1], ROUNDS, rng)
-    return Estimate(float(sums[:, 0].sum() / sums[:, 1].sum()), low, high, len(sums))
+    return Estimate(float(part.sum() / whole.sum()), *share_interval(part, whole, stretch), len(stretch))
 
 
-def carried(ledger: Ledger, number: int, port: Port, error: float, rng: np.random.Generator) -> Estimate | None:
+def carried(ledger: Ledger, number: int, port: Port, error: float) -> Estimate | None:
     """What the link carried in the bins wholly inside of waits that found it full, of the most that it carries in as
     long a time."""
     entries = [entry for entry in ledger.entries if entry.crossing == number]
@@ -172,13 +180,14 @@ def carried(ledger: Ledger, number: int, port: Port, error: float, rng: np.rando
     if not len(low):
         return None
     most = min(1.0, port.ceiling(float(np.median(high - low))))
-    stretch = rank(port.busy_periods()[0], low.astype(float) + 1.0).astype(np.int64)
+    starts = port.busy_periods()[0]
+    begin = starts[np.maximum(rank(starts, low.astype(float) + 1.0) - 1, 0)] if len(starts) else low.astype(float)
     here = np.minimum(port.carried[high] - port.carried[low] + FRAME, (high - low) * port.bin_bytes * most)
     could = (high - low) * port.bin_bytes * most
-    return share(np.bincount(stretch, here), np.bincount(stretch, could), rng)
+    return share(here, could, begin)
 
 
-def standing(seen: Met, waits: NDArray[np.bool_], least: float, rng: np.random.Generator) -> Estimate | None:
+def standing(seen: Met, waits: NDArray[np.bool_], least: float) -> Estimate | None:
     """Of the stretches in which a probe waited, those whose last later probe with at least `least` ns left waited as
     well; of all stretches where too few had such a pair."""
     long = np.flatnonzero(seen.left > least)
@@ -189,7 +198,7 @@ def standing(seen: Met, waits: NDArray[np.bool_], least: float, rng: np.random.G
     np.minimum.at(first, seen.stretch[waits], np.flatnonzero(waits))
     paired = last[first[seen.stretch[last]] < last]
     for chosen in (paired, last):
-        found = share(waits[chosen].astype(float), np.ones(len(chosen)), rng)
+        found = share(waits[chosen].astype(float), np.ones(len(chosen)), seen.begin[chosen])
         if found is not None:
             return found
     return None
@@ -223,14 +232,20 @@ def fitted(seen: Met, waits: NDArray[np.bool_], free: float) -> Floats:
     return min(models, key=lambda model: float(np.abs(model - seen.waited)[known].sum()))
 
 
-def explained(
-    seen: Met, waits: NDArray[np.bool_], model: Floats, error: float, rng: np.random.Generator
-) -> Estimate | None:
+def explained(seen: Met, waits: NDArray[np.bool_], model: Floats, error: float) -> Estimate | None:
     """Of the waiting in the stretches that delayed a probe, the part that a queue predicts. What is no longer than the
     error is left out on both sides."""
     known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
     off = np.maximum(np.abs(seen.waited - model)[known] - error, 0)
     total = np.maximum(seen.waited[known] - error, 0)
-    stretch = seen.stretch[known]
-    whole = np.bincount(stretch, total)
-    return share(whole - np.bincount(stretch, off), whole, rng)
+    return share(total - off, total, seen.begin[known])
+
+
+def overflowed(seen: Met, waits: NDArray[np.bool_], model: Floats) -> Estimate | None:
+    """Of the dropped probes, those that met at least half of the longest queue of the stretches that delayed one."""
+    known = np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost
+    longest = float(model[known].max(initial=0.0))
+    if not longest:
+        return None
+    full = (model[seen.lost] >= longest / 2).astype(float)
+    return share(full, np.ones(len(full)), seen.begin[seen.lost], LEAST_DROPS)

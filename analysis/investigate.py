@@ -18,10 +18,10 @@ from ..units import format_count
 from . import cause, fanin, queue, what_if
 from .arrivals import arrivals_of
 from .arriving import stretches_of
-from .cause import Evidence, Scene
 from .conservation import Agreement
 from .contention import Contention, contention
 from .counters import do_the_sources_agree
+from .evidence import Evidence, Scene
 from .ledger import Crossing
 from .period_senders import senders_while_full
 from .port import Port
@@ -41,7 +41,7 @@ from .reading import (
 )
 from .stats import Floats, benjamini_hochberg
 from .switch_word import Queue
-from .tail import Probes, Tail, judge_tail, latency
+from .tail import Probes, Rule, Tail, judge_tail, latency
 from .verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def make_scenes(
         if any(crossings) and not crossed:
             continue
         kept = within(path, crossed, notes)
-        note_reflector(kept, question, notes)
+        note_reflector(kept, question.rule.on(crossing.port.link_bps for crossing in crossed), notes)
         crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
         scenes.append(
             Scene(
@@ -250,9 +250,10 @@ def make_scenes(
             )
         )
     if any(crossings):
+        rule = question.rule.on(port.link_bps for port in ports)
         for other in others:
             nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
-            answer.others.append(Other(other.path, judge_tail(other, delays, question.rule, nowhere), delays.total))
+            answer.others.append(Other(other.path, judge_tail(other, delays, rule, nowhere), delays.total))
     return scenes
 
 
@@ -278,14 +279,14 @@ def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probe
     return probes.select(recorded)
 
 
-def note_reflector(probes: Probes, question: Question, notes: list[str]) -> None:
+def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
     """Say where the reflector itself often took long, which is no part of the round trip of the network."""
     took = probes.remote_tx - probes.remote_rx
     known = took[np.isfinite(took) & ~probes.lost]
     if probes.measure != "network round trip" or not len(known):
         return
-    late = int((known > question.rule.threshold(float(np.median(known)))).sum())
-    if late > (1 - question.rule.levels[0]) * len(known):
+    late = int((known > rule.threshold(float(np.median(known)))).sum())
+    if late > (1 - rule.levels[0]) * len(known):
         notes.append(f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
                      "what is judged, the network round trip (probes with application stamps have it)")
 

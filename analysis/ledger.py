@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .port import Port, Wait
+from .repeats import Repeats
 from .stats import Floats
-from .tail import HOST_STAGES, MS, Latency, Probes, Tail
+from .tail import HOST_STAGES, Latency, Probes, Tail
 
 ACCOUNTS = ("bursts", "host", "elsewhere", "unknown")
 BURSTS, HOST, ELSEWHERE, UNKNOWN = range(4)
 SMALL = 0.1  # of a probe's excess: smaller parts are the jitter of the other stages
-RETRANSMISSION = 190 * MS  # TCP repeats a lost segment no earlier than this (Linux: RTO ≥ 200 ms; RFC 6298: 1 s)
 
 # The stages that add up to each thing a tail is judged on.
 PARTS = {
@@ -127,19 +127,20 @@ def wait_interval(
     return departure - waited, departure, slack
 
 
-def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing], busy: NDArray[np.bool_]) -> Ledger:
-    """Account for the excess of every late probe. `busy`: a port of the path was full when the probe met it."""
+def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing], repeats: Repeats) -> Ledger:
+    """Account for the excess of every late probe."""
     late = np.flatnonzero(tail.spikes | tail.late_losses)
     excess = delays.total[late] - tail.median_ns
     seen = excess[np.isfinite(excess)]
-    lost = np.isnan(excess)
+    lost, repeated = np.isnan(excess), repeats.either[late]
     # A lost probe has no delay of its own: it weighs as much as the middle one of those that were merely late.
     excess[lost] = np.median(seen) if len(seen) else tail.threshold_ns - tail.median_ns
     stages = split(delays, PARTS[delays.judged], late, excess)
     accounts = np.zeros((len(late), len(ACCOUNTS)))
     reasons: dict[str, float] = {}
     entries: list[Entry] = []
-    for stage, part in stages.items():
+    for stage, taken in stages.items():
+        part = np.where(repeated, 0.0, taken)
         answers = np.full(len(late), -1, dtype=np.int8)
         for number, crossing in enumerate(crossings):
             if stage not in queue_stages(crossing):
@@ -150,11 +151,10 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
             entries.append(Entry(number, stage, rows, arrival, departure, slack, found))
             answers[rows] = np.where((answers[rows] == Wait.BUSY) | (answers[rows] > found), answers[rows], found)
             answers[rows[found == Wait.BUSY]] = Wait.BUSY
-        repeated = (probes.protocol == "tcp") & (part >= RETRANSMISSION) & busy[late] & (answers == Wait.IDLE)
-        answers[repeated] = Wait.BUSY
         book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]))
-    accounts[lost] = 0
-    accounts[lost, BURSTS] = excess[lost]  # counted as late because a full port dropped them (tail.judge_tail)
+    dropped = lost | repeated  # late because a full port dropped them (tail.judge_tail, repeats.find)
+    accounts[dropped] = 0
+    accounts[dropped, BURSTS] = excess[dropped]
     missing = excess - accounts.sum(axis=1)
     missing[missing < 1.0] = 0
     accounts[:, UNKNOWN] += missing

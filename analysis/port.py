@@ -53,6 +53,9 @@ class Port:
     carried: NDArray[np.int64]
     lossy: NDArray[np.int32] | None = None
     rack: str = ""
+    repeated: Floats | None = None  # sorted positions of the bins with TCP segments that were seen again
+    marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
+    dropped: int = 0  # packets that its captures lost, and no bin tells where
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,7 +100,29 @@ def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, A
 
     recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
     first = rows[0]
-    return port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
+    port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
+    recordings = list({row["recording_id"] for row in rows})
+    [(dropped,)] = con.execute(
+        "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
+        {"recordings": recordings},
+    ).fetchall()
+    repeated, marked = (
+        places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets")
+    )
+    return replace(port, repeated=repeated, marked=marked, dropped=int(dropped))
+
+
+def places_with(
+    con: duckdb.DuckDBPyConnection, column: str, recordings: list[str], port: Port, origin: int
+) -> Floats:
+    """Sorted positions of the bins in which a column counts anything."""
+    found = con.execute(
+        f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 "
+        "AND list_contains($recordings, recording_id)",
+        {"origin": origin, "recordings": recordings},
+    ).fetchnumpy()
+    place = port.position(np.asarray(found["at"]) + port.bin_ns / 2)
+    return np.unique(np.floor(place[np.isfinite(place)]))
 
 
 def read_bursts(

@@ -19,6 +19,7 @@ Mask = NDArray[np.bool_]
 Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500
+BLOCKS = (5, 7, 10, 20, 40, 80, 160, 400)  # of time, into which what comes in trains is cut
 
 
 class Estimate(NamedTuple):
@@ -127,6 +128,43 @@ def block_bootstrap(
         return float("nan"), float("nan")
     low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)
+
+
+def t_quantile(freedom: float) -> float:
+    """Two-sided 95 % quantile of Student's t distribution, of 2 degrees of freedom or more within 4 % (Cornish-Fisher
+    expansion, Abramowitz and Stegun 26.7.5)."""
+    z, n = Z_95, max(freedom, 1.0)
+    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + sum(term / n**power for power, term in enumerate(terms, 1))
+
+
+def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
+    """95 % interval of sum(part) / sum(whole), 0 to 1, of events that come in trains, however long these are.
+
+    The time is cut into blocks, few to many; each cutting gives the standard error of a ratio between blocks (Cochran
+    1977, section 2.11), with as many degrees of freedom as its blocks weigh, on the arcsine scale. The widest counts:
+    blocks that are shorter than the trains understate the error, longer ones do not.
+    """
+    total = float(whole.sum())
+    if total <= 0:
+        return float("nan"), float("nan")
+    share = float(part.sum()) / total
+    rest, place = part - share * whole, (time - time.min()) / max(float(np.ptp(time)), 1.0)
+    if not 0 < share < 1 or np.abs(rest).max() <= 1e-9 * total:
+        return share, share
+    half = max(half_width(rest, whole, np.minimum(place * count, count - 1).astype(np.int64)) for count in BLOCKS)
+    middle, half = float(np.arcsin(np.sqrt(share))), half / (2 * float(np.sqrt(share * (1 - share))))
+    return float(np.sin(max(middle - half, 0.0)) ** 2), float(np.sin(min(middle + half, np.pi / 2)) ** 2)
+
+
+def half_width(rest: Floats, whole: Floats, block: Whole) -> float:
+    """Of the 95 % interval of a ratio between blocks. rest: what each event has beyond its part at that ratio."""
+    sums = np.bincount(block, whole)
+    blocks = np.count_nonzero(sums)
+    if blocks < 2:
+        return 0.0
+    error = float(np.sqrt(blocks / (blocks - 1) * np.square(np.bincount(block, rest)).sum()) / sums.sum())
+    return t_quantile(float(sums.sum() ** 2 / np.square(sums).sum()) - 1) * error
 
 
 def permutation_p(observed: float, shifted: Floats) -> float:

@@ -9,6 +9,7 @@ Times are float64 nanoseconds since the investigation's origin, NaN where a stam
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
 LOSS_SHIFTS = 1000
 LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
 CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
+MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,31 @@ class Probes:
         return replace(self, **arrays)
 
 
+MOST_EXCESS = MS  # at 1 Gb/s and less
+LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (fanout.py)
+
+
 class Rule(NamedTuple):
-    """A tail is what exceeds both `factor` × the median and the median + `excess_ns`."""
+    """A tail is what exceeds both `factor` × the median and the median + `excess_ns`; None: what suits the path."""
 
     factor: float = 5.0
-    excess_ns: float = MS
+    excess_ns: float | None = None
     levels: tuple[float, ...] = LEVELS
 
     def threshold(self, median: float) -> float:
-        return max(self.factor * median, median + self.excess_ns)
+        return max(self.factor * median, median + self.excess)
+
+    @property
+    def excess(self) -> float:
+        return MOST_EXCESS if self.excess_ns is None else self.excess_ns
+
+    def on(self, links_bps: Iterable[float]) -> Rule:
+        """The rule for a path across recorded links. Unless it says how much is late, that falls with the root of the
+        slowest link's speed, as the time does that buffers hold (they grow with it, but slower): 1 ms at 1 Gb/s, 0.2 ms
+        at 25 Gb/s, 0.1 ms at 100 Gb/s."""
+        slowest = min(links_bps, default=1e9)
+        scaled = min(max(MOST_EXCESS * (1e9 / slowest) ** 0.5, LEAST_EXCESS), MOST_EXCESS)
+        return self if self.excess_ns is not None else self._replace(excess_ns=scaled)
 
 
 DEFAULT = Rule()
@@ -115,6 +133,7 @@ class Tail:
     median_ns: float
     threshold_ns: float
     spikes: NDArray[np.bool_]  # a probe each: beyond the threshold; lost ones are not
+    rule: Rule
     late_losses: NDArray[np.bool_]  # lost where probes are lost because they would have been late
     level: float | None  # the lowest percentile beyond the threshold
     present: bool | None
@@ -180,8 +199,8 @@ def clock_offset(probes: Probes) -> Floats:
 
 
 def floor(time: Floats, delay: Floats) -> Floats:
-    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts
-    it."""
+    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts it;
+    of fewer, the line below them all with the median of their slopes (Theil and Sen)."""
     known = np.flatnonzero(np.isfinite(delay))
     if len(known) == 0:
         return np.zeros(len(time))
@@ -190,9 +209,20 @@ def floor(time: Floats, delay: Floats) -> Floats:
     if len(values) >= 11:
         padded = np.pad(values, 5, mode="reflect", reflect_type="odd")
         values = np.median(np.lib.stride_tricks.sliding_window_view(padded, 11), axis=1)
-    else:  # too short for drift to matter
-        values = np.full(len(values), values.min())
+    else:
+        slope = middle_slope(time[least], values)
+        line: Floats = slope * time + float((values - slope * time[least]).min())
+        return line
     return np.interp(time, time[least], values)
+
+
+def middle_slope(time: Floats, values: Floats) -> float:
+    """The median slope between any two points, at most MOST_DRIFT; 0 where there are fewer than three."""
+    if len(time) < 3:
+        return 0.0
+    one, other = np.triu_indices(len(time), 1)
+    slope = float(np.median((values[other] - values[one]) / np.maximum(time[other] - time[one], 1.0)))
+    return min(max(slope, -MOST_DRIFT), MOST_DRIFT)
 
 
 def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
@@ -233,6 +263,7 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
         median,
         threshold,
         spikes,
+        rule,
         late_losses,
         level,
         present,

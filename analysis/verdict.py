@@ -4,8 +4,8 @@ measured here.
 Rules, in this order. Each gives way to `undetermined`, with what is missing, rather than say more than the evidence.
 
 1. `none` when the tail's percentile is surely below the threshold, whatever the bursts did.
-2. A cause needs more than half of the tail's excess in its account of the ledger, surely: the lower end of the
-   bootstrap interval is above MAJORITY. Half, because then no other cause can be larger.
+2. A cause needs more than half of the tail's excess in its account of the ledger, surely: the lower end of the interval
+   (blocks of time) is above MAJORITY. Half, because then no other cause can be larger.
 3. A cause needs EPISODES separate episodes of lateness: one or two events are anecdotes.
 4. `bursts` needs more, because coincidence is cheap. What cannot be tested is a doubt:
    a. a name or an address says that the probes cross the port;
@@ -16,14 +16,18 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
       whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches), and the
       queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
-   e. where bursts differ in length and it could tell, waits fit their own burst better than an exchanged one
-      (SIGNIFICANT): two things of one rhythm may keep one phase for hours, but their sizes have nothing to do with each
+   e. where bursts differ in length and it could tell, waits fit their own burst better than an exchanged one (at the
+      level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to do with each
       other;
    f. the relative risk of a spike in a burst is surely above 1;
    g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
    h. negative controls without effect;
    i. the switch's own queue windows and drop counters, where there are any, do not contradict;
-   j. with the probes that were lost, but not by the full port, `bursts` still has more than half.
+   j. with the probes that were lost, but not by the full port, `bursts` still has more than half;
+   k. where it has that only with probes that TCP repeated, the queue was long when they were sent (MAJORITY), and the
+      port recorded repeated segments when they ended, if it recorded any;
+   l. the recording is sound where it counts: the port carried no more than its link can, and the capture did not lose
+      more than IDLE of the bytes in most of the full stretches that delayed probes.
 5. `elsewhere` gives way where the port may be to blame all the same:
    a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
       more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
@@ -41,8 +45,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..units import format_duration, format_share
-from .cause import Control, Evidence
+from ..units import format_count, format_duration, format_share
+from .evidence import Control, Evidence
 from .stats import Estimate
 from .switch_word import FITTING
 
@@ -61,6 +65,7 @@ RHYTHM = (
     "a longer recording, or probes with Poisson spacing (`mburst probe --spacing poisson`), in which bursts and "
     "latency do not keep one rhythm"
 )
+SPEED = "the true speed of the link (`--link`), and a capture in which no frame is there twice"
 MORE_PROBES = "more probes (several of each burst), and stamps and bins finer than the delays"
 DROPS = "the drop counters of the ports on the path (`mburst collect`)"
 MISSING = {
@@ -107,11 +112,11 @@ def decide(evidence: Evidence) -> Verdict:
     if leader == "elsewhere" and (doubt := doubt_about_elsewhere(evidence)):
         return Verdict("undetermined", [doubt[0]], [doubt[1], *missing])
     if leader != "bursts":
-        return Verdict(leader, [f"{format_share(share.value)} of the excess"], missing)
+        return Verdict(leader, [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
     doubts = doubts_about_bursts(evidence)
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
-    return Verdict("bursts", [f"{format_share(share.value)} of the excess"], missing)
+    return Verdict("bursts", [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
 
 
 def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
@@ -158,9 +163,11 @@ def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
     """What keeps a majority in `bursts` from being called the cause: the doubt, and what would settle it."""
     return [
         *doubts_about_port(evidence),
+        *doubts_about_recording(evidence),
         *doubts_about_chance(evidence),
         *doubts_about_queue(evidence),
         *doubts_about_losses(evidence),
+        *doubts_about_repeats(evidence),
         *(
             (f"the bursts show an effect where they cannot act: {control.name}", "a recording of the ports on that "
              "path too")
@@ -180,6 +187,30 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
     return doubts
 
 
+def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
+    """Whether the full stretches that delayed probes were recorded as they were."""
+    sound = evidence.soundness
+    if sound is None:
+        return []
+    doubts = []
+    if sound.above:
+        said = f"the port carried {format_share(sound.above)} of its rate for {format_duration(sound.above_ns)}"
+        doubts.append((f"{said}: it is faster than was said, or frames were counted twice", SPEED))
+    if sound.lossy > MAJORITY and sound.missing > IDLE:
+        said = f"the capture lost packets in {format_share(sound.lossy)} of the full stretches that delayed probes"
+        doubts.append((f"{said}: the host itself may have been late", MISSING["losing"]))
+    return doubts
+
+
+def stated(evidence: Evidence) -> list[str]:
+    """What goes with any verdict that rests on a lossy capture."""
+    sound = evidence.soundness
+    if sound is None or not sound.dropped:
+        return []
+    return [f"the capture of {evidence.crossing.port.name if evidence.crossing else 'the port'} lost "
+            f"{format_count(sound.dropped, 'packet')}: what it counted is a lower bound"]
+
+
 def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
     """Whether bursts and latency merely coincide."""
     doubts = []
@@ -187,10 +218,11 @@ def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
     risk = evidence.relative_risk
     if evidence.burst_episodes < COINCIDENCES:
         doubts.append((f"only {evidence.burst_episodes} episodes of lateness fall into bursts", LONGER))
-    if q is None or q > (UNLIKELY if queue_is_clear(evidence) else SIGNIFICANT):
+    surely = UNLIKELY if queue_is_clear(evidence) else SIGNIFICANT
+    if q is None or q > surely:
         chance = "not testable" if q is None else f"p = {q:.3g}"
         doubts.append((f"the coincidence with bursts could be chance ({chance})", RHYTHM))
-    if evidence.pairing_p is not None and evidence.pairing_p > SIGNIFICANT:
+    if evidence.pairing_p is not None and evidence.pairing_p > surely:
         doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", LONGER))
     if risk is None or risk.low <= 1:
         doubts.append(("a probe in a burst is not surely more at risk than one outside", LONGER))
@@ -251,6 +283,24 @@ def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
         return []
     late = len(ledger.late)
     return [(f"{lost:,} probes were lost, but not by the full port, beside {late:,} that count as late", DROPS)]
+
+
+def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
+    """Whether delays near a timeout are those of segments that the port dropped, where without them `bursts` would not
+    have more than half: something else may stall for as long."""
+    ledger, model = evidence.ledger, evidence.fifo
+    repeated = float(ledger.excess[evidence.repeats.either[ledger.late]].sum())
+    total = float(ledger.excess.sum())
+    if not repeated or evidence.shares["bursts"].low * total - repeated > MAJORITY * total:
+        return []
+    doubts = []
+    if model is None or model.overflowed is None or model.overflowed.low <= MAJORITY:
+        said = "the queue was not surely long when those probes were sent that were answered after a timeout"
+        doubts.append((said, DROPS))
+    again = evidence.seen_again
+    if again is not None and again.share.high < MAJORITY:
+        doubts.append(("the port recorded repeated segments, but not when the repeated probes were answered", DROPS))
+    return doubts
 
 
 def failed_controls(evidence: Evidence) -> list[Control]:

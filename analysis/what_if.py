@@ -14,7 +14,7 @@ import numpy as np
 
 from ..units import format_share
 from .arriving import Curve, Stretches, curve_of_probes, curve_of_senders, stretches_of
-from .cause import Evidence, Scene
+from .evidence import Evidence, Scene
 from .fifo import waited_here
 from .frames import Pieces, Queued, queued
 from .moving import MOST_MEMBERS, STILL, SenderRows, in_waves, none_known, paced, sender_pieces, staggered, whole_pieces
@@ -129,10 +129,11 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     crossing, met = evidence.crossing, evidence.met
     if crossing is None or met is None:
         return None
-    port, delays, threshold = crossing.port, evidence.delays, evidence.tail.threshold_ns
+    port, delays, threshold = crossing.port, evidence.queued, evidence.tail.threshold_ns
     full = stretches_of(port)
     known = np.flatnonzero(np.isfinite(delays.total) & np.isfinite(met))
     known = known[np.argsort(met[known], kind="stable")]
+    every = evidence.delays.total[np.isfinite(evidence.delays.total) & np.isfinite(met)]
     at, total = met[known], delays.total[known]
     waited = waited_here(delays, crossing)[known]
     here = np.flatnonzero(full.holding(at) >= 0)
@@ -154,7 +155,7 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     sent = sender_pieces(full, fitted.curve, whole, rows if rows is not None else none_known(), quiet)
     return Replay(
         full, whole, sent, port.link_bps, fitted.share, at, base_of(full, at, total, waited), threshold,
-        Outcome(Change("as recorded"), tuple(quantiles(total, LEVELS)), 0.0, float((total > threshold).mean())),
+        Outcome(Change("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, float((every > threshold).mean())),
         float(np.median(error)), float(np.quantile(error, 0.9)),
         float(np.median(error / np.maximum(waited[here][judged], 1.0))),
         correlation(fitted.modelled[judged], waited[here][judged]), len(judged),
@@ -168,8 +169,8 @@ def dropping(scene: Scene, evidence: Evidence, full: Stretches, met: Floats, wai
     queue = next((q for c, q in zip(scene.crossings, scene.queues, strict=True) if c is evidence.crossing), None)
     if queue is not None and queue.dropped:
         return "its switch dropped packets"
-    if evidence.tail.late_losses.any():
-        return "probes were lost in the full port"
+    if evidence.dropped.any():
+        return "probes were dropped by the full port"
     place = full.holding(met)
     longest = float(np.quantile(waited, 0.999))
     top = waited > TOP * longest

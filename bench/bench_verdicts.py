@@ -1,29 +1,90 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/latency_cases.py, tests/latency_attacks.py), each in a setting that its seed
-draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks apart, random loss.
-Prints truth against verdict.
+Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py), each in a setting
+that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks
+apart, random loss. Prints truth against verdict, and what the share that was stated for bursts is worth.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import latency_attacks
 import latency_cases
+import latency_variants
 
 from mburst.analysis.cause import gather
 from mburst.analysis.verdict import decide
 
-KINDS = latency_attacks.KINDS
+KINDS = latency_variants.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")
+STATED = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # edges of the lower end of the share that is stated for bursts
+
+
+class Judged(NamedTuple):
+    """A case and what was said of it. share: the lower end of that of bursts, NaN where nothing was late."""
+
+    kind: str
+    truth: str
+    cause: str
+    right: bool
+    share: float
+
+
+def judged(kind: str, seed: int, explain: bool) -> Judged:
+    case = latency_cases.drawn(kind, seed)
+    evidence = gather(case.scene, np.random.default_rng(seed))
+    verdict = decide(evidence)
+    right = case.accepts(verdict.cause)
+    if explain and not right:
+        print(
+            f"{kind} {seed}: {case.truth} but {verdict.cause}: {verdict.reasons} p={evidence.p_value} "
+            f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}",
+            file=sys.stderr,
+        )
+    return Judged(kind, case.truth, verdict.cause, right, evidence.shares["bursts"].low)
+
+
+def matrix_row(kind: str, cases: list[Judged]) -> str:
+    said = Counter(case.cause for case in cases)
+    counts = " | ".join(str(said[cause] or "") for cause in CAUSES)
+    return f"| {kind} | {counts} | {sum(case.right for case in cases)} of {len(cases)} |"
+
+
+def totals(cases: list[Judged]) -> list[str]:
+    """False accusations, and answers that the recording could have given."""
+    negative = [case for case in cases if case.kind in KINDS["negative"]]
+    positive = [case for case in cases if case.kind in KINDS["bursts"] and case.truth == "bursts"]
+    false = sum(case.cause == "bursts" for case in negative)
+    missed = sum(case.cause == "undetermined" and not case.right for case in positive)
+    wrong = sum(not case.right for case in cases)
+    n, of = len(negative), len(positive)
+    return [
+        f"False `bursts`: {false} of {n} negative cases ({false / max(n, 1):.1%}).",
+        f"Avoidable `undetermined`: {missed} of {of} cases of bursts ({missed / max(of, 1):.1%}).",
+        f"Not right: {wrong} of {len(cases)}.",
+    ]
+
+
+def calibration(cases: list[Judged]) -> list[str]:
+    """How often bursts are the truth, by the share that is surely theirs, before and after the doubts of a verdict."""
+    head = ("surely of the excess", "cases", "bursts are the cause", "verdict `bursts`", "of these true")
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for low, high in pairwise(STATED):
+        here = [case for case in cases if low <= case.share < high or case.share == high == 1]
+        said = [case for case in here if case.cause == "bursts"]
+        true, kept = (sum(case.truth == "bursts" for case in some) for some in (here, said))
+        lines.append(f"| {low:.0%} to {high:.0%} | {len(here)} | {true} | {len(said)} | {kept} |")
+    return lines
 
 
 def main() -> None:
@@ -33,36 +94,14 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", help="only these (default: all)")
     parser.add_argument("--explain", action="store_true", help="say of every wrong verdict why")
     arguments = parser.parse_args()
+    began, cases = time.process_time(), []
     print("| case | " + " | ".join(CAUSES) + " | right |\n|" + " --- |" * (len(CAUSES) + 2))
-    negatives = false = missed = positives = 0
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
     for kind in arguments.kinds or [*KINDS["bursts"], *KINDS["negative"]]:
-        seen: Counter[str] = Counter()
-        right = 0
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
-            case = latency_cases.drawn(kind, seed)
-            evidence = gather(case.scene, np.random.default_rng(seed))
-            verdict = decide(evidence)
-            seen[verdict.cause] += 1
-            right += case.accepts(verdict.cause)
-            negatives += kind in KINDS["negative"]
-            bursts = kind in KINDS["bursts"] and case.truth == "bursts"
-            positives += bursts
-            missed += bursts and verdict.cause == "undetermined" and not case.accepts(verdict.cause)
-            false += kind in KINDS["negative"] and verdict.cause == "bursts"
-            if arguments.explain and not case.accepts(verdict.cause):
-                print(
-                    f"{kind} {seed}: {case.truth} but {verdict.cause}: {verdict.reasons} p={evidence.p_value} "
-                    f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}",
-                    file=sys.stderr,
-                )
-        print(
-            f"| {kind} | "
-            + " | ".join(str(seen[cause] or "") for cause in CAUSES)
-            + f" | {right} of {arguments.seeds} |",
-            flush=True,
-        )
-    print(f"\nFalse `bursts`: {false} of {negatives} negative cases ({false / max(negatives, 1):.1%}).")
-    print(f"Avoidable `undetermined`: {missed} of {positives} cases of bursts ({missed / max(positives, 1):.1%}).")
+        cases += (these := [judged(kind, seed, arguments.explain) for seed in seeds])
+        print(matrix_row(kind, these), flush=True)
+    took = (time.process_time() - began) / max(len(cases), 1)
+    print("", *totals(cases), f"{took:.2f} CPU seconds a case.", "", *calibration(cases), sep="\n")
 
 
 if __name__ == "__main__":

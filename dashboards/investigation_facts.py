@@ -8,15 +8,16 @@ from collections import Counter
 from typing import Any
 
 from .. import __version__
-from ..analysis.cause import Evidence
 from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
+from ..analysis.evidence import Evidence
 from ..analysis.fanin import Group
 from ..analysis.fanout import delay_beyond, slow_requests
 from ..analysis.investigate import Finding, Investigation
 from ..analysis.stats import Estimate
 from ..analysis.tail import Tail
 from ..analysis.what_if import Outcome
+from .investigation_phrases import before_words
 from .investigation_words import missing, not_judged, summary
 
 
@@ -64,6 +65,7 @@ def tail_facts(tail: Tail | None) -> dict[str, Any]:
             **dict.fromkeys(names),
             "judged": None,
             "threshold_ns": None,
+            "rule": None,
             "late": 0,
             "present": None,
         }
@@ -73,6 +75,7 @@ def tail_facts(tail: Tail | None) -> dict[str, Any]:
         **dict(zip(names, map(whole, tail.quantiles_ns), strict=True)),
         "judged": tail.judged,
         "threshold_ns": whole(tail.threshold_ns),
+        "rule": {"factor": tail.rule.factor, "excess_ns": whole(tail.rule.excess)},
         "late": int(tail.spikes.sum() + tail.late_losses.sum()),
         "late_losses": int(tail.late_losses.sum()),
         "present": tail.present,
@@ -116,6 +119,19 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "exposed": evidence.exposed,
         "fifo": fifo_facts(evidence),
         "lost_elsewhere": evidence.lost_elsewhere,
+        "repeated": repeated_facts(evidence),
+        "marked": None
+        if evidence.marked is None
+        else {"share": estimate_facts(evidence.marked.stretches), "by_chance": evidence.marked.chance},
+        "capture": None
+        if evidence.soundness is None
+        else {
+            "dropped": evidence.soundness.dropped,
+            "lossy_share": evidence.soundness.lossy,
+            "above_line_rate": evidence.soundness.above or None,
+            "above_ns": whole(evidence.soundness.above_ns) or None,
+        },
+        "place": before_words(evidence) or None,
         "queue_seen": evidence.switch.seen if evidence.switch else None,
         "queue_agreement": evidence.switch.agreement if evidence.switch else None,
         "port": evidence.crossing.port.name if evidence.crossing else None,
@@ -129,6 +145,20 @@ def fifo_facts(evidence: Evidence) -> dict[str, Any] | None:
         return None
     names = ("carried", "standing", "explained")
     return {**{name: estimate_facts(getattr(model, name)) for name in names}, "error_ns": whole(model.error_ns)}
+
+
+def repeated_facts(evidence: Evidence) -> dict[str, Any]:
+    """Probes that the full port dropped and TCP repeated, and what waited behind them."""
+    late = evidence.repeats.either[evidence.ledger.late]
+    total = float(evidence.ledger.excess.sum())
+    again = evidence.seen_again
+    return {
+        "dropped": int(evidence.repeats.dropped.sum()),
+        "behind": int(evidence.repeats.held.sum()),
+        "share": float(evidence.ledger.excess[late].sum()) / total if total else 0.0,
+        "overflowed": estimate_facts(evidence.fifo.overflowed) if evidence.fifo else None,
+        "seen_again": None if again is None else {"share": estimate_facts(again.share), "p_value": again.p_value},
+    }
 
 
 def lag_facts(evidence: Evidence) -> dict[str, Any] | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analysis.cause import Evidence
 from ..analysis.conservation import Agreement
 from ..analysis.contention import Contention
+from ..analysis.evidence import Evidence
 from ..analysis.fanin import Group
 from ..analysis.port import Port
 from ..analysis.stats import Estimate, Line

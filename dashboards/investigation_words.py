@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..analysis.cause import SHIFTS, Evidence
+from ..analysis.chance import SHIFTS
+from ..analysis.evidence import Evidence
 from ..analysis.exchange import PAIRINGS
 from ..analysis.fanin import Group
 from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
@@ -42,6 +43,14 @@ from .investigation_phrases import (
 from .words import missing_files
 
 MOST_ROWS = 30  # of a table
+MOST_BESIDE = 3  # paths that the summary names beside its own
+OTHER_CAUSES = {
+    "bursts": "bursts of another port",
+    "host": "its hosts",
+    "elsewhere": "the network, not at a recorded port",
+    "undetermined": "the cause cannot be told",
+}
+
 
 @dataclass
 class Section:
@@ -54,34 +63,54 @@ class Section:
 
 
 def summary(answer: Investigation) -> str:
-    """The verdict in a sentence or two that can be pasted into a ticket."""
+    """The verdict in a few sentences that can be pasted into a ticket."""
     if not answer.findings:
         return f"The cause cannot be told. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
-    evidence, tail = finding.evidence, finding.evidence.tail
+    said = {"none": no_tail, "undetermined": not_told, "bursts": bursts_told}.get(finding.verdict.cause, others_told)
+    return " ".join([said(answer, finding), *beside_words(answer)])
+
+
+def measured_words(finding: Finding) -> str:
+    """The percentile that is judged, against the median."""
+    tail = finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
     level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
-    measured = f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {format_count(tail.n, 'probe')})"
-    cause = finding.verdict.cause
-    if cause == "none":
-        carried = format_count(evidence.bursts, "burst")
-        count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
-        return f"There is no latency tail on {evidence.path}: {measured}{count}."
-    if cause == "undetermined":
-        lacking = [*answer.missing, *finding.verdict.missing]
-        return (
-            f"What causes the latency of {evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}"
-            + (f"; {measured}." if tail.n else ".")
-            + (f" Needed: {lacking[0]}." if lacking else "")
-        )
+    return f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {format_count(tail.n, 'probe')})"
+
+
+def no_tail(answer: Investigation, finding: Finding) -> str:
+    evidence = finding.evidence
+    carried = format_count(evidence.bursts, "burst")
+    count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
+    return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}."
+
+
+def not_told(answer: Investigation, finding: Finding) -> str:
+    lacking = [*answer.missing, *finding.verdict.missing]
+    return (
+        f"What causes the latency of {finding.evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}"
+        + (f"; {measured_words(finding)}." if finding.evidence.tail.n else ".")
+        + (f" Needed: {lacking[0]}." if lacking else "")
+    )
+
+
+def others_told(answer: Investigation, finding: Finding) -> str:
+    """Of a tail by the hosts, or by the network but not at the port."""
+    evidence, cause = finding.evidence, finding.verdict.cause
     share = share_range(evidence.shares[cause])
     if cause == "host":
-        return f"The hosts, not the network, make the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured}."  # noqa: E501
-    if cause == "elsewhere":
-        return f"The network makes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured}."  # noqa: E501
-    port = evidence.crossing.port if evidence.crossing else None
-    assert port is not None
-    risk = evidence.relative_risk
+        return f"The hosts, not the network, make the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
+    return f"The network makes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
+
+
+def bursts_told(answer: Investigation, finding: Finding) -> str:
+    evidence = finding.evidence
+    assert evidence.crossing is not None
+    port, risk = evidence.crossing.port, evidence.relative_risk
+    spent = "was spent waiting while that link was full"
+    if evidence.repeats.dropped.any():
+        spent = "was spent waiting while that link was full, or for what it dropped to be sent again"
     more = (
         f" A probe in a burst is {plain_number(risk.value)} times as likely to be late "
         f"({plain_number(risk.low)} to {plain_number(risk.high)})."
@@ -90,7 +119,26 @@ def summary(answer: Investigation) -> str:
     )
     who = f" {who_words(answer.groups[0])}" if answer.groups else ""
     where = f" {before_words(evidence)}" if before_words(evidence) else ""
-    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share} of the late probes' excess was spent waiting while that link was full; {measured}.{more}{who}{where}"  # noqa: E501
+    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
+
+
+def beside_words(answer: Investigation) -> list[str]:
+    """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
+    main = answer.findings[0]
+    same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
+    rest = [
+        (f.evidence.path, OTHER_CAUSES[f.verdict.cause])
+        for f in answer.findings[1:]
+        if f.evidence.tail.present
+        and (f.verdict.cause, f.evidence.crossing and f.evidence.crossing.port.name) != same
+    ]
+    rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
+    if not rest:
+        return []
+    told = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_BESIDE])
+    more = f"; and {len(rest) - MOST_BESIDE:,} more" if len(rest) > MOST_BESIDE else ""
+    have = "a path has a tail" if len(rest) == 1 else f"{len(rest):,} paths have tails"
+    return [f"This is not all: {have} that this does not explain: {told}{more}."]
 
 
 def sections(answer: Investigation) -> list[Section]:
@@ -128,8 +176,9 @@ def tail_section(answer: Investigation) -> Section:
     tail = answer.findings[0].evidence.tail
     said = {True: "Yes", False: "No", None: "Too few probes to tell"}[tail.present]
     section.sentences.append(
-        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, judged on {tail.judged} latency; "
-        "a tail is p99 or more beyond that."
+        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, judged on {tail.judged} latency: more "
+        f"than {plain_number(tail.rule.factor)} × the median, and than the median + "
+        f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
     )
     if len(answer.findings) > 1:
         causes = Counter(finding.verdict.cause for finding in answer.findings)
@@ -168,7 +217,10 @@ def bursts_section(finding: Finding) -> Section:
     evidence = finding.evidence
     if evidence.crossing is None:
         section.sentences.append("No port of this path was recorded then, so nothing is known of bursts.")
-    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence), *rate_rows(evidence)]
+    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence)]
+    section.rows += [*repeat_rows(evidence), *rate_rows(evidence)]
+    if finding.verdict.cause == "bursts" and (where := before_words(evidence)):
+        section.sentences.append(where)
     for control in evidence.controls:
         section.rows.append(
             [
@@ -235,6 +287,31 @@ def queue_rows(evidence: Evidence) -> list[list[str]]:
         for words, value in rows
         if value is not None
     ]
+
+
+def repeat_rows(evidence: Evidence) -> list[list[str]]:
+    """What TCP repeated, what the port recorded of it, and what queues marked."""
+    rows = []
+    dropped, held = int(evidence.repeats.dropped.sum()), int(evidence.repeats.held.sum())
+    if dropped:
+        met = f"{format_count(dropped, 'probe')} dropped, {held:,} behind them"
+        late = evidence.ledger.excess[evidence.repeats.either[evidence.ledger.late]].sum()
+        part = share_words(float(late) / max(float(evidence.ledger.excess.sum()), 1.0))
+        rows.append(["excess of what the full port dropped and TCP repeated, and of what waited behind it", part, met])
+    if evidence.fifo is not None and dropped and evidence.fifo.overflowed is not None:
+        full = evidence.fifo.overflowed
+        rows.append(["dropped probes that met a long queue", share_range(full),
+                     format_count(full.n, "full stretch", "full stretches")])
+    if evidence.seen_again is not None:
+        share = evidence.seen_again.share
+        rows.append(["repeated segments recorded when repeated probes ended",
+                     f"{share_range(share)}; p = {evidence.seen_again.p_value:.2g}", format_count(share.n, "probe")])
+    if evidence.marked is not None:
+        share = evidence.marked.stretches
+        rows.append(["full stretches that delayed a probe with packets marked by a queue (ECN CE)",
+                     f"{share_range(share)}; {share_words(evidence.marked.chance)} by chance",
+                     format_count(share.n, "full stretch", "full stretches")])
+    return rows
 
 
 def rate_rows(evidence: Evidence) -> list[list[str]]:

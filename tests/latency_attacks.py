@@ -322,6 +322,7 @@ def repeated(kind: str, seed: int, setting: Setting) -> Case:
         buffer_ns=0.4 * setting.drain_ns,
         overload=max(setting.overload, 4.0),
         loss=0.0,
+        stamps="rtt",
         rate=min(setting.rate, 300.0),
         period_ns=max(setting.period_ns, 900 * MS),
         seconds=40.0,
@@ -337,10 +338,10 @@ def repeated(kind: str, seed: int, setting: Setting) -> Case:
     answered = np.where(
         np.isnan(probes.rx), probes.tx + np.where(probes.lost, usual, np.nan_to_num(probes.rtt)), probes.rx
     )
-    probes = replace(
+    probes = cases.measured(replace(
         probes, protocol="tcp", app_send=none, remote_rx=none, remote_tx=none, app_recv=none, rtt=none,
         rx=np.maximum(answered, probes.tx + late + usual), lost=np.zeros(len(probes), dtype=bool),
-    )  # fmt: skip
+    ))  # fmt: skip
     scene = scene_of(model, probes, setting)
     return case_of(kind, seed, setting, scene, "bursts", frozenset({"undetermined"}))  # not found yet
 

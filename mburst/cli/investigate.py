@@ -64,9 +64,9 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )
     scope.add_argument(
         "--tail",
-        default="1ms",
         metavar="TIME",
-        help="a probe is late beyond the median by this and by the factor (default: %(default)s)",
+        help="a probe is late beyond the median by this and by the factor (default: by the speed of the "
+        "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
         "--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)"
@@ -106,7 +106,8 @@ def judged(arguments: argparse.Namespace) -> Investigation:
     if arguments.tail_factor < 1:
         raise UsageError(f"--tail-factor {arguments.tail_factor} is below the median", "write 1 or more")
     wanted = definition.definition_of(arguments) if hasattr(arguments, "threshold") else BurstDefinition()
-    rule = Rule(arguments.tail_factor, float(parse_duration(arguments.tail)))
+    excess = None if arguments.tail is None else float(parse_duration(arguments.tail))
+    rule = Rule(arguments.tail_factor, excess)
     with opened(arguments, wanted.link_bps) as store:
         since, until = definition.span_of(store, arguments)
         con = store.connect(arguments.rack, since, until)

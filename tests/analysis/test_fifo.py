@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mburst.analysis.cause import shifted_apart
+from mburst.analysis.chance import shifted_apart
 from mburst.analysis.exchange import exchange_p, lay
 from mburst.analysis.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
 from mburst.analysis.port import Port, port_from_bins
@@ -51,7 +51,7 @@ def test_a_queue_is_told_from_a_stall_in_a_full_stretch(name: str) -> None:
     seen = met_by(port, {**QUEUES, **IMITATIONS}[name])
     late = seen.waited > MS
     model = fitted(seen, late, 1.0)
-    stood, told = standing(seen, late, 1.2 * MS, RNG), explained(seen, late, model, 1e5, RNG)
+    stood, told = standing(seen, late, 1.2 * MS), explained(seen, late, model, 1e5)
     assert stood is not None and told is not None
     if name in QUEUES:
         assert stood.low > 0.9 and told.low > 0.8
@@ -63,8 +63,8 @@ def test_too_few_stretches_tell_nothing() -> None:
     port = port_full_at(SPANS[:3], 4000)
     seen = met_by(port, QUEUES["a slow one"])
     late = seen.waited > MS
-    assert standing(seen, late, 1.2 * MS, RNG) is None
-    assert explained(seen, late, fitted(seen, late, 1.0), 1e5, RNG) is None
+    assert standing(seen, late, 1.2 * MS) is None
+    assert explained(seen, late, fitted(seen, late, 1.0), 1e5) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=8),

@@ -287,3 +287,18 @@ def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: py
     assert said.startswith("The cause cannot be told. What is missing: probes of this time")
     assert "3 packets dropped" in said and "8 at" not in said and "What sets" not in said
     assert "what sets the bursts off: record the host's outgoing direction too" in said
+
+
+def test_a_second_path_with_another_cause_is_in_the_summary_and_losses_in_the_reasons(tmp_path: Path) -> None:
+    setting = Setting(seconds=8)
+    store = store_case(tmp_path / "s", build("incast", 6, setting), dropped=7)
+    other = build("host", 6, setting)
+    write_probes(store, replace(other, scene=replace(other.scene, probes=replace(other.scene.probes, src="q"))))
+    told = facts(investigate(store.connect(), Question(BurstDefinition())))
+    assert told["causes"] == {"bursts": 1, "host": 1}
+    assert "This is not all: a path has a tail that this does not explain: " in told["summary"]
+    bursts = next(path for path in told["paths"] if path["cause"] == "bursts")
+    assert any("lost 7 packets" in reason for reason in bursts["reasons"])
+    assert "at this port or at one of its speed before it" in bursts["evidence"]["place"]
+    assert bursts["tail"]["rule"] == {"factor": 5.0, "excess_ns": 1_000_000}
+    assert bursts["evidence"]["capture"]["dropped"] == 7 and bursts["evidence"]["repeated"]["dropped"] == 0

@@ -148,3 +148,34 @@ def test_a_line_over_blocks_is_the_line_of_its_points(n: int, seed: int) -> None
     )
     if n >= 10:  # two blocks at least
         assert -1 <= found.r.low <= found.r.high <= 1 and found.slope.low <= found.slope.high
+
+
+def in_trains(rng: np.random.Generator, seconds: float, train: float, part: float) -> tuple[np.ndarray, ...]:
+    """Events of which 95 % count in `part` of the trains and 5 % in the others: what counts, what there is, when."""
+    edges = np.cumsum(rng.exponential(train, int(10 + 5 * seconds / train)))
+    time = np.sort(rng.uniform(0, seconds, rng.poisson(4 * seconds)))
+    likely = np.where(rng.random(len(edges)) < part, 0.95, 0.05)[np.searchsorted(edges, time)]
+    weight = rng.lognormal(0, 0.5, len(time))
+    return weight * (rng.random(len(time)) < likely), weight, time
+
+
+@pytest.mark.parametrize("train", [0.05, 0.5])
+def test_intervals_of_a_share_cover_it_in_trains_too(train: float) -> None:
+    rng, covered = np.random.default_rng(5), 0
+    for _ in range(200):
+        low, high = stats.share_interval(*in_trains(rng, 40, train, 0.7))
+        covered += low <= 0.95 * 0.7 + 0.05 * 0.3 <= high
+    assert covered >= 184  # 190 are promised; 184 or more come about 97 times in 100
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 10), st.floats(0, 1e9)), min_size=1, max_size=30))
+def test_an_interval_of_a_share_holds_it(events: list[tuple[float, float, float]]) -> None:
+    part, whole, time = (np.array(side) for side in zip(*events, strict=True))
+    share = float((part * whole).sum() / whole.sum())
+    low, high = stats.share_interval(part * whole, whole, time)
+    assert -1e-9 <= low <= share + 1e-9 and share - 1e-9 <= high <= 1 + 1e-9
+
+
+def test_quantiles_of_student() -> None:
+    for freedom, quantile in ((2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)):
+        assert stats.t_quantile(freedom) == pytest.approx(quantile, rel=0.04)

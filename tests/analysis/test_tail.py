@@ -10,7 +10,18 @@ from latency_cases import measured
 from storelib import rows
 
 from mburst.analysis.live_store import MEASURES
-from mburst.analysis.tail import MS, Probes, Rule, clock_offset, episodes, established, judge_tail, latency, latency_by
+from mburst.analysis.tail import (
+    MS,
+    Probes,
+    Rule,
+    clock_offset,
+    episodes,
+    established,
+    floor,
+    judge_tail,
+    latency,
+    latency_by,
+)
 from mburst.sql import in_memory
 
 NONE = np.full(1, np.nan)
@@ -128,3 +139,23 @@ def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
         calm += kind == "O"
         expected.append(number if kind == "L" else -1)
     assert episodes(late, judged).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("links", "excess"),
+    [([], 1e6), ([1e8], 1e6), ([1e9], 1e6), ([25e9], 2e5), ([1e11, 25e9], 2e5), ([1e11], 1e5), ([4e11], 1e5)],
+)
+def test_what_is_late_scales_with_the_slowest_link_unless_it_is_said(links: list[float], excess: float) -> None:
+    assert Rule().on(links).excess == pytest.approx(excess, rel=1e-6)
+    assert Rule(excess_ns=3e6).on(links).excess == 3e6
+    assert Rule().on(links).threshold(30e3) == pytest.approx(max(150e3, 30e3 + excess), rel=1e-6)
+
+
+@pytest.mark.parametrize("drift", [-5e-5, 0.0, 4e-5])
+def test_one_way_delays_of_a_few_seconds_are_free_of_drift(drift: float) -> None:
+    rng = np.random.default_rng(3)
+    tx = np.sort(rng.uniform(0, 6e9, 3000))
+    delay = rng.lognormal(9, 0.5, len(tx))
+    delay[(tx > 2e9) & (tx < 3e9)] += 5e5  # a second without a quiet moment
+    found = floor(tx, delay + 7e8 + drift * tx)
+    assert np.abs(found - 7e8 - drift * tx - delay.min()).max() < 2e4

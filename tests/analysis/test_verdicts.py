@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import latency_attacks as attacks
 import latency_cases as cases
+import latency_variants as variants
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import Case, Setting, measured
 
-from mburst.analysis.cause import Evidence, Scene, gather
+from mburst.analysis.cause import gather
+from mburst.analysis.evidence import Evidence, Scene
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.port import port_from_bins
 from mburst.analysis.stats import runs
@@ -43,6 +45,37 @@ def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
     case = cases.build(kind, 0, replace(BASE, seconds=8))
     evidence, verdict = judge(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.fifo)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["neighbour", "misread-faster", "misread-twice", "lossy-hop", "trains-mixed", "proportional", "microbursts"],
+)
+def test_what_was_not_recorded_as_it_was_said(kind: str) -> None:
+    case = {**variants.BURSTS, **variants.NEGATIVE}[kind](kind, 0, BASE)
+    evidence, verdict = judge(case.scene)
+    assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.soundness)
+
+
+def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
+    case = cases.build("incast", 0, BASE)
+    port = case.scene.crossings[0].port
+    evidence, verdict = judge(changed_port(case, link_bps=port.link_bps / 1.5))
+    assert evidence.soundness is not None and evidence.soundness.above == pytest.approx(1.5, abs=0.05)
+    assert verdict.cause == "undetermined" and any("of its rate" in reason for reason in verdict.reasons)
+    assert any("--link" in item for item in verdict.missing)
+
+
+def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter() -> None:
+    case = cases.build("incast", 0, BASE)
+    port = case.scene.crossings[0].port
+    _, verdict = judge(changed_port(case, dropped=7))
+    assert verdict.cause == "bursts" and "lost 7 packets" in verdict.reasons[1]
+    starts, ends = port.busy_periods()
+    lossy = np.zeros(port.bins + 1, dtype=np.int32)
+    lossy[((starts + ends) / 2).astype(int)] = 1
+    _, verdict = judge(changed_port(case, dropped=10**7, lossy=np.cumsum(lossy, dtype=np.int32)))
+    assert verdict.cause == "undetermined" and any("capture lost" in reason for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""What TCP repeats after a timeout, and what waits behind it, against stalls and drops elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import latency_variants as variants
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import Case, Setting, build, measured
+
+from mburst.analysis.cause import gather
+from mburst.analysis.port import port_from_bins
+from mburst.analysis.repeats import Repeats, ended_by, find, first_of_each, near_timeout, seen_again
+from mburst.analysis.tail import DEFAULT, Probes, judge_tail, latency
+from mburst.analysis.verdict import decide
+
+MS = 1e6
+
+
+def exchanges(tx: np.ndarray, delay: np.ndarray, protocol: str = "tcp") -> Probes:
+    none = np.full(len(tx), np.nan)
+    lost = np.zeros(len(tx), dtype=bool)
+    return measured(Probes("p", "h", protocol, none, tx, none, none, tx + delay, none, none, lost))
+
+
+def planted(seed: int, timeout: float, every: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Probes of one connection each ms, some of which are dropped when the port is full. When sent, how long, whether
+    the port was full, and behind which each waits."""
+    rng = np.random.default_rng(seed)
+    tx = np.arange(0.0, 8000.0) * MS
+    full = (tx % every) < 20 * MS
+    delay, behind = rng.uniform(0.05, 0.1, len(tx)) * MS, np.full(len(tx), -1)
+    for start in np.arange(0, 8000 * MS, every):
+        first = int((start + rng.uniform(1, 18) * MS) / MS)
+        end = tx[first] + timeout
+        held = np.flatnonzero((tx > tx[first]) & (tx + 2 * MS < end))
+        delay[first], delay[held] = end - tx[first], end - tx[held] + rng.uniform(0, 0.05) * MS
+        behind[held] = first
+    return tx, delay, full, behind
+
+
+def found_in(probes: Probes, full: np.ndarray) -> Repeats:
+    delays = latency(probes)
+    return find(probes, delays, judge_tail(probes, delays, DEFAULT, full), full)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 10**6), st.sampled_from([201.0, 209.0, 230.0, 605.0, 1010.0]))
+def test_repeated_probes_and_those_behind_them_are_found(seed: int, timeout: float) -> None:
+    tx, delay, full, behind = planted(seed, timeout * MS, 3000 * MS)
+    found = found_in(exchanges(tx, delay), full)
+    assert np.flatnonzero(found.dropped).tolist() == np.unique(behind[behind >= 0]).tolist()
+    assert found.behind.tolist() == behind.tolist()
+
+
+@pytest.mark.parametrize("change", ["udp", "no timeout", "any time"])
+def test_what_is_late_for_another_reason_is_not_found(change: str) -> None:
+    tx, delay, full, _ = planted(1, (120 if change == "no timeout" else 205) * MS, 2000 * MS)
+    if change == "any time":  # as often outside of the bursts as in them
+        full = np.random.default_rng(1).random(len(tx)) < 0.5
+    found = found_in(exchanges(tx, delay, "udp" if change == "udp" else "tcp"), full)
+    assert not found.either.any()
+
+
+@given(st.floats(1e6, 5e9))
+def test_timeouts_double(excess: float) -> None:
+    sums = [least * (2**times - 1) for least in (0.2e9, 1e9) for times in (1, 2, 3, 4)]
+    assert near_timeout(np.array([excess]))[0] == any(0.95 * wait <= excess <= 1.25 * wait for wait in sums)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 60)), min_size=1, max_size=12), st.integers(0, 3))
+def test_the_first_of_what_ends_together(spans: list[tuple[int, int]], lateness: int) -> None:
+    begin, length = (np.array(side, dtype=float) for side in zip(*spans, strict=True))
+    end = begin + length
+    first = first_of_each(np.arange(len(begin)), begin, end, float(lateness))
+    ends = np.sort(end)
+    assert len(first) == 1 + int((np.diff(ends) > lateness).sum())
+    late = np.arange(len(begin))
+    for one, of in zip(late, ended_by(late, first, begin, end, float(lateness)), strict=True):
+        if of >= 0:
+            assert begin[of] < begin[one] and abs(end[of] - end[one]) <= lateness
+
+
+def test_repeated_segments_at_the_port_speak_for_it_or_against() -> None:
+    port = port_from_bins(("h", "e", "in"), 1e9, 100_000, [(np.zeros(1), np.ones(1, dtype=np.int64))], [(0.0, 8e9)])
+    rng = np.random.default_rng(1)
+    ends = np.sort(rng.uniform(0.2e9, 7.8e9, 16))
+    assert seen_again(port, ends, rng) is None and seen_again(replace(port, repeated=np.zeros(0)), ends, rng) is None
+    there = seen_again(replace(port, repeated=np.floor(ends / 1e5) - 2), ends, rng)
+    away = seen_again(replace(port, repeated=np.floor(ends / 1e5) - 900), ends, rng)
+    assert there is not None and there.share.value == 1 and there.p_value < 0.01
+    assert away is not None and away.share.high < 0.5
+
+
+def judged(case: Case) -> tuple[str, list[str]]:
+    verdict = decide(gather(case.scene, np.random.default_rng(1)))
+    return verdict.cause, verdict.reasons
+
+
+def test_drops_and_repeats_are_of_the_burst_unless_the_port_contradicts() -> None:
+    case = build("repeated", 3, Setting(seconds=12))
+    evidence = gather(case.scene, np.random.default_rng(1))
+    assert decide(evidence).cause == "bursts" and evidence.repeats.dropped.sum() >= 3
+    assert evidence.shares["bursts"].value > 0.99 and evidence.episodes < 60
+    crossing = case.scene.crossings[0]
+    elsewhere = replace(crossing.port, repeated=np.arange(100.0), _busy=[])
+    scene = replace(case.scene, crossings=[crossing._replace(port=elsewhere)])
+    cause, reasons = judged(replace(case, scene=scene))
+    assert cause == "undetermined" and "repeated segments" in reasons[-1]
+
+
+@pytest.mark.parametrize("kind", ["timeout-stall", "timeout-elsewhere", "timeout-inside"])
+def test_other_delays_of_a_timeout_are_not_blamed_on_bursts(kind: str) -> None:
+    case = variants.NEGATIVE[kind](kind, 3, Setting(seconds=12))
+    assert judged(case)[0] != "bursts"
