@@ -23,8 +23,8 @@ from mburst.analysis.distributions import quantile
 from mburst.analysis.live_store import LiveStore
 from mburst.analysis.paths import Selection
 from mburst.analysis.report_data import gather, judge, lanes
+from mburst.api.options import time_of
 from mburst.cli.bursts import _judged
-from mburst.cli.definition import time_of
 from mburst.cli.what_if import wanted
 from mburst.sql import text
 from mburst.units import parse_size
