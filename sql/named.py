@@ -12,6 +12,7 @@ from .lockdown import check
 if TYPE_CHECKING:
     import duckdb
 
+FETCH = 10_000  # rows at a time
 FOLDER = Path(__file__).parent / "queries"
 _INCLUDED = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
 
@@ -50,7 +51,9 @@ def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = Fal
         raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
     *steps, last = statements
     for step in steps:
-        connection.execute(step)
+        result = connection.execute(step)
+        while step.type.name == "SELECT" and result.fetchmany(FETCH):  # nobody wants it; the next has to wait for it
+            pass
     return last
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ class DamagedFileWarning(UserWarning):
 def warn(files: Iterable[DamagedFile]) -> None:
     """Warn of each, at the line that asked from outside of this package."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((HERE, contextlib.__file__)):
         level, frame = level + 1, frame.f_back
     for file in files:
         warnings.warn(DamagedFileWarning(file), stacklevel=level)
