@@ -136,12 +136,13 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
 
 setup(
     packages=[
-        "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.cli", "mburst.demo", "mburst.netlab",
-        "mburst.simulate", "mburst.switch_agent", "mburst.web", *(f"mburst.{room}" for room in ROOMS),
-        "mburst.telemetry.gnmi",
+        "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.api", "mburst.cli", "mburst.demonstration",
+        "mburst.netlab", "mburst.simulate", "mburst.switch_agent", "mburst.web",
+        *(f"mburst.{room}" for room in ROOMS), "mburst.telemetry.gnmi",
     ],
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={
+        "mburst": ["py.typed"],
         "mburst.agent": ["mburst.toml"],
         "mburst.capture": ["*.pyi", "py.typed"],
         "mburst.telemetry": ["*.pyi"],

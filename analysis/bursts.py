@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..sql import text
 from ..sql.damage import readable
+from ..sql.named import prepare, set_variables
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,42 +91,26 @@ def find_bursts(
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
     `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
     does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
-    return list(each_burst(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
-                           recording=recording,
-                           since_ns=since_ns, until_ns=until_ns))
+    judge_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
+                 recording=recording, since_ns=since_ns, until_ns=until_ns)
+    return list(listed(con))
 
 
-def each_burst(
-    con: duckdb.DuckDBPyConnection,
-    definition: BurstDefinition | None = None,
-    *,
-    hosts: str | Sequence[str] | None = None,
-    **where: str | int | None,
-) -> Iterator[dict[str, Any]]:
-    """The same as find_bursts, some thousands at a time for who keeps none. CON is busy until the last is taken."""
-    for row in _listed(con, definition, "FROM listed", hosts, where):
+def listed(con: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    """What find_bursts lists, of the tables that judge_bursts left in CON: some thousands at a time for who keeps none.
+    CON is busy until the last is taken."""
+    for row in _rows(con, "FROM listed"):
         yield dict(zip(COLUMNS, row, strict=True))
 
 
-def each_burst_json(
-    con: duckdb.DuckDBPyConnection,
-    definition: BurstDefinition | None = None,
-    *,
-    hosts: str | Sequence[str] | None = None,
-    **where: str | int | None,
-) -> Iterator[str]:
-    """The same as each_burst, each as the text of a JSON object that the database writes: as objects of Python, tens of
-    thousands take longer to make than to find."""
-    for (burst,) in _listed(con, definition, "SELECT CAST(to_json(listed) AS VARCHAR) FROM listed", hosts, where):
+def listed_json(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """The same, each as the text of a JSON object that the database writes: as objects of Python, tens of thousands
+    take longer to make than to find."""
+    for (burst,) in _rows(con, "SELECT CAST(to_json(listed) AS VARCHAR) FROM listed"):
         yield burst
 
 
-def _listed(
-    con: duckdb.DuckDBPyConnection, definition: BurstDefinition | None, query: str,
-    hosts: str | Sequence[str] | None, where: Mapping[str, str | int | None],
-) -> Iterator[tuple[Any, ...]]:
-    """Judges, and the rows of QUERY, which asks the view `listed` of bursts.sql."""
-    judge_bursts(con, definition, hosts=hosts, **where)
+def _rows(con: duckdb.DuckDBPyConnection, query: str) -> Iterator[tuple[Any, ...]]:
     with readable(con):
         result = con.execute(query)
         while some := result.fetchmany(FETCH):
@@ -149,10 +133,8 @@ def judge_bursts(
     if unknown := where.keys() - set(FILTERS):
         raise TypeError(f"no filter {min(unknown)!r}")
     with readable(con):
-        for name, value in settings.items():
-            con.execute(f"SET VARIABLE {name} = ?", [value])
-        for step in con.extract_statements(text("bursts"))[:-1]:  # the last one lists
-            con.execute(step)
+        set_variables(con, **settings)
+        prepare(con, "bursts")
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:

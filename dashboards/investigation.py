@@ -80,7 +80,7 @@ def page(answer: Investigation) -> str:
     """One HTML page that asks the network for nothing. The same answer gives the same bytes."""
     from plotly.offline import get_plotlyjs
 
-    figures = investigation_figures.all_figures(answer)
+    figures = list(investigation_figures.all_figures(answer).values())
     places = {question: "" for question in {figure.question for figure in figures}}
     for k, figure in enumerate(figures):
         places[figure.question] += (

@@ -67,14 +67,17 @@ def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def all_figures(answer: Investigation) -> list[Figure]:
-    """What there is to draw, in the order of the page."""
+def all_figures(answer: Investigation) -> dict[str, Figure]:
+    """What there is to draw by the name of what draws it, in the order of the page."""
     if not answer.findings:
-        return []
+        return {}
     finding = answer.findings[0]
-    found = [distribution(answer), card(finding)]
-    found += [over_time(finding), aligned(answer, finding), lag_scan(finding), fan_in(answer), remedies(answer)]
-    return [figure for figure in found if figure is not None]
+    found = {
+        "distribution": distribution(answer), "card": card(finding), "over_time": over_time(finding),
+        "aligned": aligned(answer, finding), "lag_scan": lag_scan(finding), "fan_in": fan_in(answer),
+        "remedies": remedies(answer),
+    }  # fmt: skip
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def distribution(answer: Investigation) -> Figure | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from mburst.sql import described
+from mburst.sql.described import Described
 from mburst.sql.tables import MODEL, model_sql
 
 PAGE = Path(__file__).parent / "schema.md"
 BEGIN, END = "<!-- views: `make docs` writes them from sql/model -->\n", "<!-- end of the views -->\n"
-_COLUMN = re.compile(r"(\w+),? +-- ([A-Z]+): (.+)$", re.MULTILINE)
 
 
-def columns(view: str) -> list[tuple[str, str, str]]:
+def columns(view: str) -> list[Described]:
     """Name, type and meaning of each column, from the comments behind them."""
-    return _COLUMN.findall(model_sql(view))
+    return described.columns(model_sql(view))
 
 
 def section(view: str) -> str:

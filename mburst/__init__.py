@@ -1,3 +1,48 @@
 """mburst: find microbursts, who sent them, and whether they are what hurts the latency tail."""
 
+# What Python asks is in mburst/api, and docs/python.md explains it. It is loaded when it is first used (PEP 562): each
+# start of the command line passes here.
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import MburstError, UsageError
+from .quality import Quality
+
+if TYPE_CHECKING:
+    from .api import asked
+    from .api.comparing import Compared
+    from .api.damage import DamagedFileWarning
+    from .api.importing import Imported
+    from .api.investigating import Investigation, WhatIf
+    from .api.recording import Demo, Recorded, demo, import_csv, record
+    from .api.reporting import RackReport, Report
+    from .api.store import Store, open
+
 __version__ = "0.1.0"
+__all__ = [
+    "Compared", "DamagedFileWarning", "Demo", "Imported", "Investigation", "MburstError", "Quality", "RackReport",
+    "Recorded", "Report", "Store", "UsageError", "WhatIf", "asked", "demo", "import_csv", "open", "record",
+]  # fmt: skip
+
+_PLACES = {
+    "asked": "api.asked", "Compared": "api.comparing", "DamagedFileWarning": "api.damage", "Imported": "api.importing",
+    "Investigation": "api.investigating", "WhatIf": "api.investigating", "Demo": "api.recording",
+    "Recorded": "api.recording", "demo": "api.recording", "import_csv": "api.recording", "record": "api.recording",
+    "RackReport": "api.reporting", "Report": "api.reporting", "Store": "api.store", "open": "api.store",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f".{_PLACES[name]}", __name__)
+    found = module if name == "asked" else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .sql.locks import Lock
     from .sql.recovery import Totals
 
+Until = Callable[[Callable[[], object]], AbstractContextManager[list["signal.Signals"]]]
 ROWS_EVERY_S = 10.0  # at most between a loss or a trouble and its row in the store
 _LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its recording in order
 
@@ -44,9 +45,11 @@ class Recorded:
 
 
 def record(
-    store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None
+    store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None,
+    until: Until = stopping,
 ) -> Recorded:
-    """Record into `store`: a row of recordings for each interface and direction.
+    """Record into `store`: a row of recordings for each interface and direction. UNTIL calls what it is given when the
+    recording shall end: the default on SIGINT and SIGTERM.
 
     Files that were recorded whole add nothing; what an attempt at them that was broken off has left counts until this
     one is whole, and is then removed. An input that turns out bad is raised after all that was read before is stored,
@@ -63,7 +66,7 @@ def record(
             return Recorded(earlier[kept], False, "already recorded: nothing added")
         recorder = _Recorder(store, recording, capture_id, lock)
         with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
-            rows = recorder.run(progress, housekeeping)
+            rows = recorder.run(progress, housekeeping, until)
         return Recorded(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
 
 
@@ -144,8 +147,10 @@ class _Recorder:
         if not self.gave_up:  # else there is a failure to say
             print_trouble(error)
 
-    def run(self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping) -> list[Row]:
-        with stopping(self.capture.stop) as self.ended_by:
+    def run(
+        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping, until: Until = stopping
+    ) -> list[Row]:
+        with until(self.capture.stop) as self.ended_by:
             try:
                 failure = self._read_all(progress, housekeeping)
                 rows = self._finish(failure)

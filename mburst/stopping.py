@@ -1,4 +1,4 @@
-"""How what runs until it is told to end is told: by SIGINT and SIGTERM."""
+"""How what runs until it is told to end is told: a process of ours by SIGINT and SIGTERM, in another's by an event."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+EVERY_S = 0.1  # at most between the end of what runs and that of the thread that waits to stop it
 
 
 @contextmanager
@@ -31,3 +33,26 @@ def stopping(stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stopping_by(event: threading.Event | None, stop: Callable[[], object]) -> Iterator[list[signal.Signals]]:
+    """The same for who handles signals otherwise: `stop` is called once EVENT is set, in a thread of its own."""
+    if event is None:
+        yield []
+        return
+    over = threading.Event()
+
+    def wait() -> None:
+        while not over.is_set():
+            if event.wait(EVERY_S):
+                stop()
+                return
+
+    waiting = threading.Thread(target=wait, name="mburst-stop", daemon=True)
+    waiting.start()
+    try:
+        yield []
+    finally:
+        over.set()
+        waiting.join()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .lockdown import check
 
+if TYPE_CHECKING:
+    import duckdb
+
+FETCH = 10_000  # rows at a time
 FOLDER = Path(__file__).parent / "queries"
 _INCLUDED = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
 
@@ -34,3 +40,24 @@ def about(name: str) -> str:
             break
         lines.append(line.removeprefix("--").strip())
     return " ".join(lines).split(". ")[0].rstrip(".:") + "."
+
+
+def prepare(connection: duckdb.DuckDBPyConnection, query: str, alone: bool = False) -> duckdb.Statement:
+    """Run all but the last statement of a named query (ALONE as for `text`), or of SQL that only reads; the last one,
+    which answers. Raises UsageError for others."""
+    is_name = query.replace("_", "").isalnum()
+    statements = connection.extract_statements(text(query, alone)) if is_name else check(connection, query)
+    if not statements:
+        raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
+    *steps, last = statements
+    for step in steps:
+        result = connection.execute(step)
+        while step.type.name == "SELECT" and result.fetchmany(FETCH):  # nobody wants it; the next has to wait for it
+            pass
+    return last
+
+
+def set_variables(connection: duckdb.DuckDBPyConnection, **settings: Any) -> None:
+    """The settings of a named query."""
+    for name, value in settings.items():
+        connection.execute(f"SET VARIABLE {name} = ?", [value])

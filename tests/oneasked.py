@@ -11,6 +11,7 @@ from typing import Any
 
 from onestore import END, MINUTE, MS, START
 
+import mburst
 from mburst.__main__ import main
 from mburst.agent.meter import LaneName, Meter
 from mburst.analysis.bursts import BurstDefinition
@@ -57,6 +58,10 @@ class Asked:
     @cached_property
     def investigation(self) -> dict[str, Any]:
         return dict(json.loads(printed("investigate", self.path, "--json")))
+
+    @cached_property
+    def api(self) -> mburst.Store:
+        return mburst.open(self.path)
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         return list(json.loads(printed("sql", self.path, query, "--json")))

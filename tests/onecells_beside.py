@@ -12,7 +12,7 @@ from onestore import PATHS, nearest_rank
 from mburst.analysis.compare import read_latency
 from mburst.analysis.distributions import quantile
 from mburst.analysis.paths import Selection
-from mburst.cli.definition import time_of
+from mburst.api.options import time_of
 
 SHARES = (0.5, 0.99, 0.999)
 

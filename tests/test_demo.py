@@ -21,9 +21,9 @@ from calm import Attempts
 from places import ROOT
 
 from mburst.__main__ import main
-from mburst.demo.cases import Case
-from mburst.demo.folder import MANIFEST, own
-from mburst.demo.verdict import verdict
+from mburst.demonstration.cases import Case
+from mburst.demonstration.folder import MANIFEST, own
+from mburst.demonstration.verdict import verdict
 from mburst.errors import MburstError
 from mburst.netlab import namespaces, read_truth
 from mburst.sql import Store

@@ -1,6 +1,6 @@
 """One store, one answer: every verb that says when, how often, how long, how full or how late says the same.
 
-A cell of the table is a fact and who is asked for it (onecells.py, onecells_beside.py). What is true comes from plain
+A cell of the table is a fact and who is asked for it (onecells*.py). What is true comes from plain
 arithmetic in onestore.py.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onecells_api  # noqa: F401 - registers cells
 import onestore
 import pytest
 from oneasked import WHOLE, Asked, Lane, printed

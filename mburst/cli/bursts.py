@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.endings import ending, gaps_behind
+from ..api.options import Scope
 from ..names import say, tell
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from . import definition, output
@@ -41,33 +41,21 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, each_burst, each_burst_json, overlapping_runs
-    from ..analysis.coarse import refuse_coarse
+    from ..analysis.bursts import COLUMNS, listed, listed_json, overlapping_runs
+    from ..api.bursts import judged
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
-    connection = store.connect(arguments.rack, since, until)
-    where = {"rack": arguments.rack, "interface": arguments.interface, "direction": arguments.direction,
-             "recording": arguments.recording, "since_ns": since, "until_ns": until}
-    if not arguments.force:
-        refuse_coarse(connection, wanted.bin_ns, hosts=arguments.host, **where)
-    find = each_burst_json if arguments.format == "json" else each_burst
-    found: Iterator[Any] = find(connection, wanted, hosts=arguments.host, **where)
-    head = next(found, None)
-    if head is None and not connection.execute("FROM lanes").fetchall():
-        raise definition.no_recording(
-            arguments, recording=arguments.recording, rack=arguments.rack, host=" or ".join(arguments.host or ()),
-            interface=arguments.interface, direction=arguments.direction)
-    bursts = chain([] if head is None else [head], found)
+    connection = judged(store, wanted, Scope(arguments.host, arguments.rack, arguments.interface, arguments.direction,
+                                             arguments.recording, since, until), force=arguments.force)
     if arguments.format == "json":
-        output.write_json_objects(bursts, sys.stdout)
+        output.write_json_objects(listed_json(connection), sys.stdout)
     elif arguments.format == "table":
-        every = list(bursts)
-        _print(_judged(connection, since, until), every, wanted, gaps_behind(connection))
+        _print(_judged(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
     else:
-        output.write("csv", COLUMNS, (list(burst.values()) for burst in bursts))
+        output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for first, second in overlapping_runs(connection):
         say(f"recordings {first} and {second} recorded the same interface and time: bursts are listed for each "
             "(--recording selects one)")

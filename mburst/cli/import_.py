@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import privileges
+from ..api import importing
 from ..stopping import stopping
 from ..units import format_count, format_time
 from . import record
-
-if TYPE_CHECKING:
-    from ..sql import Store
-    from ..telemetry.csv_import import CsvFile, Summary
 
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
 Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
@@ -38,21 +36,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
-    from ..telemetry.csv_import import CsvFile, open_text
+    from ..telemetry.csv_import import open_text
 
     # A flag and no KeyboardInterrupt, which may come where Arrow's code or a callback loses it.
     with open_text(arguments.file) as text, stopping(lambda: None) as ended_by:
         privileges.lower(arguments.store, arguments.user)
         privileges.confine([], [_there(Path(arguments.store).absolute())])
         privileges.drop()
-        source = CsvFile(text, arguments.kind, "standard input" if arguments.file == "-" else arguments.file,
-                         lambda: ended_by)
-        summary = source.scan()
-        added = add(Store.create(arguments.store), arguments.kind, source, summary, arguments.protocol)
-    result = {
-        "table": arguments.kind, "file": arguments.file, "batch": summary.batch, "rows": summary.rows, "added": added,
-        "lost": summary.lost, "backwards": summary.backwards, "start_ns": summary.start_ns, "end_ns": summary.end_ns,
-    }  # fmt: skip
+        imported = importing.add(partial(Store.create, arguments.store), arguments.kind, text, arguments.file,
+                                 arguments.protocol, lambda: ended_by)
+    result = imported._asdict()
     sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(told(result)) + "\n")
     return 0
 
@@ -60,22 +53,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _there(store: Path) -> Path:
     """The store, or the folder in which it will be: a bad file makes none."""
     return next(path for path in (store, *store.parents) if path.exists())
-
-
-def add(store: Store, table: str, source: CsvFile, summary: Summary, protocol: str) -> int:
-    """Append what the store lacks of a file; the number of rows.
-
-    Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
-    """
-    from ..analysis.read_rows import count_batch
-
-    with store.connect() as connection:
-        held = count_batch(connection, table, summary.batch)
-    if held < summary.rows:
-        with store.writer(table) as writer:
-            for batch in source.read(summary, protocol, skip=held):
-                writer.append(batch)
-    return summary.rows - held
 
 
 def told(result: dict[str, Any]) -> list[str]:

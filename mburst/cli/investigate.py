@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..api.investigating import Investigation, judge
 from ..errors import UsageError
 from ..names import tell
-from ..units import parse_duration
 from . import definition, output
 
 if TYPE_CHECKING:
-    from ..analysis.investigate import Investigation
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.investigate import Investigation as Answer
     from ..sql import Store
 
 DESCRIPTION = """Judge what explains the latency tail of the probes in a store: bursts of the recorded ports, the hosts,
@@ -77,53 +78,28 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge, write and print."""
-    from ..dashboards import investigation
-    from ..dashboards.investigation_facts import facts
-
     if arguments.output and Path(arguments.output).is_dir():
         raise UsageError(f"-o {arguments.output} is a folder", "name a file, such as report.html")
-    answer = judged(arguments)
+    answer = Investigation(judged(arguments, definition.definition_of(arguments)))
     if arguments.output:
-        investigation.write_page(answer, Path(arguments.output))
+        answer.write(arguments.output)
     if arguments.format == "json":
-        output.write_json_value(facts(answer))
+        output.write_json_value(answer.to_dict())
     elif arguments.format == "markdown":
-        sys.stdout.write(investigation.markdown(answer))
+        sys.stdout.write(answer.markdown())
     else:
-        sys.stdout.write(investigation.plain(answer))
+        sys.stdout.write(str(answer))
         if arguments.output:
             tell(f"report: {arguments.output}")
     return 0
 
 
-def judged(arguments: argparse.Namespace) -> Investigation:
-    """The investigation that the options of add_scope (and of a burst's definition, where there are any) ask for."""
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.investigate import investigate
-    from ..analysis.reading import Question
-    from ..analysis.tail import Rule
-
-    if arguments.tail_factor < 1:
-        raise UsageError(f"--tail-factor {arguments.tail_factor} is below the median", "write 1 or more")
-    wanted = definition.definition_of(arguments) if hasattr(arguments, "threshold") else BurstDefinition()
-    excess = None if arguments.tail is None else float(parse_duration(arguments.tail))
-    rule = Rule(arguments.tail_factor, excess)
+def judged(arguments: argparse.Namespace, wanted: BurstDefinition) -> Answer:
+    """The investigation that the options of add_scope ask for."""
     with opened(arguments, wanted.link_bps) as store:
-        since, until = definition.span_of(store, arguments)
-        con = store.connect(arguments.rack, since, until)
-        return investigate(
-            con,
-            Question(
-                wanted,
-                rule,
-                wanted.link_bps,
-                tuple(arguments.host),
-                tuple(arguments.known_as),
-                since,
-                until,
-                arguments.seed,
-            ),
-        )
+        return judge(store, wanted, hosts=arguments.host, rack=arguments.rack, known_as=arguments.known_as,
+                     tail=arguments.tail, tail_factor=arguments.tail_factor, seed=arguments.seed,
+                     since=arguments.since, until=arguments.until)
 
 
 @contextmanager
@@ -137,6 +113,7 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
             raise UsageError("--probes and --queues go with a capture", "`mburst import` adds them to a store")
         yield Store.open(path)
         return
+    from ..api.importing import import_csv
     from ..recorder import record
     from ..recording import Recording
 
@@ -152,16 +129,6 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
             ),
         )
         for kind in ("probes", "queues"):
-            if getattr(arguments, kind):
-                load(store, kind, getattr(arguments, kind))
+            if file := getattr(arguments, kind):
+                import_csv(store, kind, file)
         yield store
-
-
-def load(store: Store, kind: str, path: str) -> None:
-    """Add a CSV file of probes or queues to a store."""
-    from ..telemetry.csv_import import CsvFile, open_text
-    from .import_ import add
-
-    with open_text(path) as text:
-        source = CsvFile(text, kind, path)
-        add(store, kind, source, source.scan(), "")

@@ -94,7 +94,7 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
 
 def _record(arguments: argparse.Namespace, where: Where) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
-    from ..recorder import record as into
+    from ..api.recording import into
     from ..recording import Progress, is_live
     from ..sql import Store
 
@@ -123,10 +123,7 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
         if recording.backend != "pfring":  # libraries of network cards open what they like
             privileges.confine(recording.targets, [folder], [] if arguments.store else [tempfile.gettempdir()])
         with service.beside():
-            try:
-                rows = into(store, recording, progress).rows
-            except ValueError as error:
-                raise UsageError(str(error)) from error
+            rows = into(store, recording, progress).rows
         kept = arguments.store or "a store that is removed now: keep one with --store"
         print(record.describe_runs(rows, [f"recorded into {kept}"]))
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import privileges
-from ..errors import MburstError, UsageError
+from ..api import asked, recording
+from ..errors import MburstError
 from ..names import shown
-from ..units import (
-    SIZES,
-    format_bytes,
-    format_duration,
-    format_rate,
-    format_share,
-    parse_duration,
-    parse_rate,
-    parse_size,
-)
+from ..units import SIZES, format_bytes, format_duration, format_rate, format_share
 from . import inputs
 
 if TYPE_CHECKING:
     from ..recorder import Recorded
-    from ..recording import Live, Progress, Recording, Row
-
-NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
+    from ..recording import Progress, Recording, Row
 
 
 def add_parser(verbs: Any) -> None:
@@ -99,84 +87,29 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     live.add_argument("--force", action="store_true", help="record fine bins though the stamps are too coarse for them")
 
 
-def _live(arguments: argparse.Namespace) -> Live:
-    from ..recording import Live
-
-    if arguments.snaplen < 0 or arguments.threads < 1 or arguments.cluster < 0:
-        raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
-    return Live(
-        duration_ns=parse_duration(arguments.duration) if arguments.duration else None,
-        snaplen=arguments.snaplen,
-        threads=arguments.threads,
-        ring_bytes=parse_size(arguments.ring) if arguments.ring else 0,
-        stamps=arguments.stamps,
-        promiscuous=not arguments.no_promiscuous,
-        cluster=arguments.cluster,
-        force=arguments.force,
-    )
-
-
-def _width(text: str, what: str) -> int:
-    width = parse_duration(text)
-    if not NARROWEST_NS <= width <= WIDEST_NS:
-        raise UsageError(f"{what} of {text} is not between 10us and 1s")
-    return width
-
-
 def recording_of(arguments: argparse.Namespace) -> Recording:
     """What the options ask for. A live recording without --host is of this host. Raises UsageError."""
-    from ..recording import Recording, is_live
-
     files, expression = inputs.inputs_of(arguments)
-    link_bps = parse_rate(arguments.link) if arguments.link else None
-    if arguments.spread and not link_bps:
-        raise UsageError("--spread needs the speed of the link", "give --link")
-    if arguments.max_sources < 1:
-        raise UsageError("--max-sources must be at least 1")
-    recording = Recording(
-        targets=files,
-        link_bps=link_bps,
-        bin_ns=_width(arguments.bin, "--bin"),
-        source_bin_ns=_width(arguments.source_bin, "--source-bin"),
-        window_ns=parse_duration(arguments.window),
-        host=arguments.host or "unknown",
-        rack=arguments.rack,
-        interface=arguments.interface,
-        direction=arguments.direction,
-        local=arguments.local,
-        max_sources=arguments.max_sources,
-        inner=arguments.inner,
-        mtu=arguments.mtu,
-        spread=arguments.spread,
-        filter=expression,
-        backend=arguments.backend,
-        live=_live(arguments),
-    )
-    live = is_live(recording)
-    if not live and arguments.duration:
-        raise UsageError(f"--duration is for interfaces, and {files[0]} is none")
-    return replace(recording, host=socket.gethostname()) if live and not arguments.host else recording
+    given = {name: value for name, value in vars(arguments).items() if name in asked.Recorded.__optional_keys__}
+    return recording.recording_of(files, expression, **{**given, "promiscuous": not arguments.no_promiscuous})
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..recorder import record
     from ..recording import is_live
     from ..sql import Store
 
     inputs.check_given(arguments)
-    recording = recording_of(arguments)
-    reporter = _reporter(recording, is_live(recording))
+    wanted = recording_of(arguments)
+    reporter = _reporter(wanted, is_live(wanted))
     privileges.lower(arguments.store, arguments.user)
     store = Store.create(arguments.store)
-    if recording.backend != "pfring":  # libraries of network cards open what they like
-        privileges.confine(recording.targets, [store.path])
+    if wanted.backend != "pfring":  # libraries of network cards open what they like
+        privileges.confine(wanted.targets, [store.path])
 
     try:
-        recorded = record(store, recording, reporter)
+        recorded = recording.into(store, wanted, reporter)
     except MburstError as error:
-        raise inputs.explained(error, recording.filter) from error
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise inputs.explained(error, wanted.filter) from error
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if arguments.json:
@@ -195,7 +128,7 @@ def print_json(recorded: Recorded) -> None:
         print(f"mburst: {recorded.remark}", file=sys.stderr)
 
 
-def _reporter(recording: Recording, live: bool) -> Callable[[Progress], None] | None:
+def _reporter(wanted: Recording, live: bool) -> Callable[[Progress], None] | None:
     """What shows progress: nothing unless somebody watches."""
     if not sys.stderr.isatty():
         return None
@@ -203,7 +136,7 @@ def _reporter(recording: Recording, live: bool) -> Callable[[Progress], None] | 
         return _show
     from ..live_line import LiveLine
 
-    return LiveLine(recording).show
+    return LiveLine(wanted).show
 
 
 def _show(progress: Progress) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..api.reporting import period_of, report_of
 from ..errors import MburstError, UsageError
 from ..names import tell
 from . import definition
@@ -56,32 +57,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """One page with a section and figures for each interface and direction."""
-    from ..analysis.paths import Selection, read_met
-    from ..analysis.report_data import gather, judge, lanes
-    from ..dashboards.report import write
-    from ..sql.damage import damaged_files
-
-    since, until = definition.span_of(store, arguments)
-    con = store.connect(arguments.rack, since, until)
-    chosen = lanes(con, arguments.rack, arguments.host, wanted.link_bps)
-    probed = read_met(con, Selection(since_ns=since, until_ns=until))
-    if not chosen and (not probed or arguments.rack or arguments.host):
-        raise definition.no_recording(arguments, rack=arguments.rack, host=arguments.host)
-    reports = gather(con, chosen, judge(con, chosen, wanted, since, until), since, until)
-    page, facts = write(reports, wanted, Path(arguments.output), probed, damaged_files(con))
-    tell(f"report: {page}", f"facts: {facts}")
+    span = definition.span_of(store, arguments)
+    written = report_of(store, wanted, arguments.rack, arguments.host, *span).write(arguments.output)
+    tell(f"report: {written.page}", f"facts: {written.facts}")
     return 0
 
 
 def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """A page for each rack, and the index."""
-    from ..agent.reports import known_racks, last_period, period_of, write_racks
+    from ..agent.reports import known_racks, write_racks
 
     racks = known_racks(store) if arguments.all_racks else [arguments.rack]
     if not racks:
         raise MburstError(f"{arguments.store}: no recording", "`mburst record … --rack R` makes one")
-    period = last_period(arguments.last) if arguments.last else period_of(
-        store, *definition.span_of(store, arguments), None if arguments.all_racks else arguments.rack)
+    period = period_of(store, definition.span_of(store, arguments), arguments.last,
+                       None if arguments.all_racks else arguments.rack)
     for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
         tell(f"report: {written.page}")
         tell(f"facts: {written.facts}" if written.recorded else

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
 from . import output
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
     from ..sql import Store, names
     from ..sql.damage import readable
-    from ..sql.named import about
+    from ..sql.named import about, prepare
 
     store = Store.open(arguments.store)
     if arguments.query is None:
@@ -38,24 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     connection = store.connect()
     with readable(connection):
-        result = _execute(connection, arguments.query)
+        result = connection.execute(prepare(connection, arguments.query))
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0
-
-
-def _execute(connection: duckdb.DuckDBPyConnection, query: str) -> duckdb.DuckDBPyConnection:
-    """Run a named query, or statements that only read; the last one's result. Raises UsageError for others."""
-    from ..sql import text
-    from ..sql.lockdown import check
-
-    if query.replace("_", "").isalnum():
-        return connection.execute(text(query))
-    statements = check(connection, query)
-    if not statements:
-        raise UsageError("the query is empty", "`mburst sql STORE` lists queries that have a name")
-    for statement in statements:
-        connection.execute(statement)
-    return connection
 
 
 def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ..errors import MburstError, UsageError
+from ..api import options
+from ..api.investigating import WhatIf, changes_of, predicted
 from ..names import tell
-from ..units import SIZES, format_bytes, format_duration, format_rate, parse_duration, parse_rate, parse_size
+from ..units import SIZES
 from .investigate import add_scope, judged
 from .output import write, write_json_value
 
@@ -43,80 +44,35 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge, fit, predict, print."""
-    from ..analysis.what_if import usual_changes, what_if
-    from ..dashboards.investigation_facts import outcome_facts, what_if_facts
+    changes = wanted(arguments)
+    found = predicted(judged(arguments, options.definition_of(link=arguments.recorded_link)), changes)
+    if arguments.json:
+        write_json_value(found.to_dict())
+    else:
+        show(found)
+    return 0
+
+
+def show(found: WhatIf) -> None:
+    """For people."""
     from ..dashboards.investigation_phrases import before_words, model_words, unsure_words
     from ..dashboards.investigation_words import outcome_row
 
-    changes = wanted(arguments)
-    answer = judged(recorded(arguments))
-    replay = answer.replay
-    if replay is None:
-        raise MburstError(
-            "there is nothing to replay: no late probe met a full port",
-            "`mburst investigate` says what the tail is about",
-        )
-    outcomes = what_if(replay, changes or usual_changes(replay))
-    if arguments.json:
-        facts = {
-            **(what_if_facts(answer) or {}),
-            "cause": answer.cause,
-            "damaged_files": [file.facts() for file in answer.damaged],
-            "changes": [outcome_facts(outcome) for outcome in outcomes],
-        }
-        write_json_value(facts)
-        return 0
-    tell(model_words(replay))
-    if where := before_words(answer.findings[0].evidence):
+    tell(model_words(found.replay))
+    if where := before_words(found.answer.findings[0].evidence):
         tell(where)
-    if answer.cause != "bursts":
-        print(f"Mind: bursts are not shown to be the cause of the tail ({answer.cause}).")
-    for sentence in unsure_words(outcomes):
+    if found.answer.cause != "bursts":
+        print(f"Mind: bursts are not shown to be the cause of the tail ({found.answer.cause}).")
+    for sentence in unsure_words(found.changes):
         tell(sentence)
     print()
     write(
         "table",
         ["change", "p50", "p99", "p99.9", "late or dropped", "dropped"],
-        [outcome_row(outcome, replay) for outcome in (replay.recorded, replay.modelled, *outcomes)],
-    )
-    return 0
-
-
-def recorded(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The options with `link` as the rest of the program understands it: of the recording."""
-    return argparse.Namespace(
-        **{
-            **vars(arguments),
-            "link": arguments.recorded_link,
-            "bin": None,
-            "threshold": None,
-            "release": None,
-            "join": None,
-            "min_duration": None,
-        }
+        [outcome_row(outcome, found.replay) for outcome in (found.recorded, found.modelled, *found.changes)],
     )
 
 
 def wanted(arguments: argparse.Namespace) -> list[Change]:
-    """The changes that the options name: each alone, and all together where there are several. Raises UsageError."""
-    from ..analysis.what_if import Change, together
-
-    changes = []
-    if arguments.link:
-        rate = parse_rate(arguments.link)
-        changes.append(Change(f"a link of {format_rate(rate)}", link_bps=float(rate)))
-    if arguments.priority:
-        changes.append(Change("strict priority or a separate link", priority=True))
-    if arguments.stagger:
-        time = parse_duration(arguments.stagger)
-        changes.append(Change(f"senders staggered over {format_duration(time)}", stagger_ns=float(time)))
-    if arguments.fan_in is not None:
-        if arguments.fan_in < 1:
-            raise UsageError(f"--fan-in {arguments.fan_in}: somebody must send", "write 1 or more")
-        changes.append(Change(f"at most {arguments.fan_in} senders at once", fan_in=arguments.fan_in))
-    if arguments.buffer:
-        size = parse_size(arguments.buffer)
-        changes.append(Change(f"a buffer of {format_bytes(size)}", buffer_bytes=float(size)))
-    if len(changes) > 1:
-        changes.append(together(changes))
-    return changes
+    """The changes that the options name. Raises UsageError."""
+    return changes_of(arguments.link, arguments.priority, arguments.stagger, arguments.fan_in, arguments.buffer)

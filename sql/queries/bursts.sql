@@ -235,9 +235,28 @@ WITH reached AS (
 SELECT rack, host, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM placed GROUP BY rack, host, place;
 
 CREATE OR REPLACE TEMP VIEW listed AS
-SELECT host, rack, interface, direction, start_ns, end_ns, duration_ns, bytes, packets, mean_utilization, peak_utilization,
-       sources, fan_in, effective_sources, onset_spread_ns, pattern, coalesce(top_sources, []) AS top_sources,
-       quality_names(quality) AS quality, recording_id, clock_epoch, bin_ns, link_bps
+SELECT host,               -- VARCHAR: as in `recordings`
+       rack,               -- VARCHAR: as in `recordings`
+       interface,          -- VARCHAR: as in `recordings`
+       direction,          -- VARCHAR: as in `recordings`
+       start_ns,           -- BIGINT: start of its first bin
+       end_ns,             -- BIGINT: end of its last bin
+       duration_ns,        -- BIGINT: end_ns - start_ns
+       bytes,              -- BIGINT: in its time; link layer without FCS
+       packets,            -- BIGINT: likewise
+       mean_utilization,   -- DOUBLE: share of line rate over its whole time
+       peak_utilization,   -- DOUBLE: of its fullest judged bin
+       sources,            -- BIGINT: distinct senders
+       fan_in,             -- BIGINT: senders with at least half an equal share of the bytes
+       effective_sources,  -- DOUBLE: 1 / sum of squared shares
+       onset_spread_ns,    -- BIGINT: from the first frame in the burst of the first of those in fan_in to that of the last
+       pattern,            -- VARCHAR: single-source, incast, many-sources or unknown
+       coalesce(top_sources, []) AS top_sources,   -- STRUCT[]: up to ten of most bytes: source, bytes, share
+       quality_names(quality) AS quality,          -- VARCHAR[]: what is to be known of its bins, see `quality`
+       recording_id,       -- VARCHAR: see `recordings`
+       clock_epoch,        -- USMALLINT: as in `bins`
+       bin_ns,             -- BIGINT: width of the judged bins
+       link_bps            -- BIGINT: the line rate that it was judged by
 FROM bursts LEFT JOIN (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)

@@ -16,8 +16,13 @@ SELECT rack, host, at_ns AS start_ns, end_ns,
 FROM burst_edges WHERE change = 1
 WINDOW following AS (PARTITION BY rack ORDER BY at_ns, host);
 
-SELECT rack, count(DISTINCT host) AS hosts, count(*) AS bursts, count(*) FILTER (contended) / count(*) AS share,
-       any_value(most) AS most, any_value(most_ns) AS most_ns, any_value(contended_ns) AS contended_ns
+SELECT rack,                            -- VARCHAR: as in `recordings`
+       count(DISTINCT host) AS hosts,   -- BIGINT: that received bursts
+       count(*) AS bursts,              -- BIGINT: that they received
+       count(*) FILTER (contended) / count(*) AS share,    -- DOUBLE: of these, that overlap one of another host
+       any_value(most) AS most,                            -- BIGINT: hosts in a burst at once, largest
+       any_value(most_ns) AS most_ns,                      -- BIGINT: when that was first
+       any_value(contended_ns) AS contended_ns             -- BIGINT: time in which two or more were
 FROM contended_bursts JOIN (
     SELECT rack, max(bursting) AS most, arg_max(at_ns, {bursting: bursting, earlier: -at_ns}) AS most_ns,
            CAST(coalesce(sum(until_ns - at_ns) FILTER (bursting > 1), 0) AS BIGINT) AS contended_ns

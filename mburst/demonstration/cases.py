@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..api.asked import Recorded as Options
 from ..netlab.verbs import Onlooker
 from ..units import format_bytes, format_duration, format_rate
 from .commands import call, show
@@ -29,7 +30,8 @@ class Case:
     stolen: float = 0.0  # share of the processors' time that a hypervisor took
 
 
-RECORD = ["--link", "1G", "--host", "cache", "--rack", "r1"]  # how the demo records, whatever it records from
+RECORD: Options = {"link": "1G", "host": "cache", "rack": "r1"}  # how the demo records, whatever it records from
+RECORD_WORDS = [word for name, value in RECORD.items() for word in (f"--{name}", str(value))]
 
 
 class Narrator(Onlooker):
@@ -55,7 +57,7 @@ def live(folder: Path, seconds: float, seed: int) -> Case:
     can be none."""
     from ..netlab import record_rack
 
-    recorded = record_rack(folder, seconds, SENDERS, seed=seed, record=RECORD, onlooker=Narrator())
+    recorded = record_rack(folder, seconds, SENDERS, seed=seed, record=RECORD_WORDS, onlooker=Narrator())
     first_ns = recorded.rounds[0].t_req_ns
     busy, second = (_met(recorded.store, name, first_ns) for name in ("cache", "cache-nic2"))
     quiet = _met(recorded.store, "cache", recorded.quiet_from_ns, first_ns)
@@ -79,7 +81,7 @@ def simulated(folder: Path, seed: int) -> Case:
           f"{format_rate(scenario.link_bps)} with {format_bytes(scenario.buffer_bytes)} of buffer.\n"
           f"Probes through that port: {_round_trips(paths['probes'])}. Why?\n"
           f"{paths['cache']} has the {len(case.frames):,} frames that the cache server received and sent.")
-    call(["record", str(paths["cache"]), "-o", str(folder / "store"), *RECORD])
+    call(["record", str(paths["cache"]), "-o", str(folder / "store"), *RECORD_WORDS])
     rounds = tuple((int(row["t_first_ns"]), int(row["t_last_ns"])) for row in case.rounds)
     imports = (["probes", str(paths["probes"]), "--protocol", "udp"], ["queues", str(paths["queues-1ms"])])
     return Case(scenario.senders, rounds, imports)

@@ -1,0 +1,203 @@
+"""The options of the methods that ask a store, by name and type. A dict of them can be given to several methods:
+`mine: mburst.Bursts = {"threshold": 0.8}`, `store.bursts(**mine)`, `store.senders(**mine)`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, get_type_hints
+
+from .options import Duration, Names, Rate, Scope, Share, Size, Time, definition_of, names, span_of
+
+if TYPE_CHECKING:
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Definition(TypedDict, total=False):
+    """What a burst is (docs/bursts.md). Not given: the default."""
+
+    bin: Duration | None  # width that is judged: the recorded one, or a multiple
+    threshold: Share | None  # of line rate, in a bin: 0.5
+    release: Share | None  # a burst goes on while at least this: the threshold
+    join: Duration | None  # join over gaps up to this: 5 bins
+    min_duration: Duration | None  # leave out shorter ones: 1 bin
+    link: Rate | None  # line rate instead of the recorded one
+
+
+class When(TypedDict, total=False):
+    """A time: [since, until)."""
+
+    since: Time | None
+    until: Time | None
+
+
+class Where(When, total=False):
+    """Which recordings. Not given: all."""
+
+    host: Names | None
+    rack: str | None
+    interface: str | None
+    direction: Literal["in", "out", "mirror"] | None
+
+
+class Bursts(Definition, Where, total=False):
+    """Which bursts."""
+
+    recording: str | None  # a recording_id
+    force: bool  # judge fine bins though stamps are too coarse for them
+
+
+class Utilization(Where, total=False):
+    """Which bins."""
+
+    bin: Duration | None  # the recorded width, or a multiple
+    link: Rate | None
+    recording: str | None
+
+
+class Contention(Definition, When, total=False):
+    """Of which bursts."""
+
+    host: Names | None
+    rack: str | None
+    force: bool
+
+
+class Paths(When, total=False):
+    """Which probes."""
+
+    src: str | None
+    dst: str | None
+    protocol: str | None
+    batch: str | None
+
+
+class Queues(When, total=False):
+    """Which switch queues."""
+
+    device: str | None
+    port: str | None
+    queue: str | None
+
+
+class Judged(When, total=False):
+    """What to judge, and what a tail is."""
+
+    host: Names | None
+    rack: str | None
+    known_as: Names | None  # what the probes call the recorded host, where the names differ
+    tail: Duration  # a probe is late beyond the median by this and by the factor: by the speed of the recorded link
+    tail_factor: float  # times the median: 5
+    seed: int  # of the resampling: 1
+
+
+class Investigated(Definition, Judged, total=False):
+    """What to judge, and what a burst is."""
+
+
+class Change(TypedDict, total=False):
+    """What to change."""
+
+    link: Rate | None  # speed of the port's link
+    priority: bool  # the probes' class goes first, or over a link of its own
+    stagger: Duration | None  # senders begin one after the other over this time
+    fan_in: int | None  # at most so many senders at once
+    buffer: Size | None  # the port's buffer
+
+
+class WhatIfAsked(Change, Judged, total=False):
+    """What to change, and of what."""
+
+    recorded_link: Rate | None  # speed of the recorded link, where the store does not say
+
+
+class Reported(Definition, When, total=False):
+    """What a report is of."""
+
+    rack: str | None
+    host: str | None
+
+
+class RackReported(Definition, When, total=False):
+    """What time a rack's report is of."""
+
+    last: Literal["hour", "day", "week"] | None  # the last whole one of UTC, by the clock of this machine
+
+
+class Compared(Definition, total=False):
+    """How two situations are compared."""
+
+    measure: Literal["application", "round_trip", "forward", "back", "host_here", "host_there"] | None
+    slow: Duration | None  # a slow answer to a request that needs many: the p99 of A
+    seed: int
+
+
+class Recorded(TypedDict, total=False):
+    """How a capture is recorded: the options of `mburst record`, with its defaults."""
+
+    link: Rate | None  # speed of the link in one direction
+    bin: Duration  # 10 us to 1 s: 100 us
+    source_bin: Duration  # bin in which senders are counted: 1 ms
+    host: str | None  # that received the packets: unknown; of an interface, this one
+    rack: str
+    interface: str | None  # its name: what the capture says, or its file's name
+    direction: Literal["in", "out", "both"]
+    local: Names  # addresses of this host, which tell in from out
+    max_sources: int  # senders in a bin that are counted apart: 4096
+    window: Duration  # how far out of order packets may come: 2 ms
+    inner: bool  # senders are the innermost addresses of tunnels
+    mtu: int  # larger IP packets are merged frames: inferred; 0: none are
+    spread: bool  # lay merged frames back over the time that they took at line rate
+    backend: Literal["auto", "file", "afpacket", "libpcap", "pfring"]
+    duration: Duration | None  # of an interface: how long
+    stamps: Literal["auto", "hw", "sw"]
+    threads: int  # rings that share the load
+    ring: Size | None  # kernel buffer of each ring: 64 MiB
+    snaplen: int  # bytes of each frame that are looked at: 128
+    promiscuous: bool  # not only frames for this host
+    cluster: int  # PF_RING's
+    force: bool  # record fine bins though the stamps are too coarse for them
+
+
+def takes(kind: type[Any]) -> Callable[[F], F]:
+    """Shows the options of a method in its signature, for help(), notebooks and completion; others are a TypeError."""
+    hints = get_type_hints(kind)
+
+    def decorated(method: F) -> F:
+        own = [one for one in inspect.signature(method).parameters.values() if one.kind is not one.VAR_KEYWORD]
+        known = hints.keys() | {one.name for one in own}
+
+        @functools.wraps(method)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            if unknown := sorted(options.keys() - known):
+                raise TypeError(f"{method.__name__}() has no option {unknown[0]!r}; there are {', '.join(hints)}")
+            return method(*arguments, **options)
+
+        shown = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+                 for name, hint in hints.items()]
+        checked.__signature__ = inspect.Signature([*own, *shown])  # type: ignore[attr-defined]
+        return cast(F, checked)
+
+    return decorated
+
+
+def part(options: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Those of OPTIONS that KIND has."""
+    return {name: value for name, value in options.items() if name in kind.__optional_keys__}
+
+
+def definition(options: Mapping[str, Any]) -> BurstDefinition:
+    """The definition of a burst among OPTIONS. Raises UsageError."""
+    return definition_of(**part(options, Definition))
+
+
+def scope(store: Store, options: Mapping[str, Any]) -> Scope:
+    """Which recordings of STORE the OPTIONS choose. Raises UsageError."""
+    rack = options.get("rack")
+    since, until = span_of(store, options.get("since"), options.get("until"), rack)
+    return Scope(names(options.get("host")) or None, rack, options.get("interface"), options.get("direction"),
+                 options.get("recording"), since, until)

@@ -1,0 +1,57 @@
+"""Bursts and their senders, and which hosts receive them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .options import Scope
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store
+
+NAMED = ("recording_id", "clock_epoch", "start_ns", "end_ns", "bin_ns", "link_bps")  # columns that identify a burst
+ANY_BYTE = 1e-9  # share of line rate: least_bytes counts shares to nine digits
+
+
+def judged(
+    store: Store, wanted: BurstDefinition, scope: Scope, *, force: bool = False
+) -> duckdb.DuckDBPyConnection:
+    """A connection with the tables of judge_bursts. Raises MburstError where nothing of SCOPE was recorded, and, unless
+    FORCE, where stamps are too coarse for the bins."""
+    from ..analysis.bursts import judge_bursts
+    from ..analysis.coarse import refuse_coarse
+
+    con = store.connect(scope.rack, scope.since_ns, scope.until_ns)
+    if not force:
+        refuse_coarse(con, wanted.bin_ns, **scope.filters())
+    judge_bursts(con, wanted, **scope.filters())
+    if not con.execute("FROM lanes LIMIT 1").fetchall():
+        raise scope.no_recording(store.path)
+    return con
+
+
+def scope_of_burst(burst: Mapping[str, Any] | Any) -> tuple[BurstDefinition, Scope]:
+    """A definition and scope in which BURST, a row of the table of bursts, is found again, whatever definition it was
+    found by: from its first bin to its last, each with a byte, joined over every gap. Raises UsageError."""
+    from ..analysis.bursts import BurstDefinition
+
+    try:
+        recording, _, start, end, bin_ns, link = (burst[name] for name in NAMED)
+        start, end, bin_ns, link = (int(value) for value in (start, end, bin_ns, link))
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise UsageError("this is not a burst", "give a row of store.bursts(), such as .to_pylist()[0]") from None
+    found = BurstDefinition(bin_ns=bin_ns, threshold=ANY_BYTE, join_ns=end - start, link_bps=link)
+    return found, Scope(recording=str(recording), since_ns=start, until_ns=end)
+
+
+def only(senders: pa.Table, burst: Mapping[str, Any] | Any) -> pa.Table:
+    """Those of one burst: where the clock stepped, another one may have the same time."""
+    import pyarrow.compute as pc
+
+    return senders.filter(pc.equal(senders["clock_epoch"], int(burst["clock_epoch"])))

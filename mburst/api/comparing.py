@@ -1,0 +1,180 @@
+"""Two situations side by side: what `mburst compare` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import MburstError, UsageError
+from ..units import format_duration, format_share
+from .options import Duration, Time, duration_ns, span_within
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.compare import Bursts, Comparison, Latency
+    from ..analysis.stats import Estimate
+    from ..sql import Store
+    from ..sql.damage import DamagedFile
+
+
+class Side(NamedTuple):
+    """What is compared of a store. None takes all."""
+
+    since: Time | None = None
+    until: Time | None = None
+    src: str | None = None
+    dst: str | None = None
+    protocol: str | None = None
+    batch: str | None = None
+    host: str | None = None
+    rack: str | None = None
+    interface: str | None = None
+    direction: str | None = None
+
+
+def side_of(given: Mapping[str, Any]) -> Side:
+    """A Side of its fields. Raises UsageError."""
+    if unknown := sorted(given.keys() - set(Side._fields)):
+        raise UsageError(f"nothing is chosen by {unknown[0]!r}", f"the keys are {', '.join(Side._fields)}")
+    return Side(**given)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison. `comparison` has the figures (mburst.analysis.compare); `notes` say what is left out of it."""
+
+    comparison: Comparison
+    notes: list[str]
+    damaged: list[DamagedFile]
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `worse`, `alike` or `undetermined`: of B against A."""
+        return self.comparison.verdict
+
+    @cached_property
+    def summary(self) -> str:
+        """Whether B is better, in one sentence."""
+        return sentence(self.comparison)
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mburst compare --json` prints. Times in ns."""
+        found = self.comparison
+        return {
+            "verdict": found.verdict, "decided_by": found.decided_by, "summary": self.summary,
+            "a": _side(found.a, found.bursts_a), "b": _side(found.b, found.bursts_b),
+            "percentiles": [{"share": level.share, "a_ns": level.a, "b_ns": level.b,
+                             "ratio": level.ratio and level.ratio._asdict()} for level in found.levels],
+            "damaged_files": [file.facts() for file in self.damaged],
+            "slow_ns": found.threshold_ns, "fan_out": [asdict(fan) for fan in found.fans],
+        }
+
+    def table(self) -> Any:
+        """A pyarrow.Table with a row for each percentile: share, a_ns and b_ns (ns), ratio (B / A) with ratio_low and
+        ratio_high, its 95 % interval. NULL where there are too few probes."""
+        from .tables import of_rows
+
+        return of_rows([
+            {"share": level.share, "a_ns": level.a, "b_ns": level.b,
+             **{name: level.ratio and getattr(level.ratio, of)
+                for name, of in (("ratio", "value"), ("ratio_low", "low"), ("ratio_high", "high"))}}
+            for level in self.comparison.levels], self.damaged)
+
+
+def _side(latency: Latency, bursts: Bursts | None) -> dict[str, Any]:
+    return {"n": latency.n, "lost": latency.lost, "bursts": bursts and {
+        "count": bursts.count, "recorded_ns": bursts.recorded_ns, "share_of_time": bursts.share_of_time,
+        "per_minute": bursts.per_minute._asdict()}}
+
+
+def compared(a: tuple[Store, Side], b: tuple[Store, Side], wanted: BurstDefinition, *, measure: str | None = None,
+             slow: Duration | None = None, seed: int = 1) -> Compared:
+    """Read both and compare. Raises MburstError where there is nothing to compare."""
+    from ..analysis.compare import compare
+
+    slow_ns = None if slow is None else duration_ns(slow)
+    damaged: dict[str, DamagedFile] = {}
+    notes: list[str] = []
+    (latency_a, bursts_a), (latency_b, bursts_b) = (
+        _read(store, side, wanted, measure, damaged, notes) for store, side in (a, b))
+    if not (latency_a.n and latency_b.n) and not (bursts_a and bursts_b):
+        both = (("A", latency_a.n or bursts_a), ("B", latency_b.n or bursts_b))
+        lacking = " and ".join(name for name, there in both if not there)
+        raise MburstError(f"nothing to compare: {lacking} has no probes of that kind, and no recording"
+                          if lacking else "nothing to compare: one has probes only, the other recordings only",
+                          "`mburst sql STORE` shows what there is")
+    return Compared(compare(latency_a, latency_b, slow_ns, bursts_a, bursts_b, seed), notes, list(damaged.values()))
+
+
+def _read(store: Store, side: Side, wanted: BurstDefinition, measure: str | None, damaged: dict[str, DamagedFile],
+          notes: list[str]) -> tuple[Latency, Bursts | None]:
+    """The probes and the bursts of one side. What they have to do without goes into DAMAGED, by path, and NOTES."""
+    from ..analysis.compare import read_latency
+    from ..analysis.paths import Selection
+    from ..sql.damage import damaged_files
+
+    with store.connect() as con:
+        damaged |= {file.path: file for file in damaged_files(con)}
+        since, until = span_within(con, side.since, side.until)
+        latency = read_latency(con, Selection(side.batch, side.src, side.dst, side.protocol, since, until), measure)
+        try:
+            return latency, _bursts(con, side, wanted, since, until)
+        except UsageError:
+            raise
+        except MburstError as error:
+            if not latency.n:
+                raise
+            notes.append(f"{store.path}: bursts are left out: {error}")
+            return latency, None
+
+
+def _bursts(con: duckdb.DuckDBPyConnection, side: Side, wanted: BurstDefinition, since: int | None,
+            until: int | None) -> Bursts | None:
+    from ..analysis.compare import read_bursts
+
+    return read_bursts(con, wanted, hosts=None if side.host is None else [side.host], rack=side.rack,
+                       interface=side.interface, direction=side.direction, since_ns=since, until_ns=until)
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def interval(estimate: Estimate) -> str:
+    """A number with its interval."""
+    value, low, high = (f"{number:.3g}" if abs(number) < 999.5 else f"{number:,.0f}"
+                        for number in (estimate.value, estimate.low, estimate.high))
+    return f"{value} ({low} to {high})"
+
+
+def sentence(found: Comparison) -> str:
+    """Whether B is better, in one sentence."""
+    head = {"better": "B is better", "worse": "B is worse", "alike": "B is like A",
+            "undetermined": "It cannot be told whether B is better"}[found.verdict]
+    if found.verdict == "undetermined" and not found.decided_by:
+        return f"{head}: there are too few probes, or they were sent in too short a time."
+    if found.decided_by == "bursts" and found.bursts_a and found.bursts_b:
+        return (f"{head}: {interval(found.bursts_b.per_minute)} bursts a minute against "
+                f"{interval(found.bursts_a.per_minute)}.")
+    if found.decided_by == "loss":
+        return f"{head}: it loses {format_share(found.b.lost / found.b.sent)} of the probes, A " \
+               f"{format_share(found.a.lost / found.a.sent)}."
+    level = next((one for one in found.levels if f"p{100 * one.share:g}" == found.decided_by), None)
+    if level is None or level.ratio is None or level.a is None or level.b is None:
+        return f"{head}: no percentile differs for sure, and by 5 % or more."
+    said = (f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
+            f"{interval(level.ratio)} times as long")
+    if found.verdict == "undetermined":
+        return f"{head}: {said}, but another percentile or the loss says the opposite."
+    return f"{head}: {said}."
+
+
+def level_name(name: str) -> str:
+    """A percentile as people say it."""
+    return "median" if name == "p50" else name

@@ -1,0 +1,32 @@
+"""What an answer had to do without, as files of the store are damaged: a Python warning for each."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..sql.damage import DamagedFile
+
+HERE = str(Path(__file__).parent)
+
+
+class DamagedFileWarning(UserWarning):
+    """A file of the store is damaged: the answer comes from the others. `damaged` says what is missing."""
+
+    def __init__(self, damaged: DamagedFile) -> None:
+        super().__init__(str(damaged))
+        self.damaged = damaged
+
+
+def warn(files: Iterable[DamagedFile]) -> None:
+    """Warn of each, at the line that asked from outside of this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((HERE, contextlib.__file__)):
+        level, frame = level + 1, frame.f_back
+    for file in files:
+        warnings.warn(DamagedFileWarning(file), stacklevel=level)

@@ -1,0 +1,229 @@
+"""Why the latency tail is there, and what a change would do to it: what `mburst investigate` and `what-if` answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ..errors import MburstError, UsageError
+from ..names import label
+from ..units import format_bytes, format_duration, format_rate
+from .asked import Change, takes
+from .options import Duration, Rate, Size, Time, duration_ns, rate_bps, size_bytes, span_of
+
+if TYPE_CHECKING:
+    import os
+
+    import plotly.graph_objects as go
+
+    from ..analysis import what_if
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.investigate import Finding
+    from ..analysis.investigate import Investigation as Answer
+    from ..analysis.what_if import Outcome, Replay
+    from ..dashboards.investigation_figures import Figure
+    from ..sql import Store
+    from ..sql.damage import DamagedFile
+
+
+def judge(
+    store: Store, wanted: BurstDefinition, *, hosts: Sequence[str] = (), rack: str | None = None,
+    known_as: Sequence[str] = (), tail: Duration | None = None, tail_factor: float = 5.0, seed: int = 1,
+    since: Time | None = None, until: Time | None = None,
+) -> Answer:
+    """The investigation of what STORE holds. Raises MburstError where there is nothing to judge."""
+    from ..analysis.investigate import investigate
+    from ..analysis.reading import Question
+    from ..analysis.tail import Rule
+
+    if tail_factor < 1:
+        raise UsageError(f"--tail-factor {tail_factor} is below the median", "write 1 or more")
+    rule = Rule(tail_factor, None if tail is None else float(duration_ns(tail)))
+    since_ns, until_ns = span_of(store, since, until, rack)
+    with store.connect(rack, since_ns, until_ns) as con:
+        return investigate(con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(known_as), since_ns,
+                                         until_ns, seed))
+
+
+def changes_of(
+    link: Rate | None = None, priority: bool = False, stagger: Duration | None = None, fan_in: int | None = None,
+    buffer: Size | None = None,
+) -> list[what_if.Change]:
+    """The changes that are named: each alone, and all together where there are several. Raises UsageError."""
+    from ..analysis.what_if import Change, together
+
+    changes: list[Change] = []
+    if link is not None:
+        rate = rate_bps(link)
+        changes.append(Change(f"a link of {format_rate(rate)}", link_bps=float(rate)))
+    if priority:
+        changes.append(Change("strict priority or a separate link", priority=True))
+    if stagger is not None:
+        time = duration_ns(stagger)
+        changes.append(Change(f"senders staggered over {format_duration(time)}", stagger_ns=float(time)))
+    if fan_in is not None:
+        if fan_in < 1:
+            raise UsageError(f"--fan-in {fan_in}: somebody must send", "write 1 or more")
+        changes.append(Change(f"at most {fan_in} senders at once", fan_in=fan_in))
+    if buffer is not None:
+        size = size_bytes(buffer)
+        changes.append(Change(f"a buffer of {format_bytes(size)}", buffer_bytes=float(size)))
+    return [*changes, together(changes)] if len(changes) > 1 else changes
+
+
+@dataclass(frozen=True)
+class Investigation:
+    """What explains the latency tail of the probes. `answer` has the evidence (mburst.analysis.investigate)."""
+
+    answer: Answer
+
+    @property
+    def cause(self) -> str:
+        """`bursts`, `host`, `elsewhere`, `none` (there is no tail) or `undetermined`: of the deciding path."""
+        return self.answer.cause
+
+    @cached_property
+    def summary(self) -> str:
+        """The verdict in a few sentences, with units."""
+        from ..dashboards.investigation_words import summary
+
+        return summary(self.answer)
+
+    @property
+    def bursts(self) -> list[dict[str, Any]]:
+        """The bursts that were laid beside the probes."""
+        return self.answer.bursts
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Each judged path with its evidence and verdict; the deciding one first."""
+        return self.answer.findings
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out or assumed, a sentence each."""
+        return self.answer.notes
+
+    @property
+    def damaged(self) -> list[DamagedFile]:
+        """The damaged files of the store that this does without."""
+        return self.answer.damaged
+
+    @property
+    def figures(self) -> dict[str, go.Figure]:
+        """The figures of the page, for plotly, as far as there is something to draw: `distribution` of latency, `card`
+        (where the late probes' time went), `over_time` (latency over utilization in the worst seconds), `aligned` (all
+        bursts by onset), `lag_scan`, `fan_in` and `remedies`."""
+        from ..dashboards.investigation_figures import all_figures
+
+        return {name: _drawn(figure) for name, figure in all_figures(self.answer).items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mburst investigate --json` prints."""
+        from ..dashboards.investigation_facts import facts
+
+        return facts(self.answer)
+
+    def markdown(self) -> str:
+        """What `mburst investigate --markdown` prints."""
+        from ..dashboards.investigation import markdown
+
+        return markdown(self.answer)
+
+    def __str__(self) -> str:
+        from ..dashboards.investigation import plain
+
+        return plain(self.answer)
+
+    def _repr_markdown_(self) -> str:
+        """For notebooks."""
+        return self.markdown()
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page of `mburst investigate -o` as one HTML file; its path. Raises MburstError."""
+        from ..dashboards.investigation import write_page
+
+        page = Path(path)
+        if page.is_dir():
+            raise UsageError(f"-o {page} is a folder", "name a file, such as report.html")
+        write_page(self.answer, page)
+        return page
+
+    @takes(Change)
+    def what_if(self, **change: Unpack[Change]) -> WhatIf:
+        """Predict what a change would do to these probes: see Store.what_if."""
+        return predicted(self.answer, changes_of(**change))
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Predicted latency of the recorded probes: as `recorded`, as `modelled` without a change (how far they differ is
+    the model's error) and under each of `changes`."""
+
+    answer: Answer
+    replay: Replay
+    changes: list[Outcome]
+
+    @property
+    def recorded(self) -> Outcome:
+        return self.replay.recorded
+
+    @property
+    def modelled(self) -> Outcome:
+        return self.replay.modelled
+
+    @property
+    def damaged(self) -> list[DamagedFile]:
+        """The damaged files of the store that this does without."""
+        return self.answer.damaged
+
+    @property
+    def figure(self) -> go.Figure | None:
+        """Latency under each of the usual changes, as on the page of the investigation."""
+        from ..dashboards.investigation_figures import remedies
+
+        figure = remedies(replace(self.answer, outcomes=self.changes))
+        return None if figure is None else _drawn(figure)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `mburst what-if --json` prints."""
+        from ..dashboards.investigation_facts import outcome_facts, what_if_facts
+
+        return {
+            **(what_if_facts(self.answer) or {}),
+            "cause": self.answer.cause,
+            "damaged_files": [file.facts() for file in self.answer.damaged],
+            "changes": [outcome_facts(outcome) for outcome in self.changes],
+        }
+
+    def table(self) -> Any:
+        """A pyarrow.Table with a row for each of recorded, modelled and the changes: change, p50_ns, p99_ns, p999_ns
+        (ns), late and dropped (shares of the probes; late ones include dropped ones)."""
+        from .tables import of_rows
+
+        told = self.to_dict()
+        before = [{**told[name], "change": f"as {word}"} for name, word in (
+            ("recorded", "measured"), ("modelled", "modelled"))]
+        return of_rows([*before, *told["changes"]], self.damaged)
+
+
+def _drawn(figure: Figure) -> go.Figure:
+    import plotly.graph_objects as go
+
+    return go.Figure(figure.drawing).update_layout(title={"text": label(figure.title)}, margin={"t": 80})
+
+
+def predicted(answer: Answer, changes: Sequence[what_if.Change]) -> WhatIf:
+    """The predictions for CHANGES, or for the usual ones where there are none. Raises MburstError where no late probe
+    met a full port."""
+    from ..analysis.what_if import usual_changes, what_if
+
+    if answer.replay is None:
+        raise MburstError(
+            "there is nothing to replay: no late probe met a full port",
+            "`mburst investigate` says what the tail is about",
+        )
+    return WhatIf(answer, answer.replay, what_if(answer.replay, list(changes) or usual_changes(answer.replay)))

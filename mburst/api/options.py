@@ -1,0 +1,158 @@
+"""Options as people write them: text with a unit, as on the command line, or a number in the base unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import MburstError, UsageError
+from ..units import is_duration, parse_duration, parse_fraction, parse_rate, parse_size, parse_time
+
+if TYPE_CHECKING:
+    import os
+
+    import duckdb
+
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store
+
+Duration = str | int  # "1ms", or nanoseconds
+Time = str | int | datetime  # "2026-11-20T14:03" (UTC), "24h" (before the newest data), or Unix nanoseconds
+Rate = str | int  # "10G", or bits a second
+Size = str | int  # "4MB", or bytes
+Share = str | float  # "80%" or 0.8
+Names = str | Sequence[str]
+
+
+class Scope(NamedTuple):
+    """Which recordings, and what time of them: bins that start in [since_ns, until_ns). None takes all."""
+
+    hosts: list[str] | None = None
+    rack: str | None = None
+    interface: str | None = None
+    direction: str | None = None
+    recording: str | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """As keywords of analysis.bursts.judge_bursts."""
+        return self._asdict()
+
+    def no_recording(self, store: str | os.PathLike[str]) -> MburstError:
+        """The error that STORE holds nothing of it."""
+        named = {"recording": self.recording, "rack": self.rack, "host": " or ".join(self.hosts or ()),
+                 "interface": self.interface, "direction": self.direction}
+        told = " and ".join(f"{what} {value}" for what, value in named.items() if value)
+        return MburstError(f"{store}: no recording" + (f" of {told}" if told else ""),
+                           "`mburst sql STORE recordings` lists what there is")
+
+
+def names(given: Names | None) -> list[str]:
+    """One name or several as a list."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
+def duration_ns(value: Duration) -> int:
+    """Nanoseconds. Raises UsageError."""
+    return _number(parse_duration, value, "duration", "'1ms', or nanoseconds as an integer")
+
+
+def rate_bps(value: Rate) -> int:
+    """Bits a second. Raises UsageError."""
+    return _number(parse_rate, value, "link speed", "'10G', or bits a second as an integer")
+
+
+def size_bytes(value: Size) -> int:
+    """Bytes. Raises UsageError."""
+    return _number(parse_size, value, "size", "'4MB', or bytes as an integer")
+
+
+def share_of(value: Share) -> float:
+    """A share of line rate. Raises UsageError."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    return parse_fraction(_text(value, "share of line rate", "0.8 or '80%'"))
+
+
+def _number(parse: Callable[[str], int], value: Any, what: str, example: str) -> int:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        if value < 0:
+            raise UsageError(f"invalid {what} {value}: it is negative", f"write {example}")
+        return int(value)
+    return parse(_text(value, what, example))
+
+
+def _text(value: Any, what: str, example: str) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"invalid {what} {value!r}", f"write {example}")
+    return value
+
+
+def definition_of(
+    bin: Duration | None = None, threshold: Share | None = None, release: Share | None = None,
+    join: Duration | None = None, min_duration: Duration | None = None, link: Rate | None = None,
+) -> BurstDefinition:
+    """What counts as a burst; None takes the default. Raises UsageError."""
+    from ..analysis.bursts import THRESHOLD, BurstDefinition
+
+    return BurstDefinition(
+        bin_ns=_optional(duration_ns, bin), threshold=THRESHOLD if threshold is None else share_of(threshold),
+        release=_optional(share_of, release), join_ns=_optional(duration_ns, join),
+        min_duration_ns=_optional(duration_ns, min_duration), link_bps=_optional(rate_bps, link))
+
+
+def _optional(parse: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else parse(value)
+
+
+def span_of(
+    store: Store, since: Time | None, until: Time | None, rack: str | None = None
+) -> tuple[int | None, int | None]:
+    """Both in Unix nanoseconds; durations count back from the newest data, of RACK where it is given. Raises
+    UsageError."""
+    if since is None and until is None:
+        return None, None
+    with store.connect(rack) as con:
+        return span_within(con, since, until)
+
+
+def span_within(
+    con: duckdb.DuckDBPyConnection, since: Time | None, until: Time | None
+) -> tuple[int | None, int | None]:
+    """The same by the newest data behind CON."""
+    since_ns, until_ns = time_of(con, since), time_of(con, until)
+    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+        raise UsageError("--since is not before --until")
+    return since_ns, until_ns
+
+
+def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
+    """Unix nanoseconds of a time as parse_time has it; a duration counts back from the newest row of bins, probes or
+    switch queues (the view `newest`). None where there is none to leave out. Raises UsageError."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return _of_datetime(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    text = _text(value, "time", "'24h', '2026-11-20T14:03', a datetime with a time zone, or Unix nanoseconds")
+    newest = newest_ns(con) if is_duration(text) else None
+    return None if is_duration(text) and newest is None else parse_time(text, newest)
+
+
+def _of_datetime(value: datetime) -> int:
+    """A datetime of pandas has nanoseconds of its own. Raises UsageError for one without a time zone."""
+    if value.tzinfo is None:
+        raise UsageError(f"the time {value} has no time zone", "give one, such as datetime.UTC")
+    since_1970 = value - datetime(1970, 1, 1, tzinfo=UTC)
+    whole = timedelta(since_1970.days, since_1970.seconds, since_1970.microseconds)
+    return whole // timedelta(microseconds=1) * 1000 + int(getattr(value, "nanosecond", 0))
+
+
+def newest_ns(con: duckdb.DuckDBPyConnection) -> int | None:
+    """When the newest row of bins, probes or switch queues is of, Unix ns; None for none."""
+    [(newest,)] = con.execute("SELECT max(ts_ns) FROM newest").fetchall()
+    return None if newest is None else int(newest)

@@ -1,0 +1,187 @@
+"""Into a store: captures, interfaces, CSV files, and the simulated case of `mburst demo`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from ..errors import UsageError
+from . import importing
+from .asked import Recorded as Options
+from .asked import takes
+from .importing import Imported
+from .options import Duration, Names, Rate, Size, duration_ns, names, rate_bps, size_bytes
+from .store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..recorder import Recorded as Done
+    from ..recorder import Until
+    from ..recording import Direction, Live, Progress, Recording, Stamps
+    from ..sql import Store as Folder
+
+NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded: `rows` of the table `recordings`, one for each direction of each interface. They are not `new`
+    where the same files were recorded with the same settings before."""
+
+    store: Store
+    rows: list[dict[str, Any]]
+    new: bool
+    remark: str
+
+    def table(self) -> pa.Table:
+        """The rows as a pyarrow.Table."""
+        from .tables import of_rows
+
+        return of_rows(self.rows, (), about="recordings")
+
+
+@takes(Options)
+def record(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], store: str | os.PathLike[str], *,
+    filter: str = "", stop: threading.Event | None = None, **options: Unpack[Options],
+) -> Recorded:
+    """Record capture files, or an interface, into a store, which is made where there is none: `mburst record`.
+
+    SOURCE is the path of a capture (pcap or pcapng, also compressed), several that are one capture, or the name of an
+    interface, which needs the rights that `mburst doctor` names. `filter` is a pcap filter. From an interface it
+    records for `duration`, or until `stop` is set, by another thread. No signal is handled: a KeyboardInterrupt breaks
+    the recording off, and what was recorded until then stays in the store.
+
+    Raises MburstError; of a capture that turns out damaged after all that was read before it is stored."""
+    from ..recording import is_live
+    from ..sql import Store as Folder
+    from ..stopping import stopping_by
+
+    targets = [os.fspath(source)] if isinstance(source, str | os.PathLike) else [os.fspath(one) for one in source]
+    if not targets:
+        raise UsageError("nothing to record", "name capture files or an interface")
+    wanted = recording_of(targets, filter, **options)
+    if is_live(wanted):
+        if wanted.live.duration_ns is None and stop is None:
+            raise UsageError(f"{targets[0]} is an interface: how long to record is not said",
+                             "give duration='60s', or an Event as stop")
+    elif stop is not None:
+        raise UsageError(f"stop is for interfaces, and {targets[0]} is none")
+    folder = Folder.create(store)
+    done = into(folder, wanted, until=partial(stopping_by, stop))
+    return Recorded(Store(folder), done.rows, done.new, done.remark)
+
+
+def into(
+    store: Folder, recording: Recording, progress: Callable[[Progress], None] | None = None, until: Until | None = None
+) -> Done:
+    """recorder.record, with settings that the engine refuses as UsageError."""
+    from ..recorder import record as begin
+    from ..stopping import stopping
+
+    try:
+        return begin(store, recording, progress, until or stopping)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def recording_of(
+    targets: list[str], filter: str = "", *, link: Rate | None = None, bin: Duration = "100us",
+    source_bin: Duration = "1ms", host: str | None = None, rack: str = "unknown", interface: str | None = None,
+    direction: Direction = "both", local: Names = (), max_sources: int = 4096, window: Duration = "2ms",
+    inner: bool = False, mtu: int = -1, spread: bool = False, backend: str = "auto", **live: Any,
+) -> Recording:
+    """What the options of `mburst record` ask for. A live recording without a host is of this one.
+
+    Raises UsageError."""
+    from ..recording import Recording, is_live
+
+    link_bps = None if link is None else rate_bps(link)
+    if spread and not link_bps:
+        raise UsageError("--spread needs the speed of the link", "give --link")
+    if max_sources < 1:
+        raise UsageError("--max-sources must be at least 1")
+    recording = Recording(
+        targets=targets, link_bps=link_bps, bin_ns=_width(bin, "--bin"),
+        source_bin_ns=_width(source_bin, "--source-bin"), window_ns=duration_ns(window), host=host or "unknown",
+        rack=rack, interface=interface, direction=direction, local=names(local), max_sources=max_sources, inner=inner,
+        mtu=mtu, spread=spread, filter=filter, backend=backend, live=_live(**live))
+    is_interface = is_live(recording)
+    if not is_interface and recording.live.duration_ns is not None:
+        raise UsageError(f"--duration is for interfaces, and {targets[0]} is none")
+    return replace(recording, host=socket.gethostname()) if is_interface and not host else recording
+
+
+def _width(value: Duration, what: str) -> int:
+    width = duration_ns(value)
+    if not NARROWEST_NS <= width <= WIDEST_NS:
+        raise UsageError(f"{what} of {value} is not between 10us and 1s")
+    return width
+
+
+def _live(
+    duration: Duration | None = None, stamps: Stamps = "auto", threads: int = 1, ring: Size | None = None,
+    snaplen: int = 0, promiscuous: bool = True, cluster: int = 0, force: bool = False,
+) -> Live:
+    from ..recording import Live
+
+    if snaplen < 0 or threads < 1 or cluster < 0:
+        raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
+    return Live(
+        duration_ns=None if duration is None else duration_ns(duration), snaplen=snaplen, threads=threads,
+        ring_bytes=0 if ring is None else size_bytes(ring), stamps=stamps, promiscuous=promiscuous, cluster=cluster,
+        force=force)
+
+
+def import_csv(
+    table: Literal["probes", "queues"], file: str | os.PathLike[str], store: str | os.PathLike[str], *,
+    protocol: str = "",
+) -> Imported:
+    """Add probes or switch queues from a CSV file to a store, which is made where there is none: `mburst import`, whose
+    help names the columns. A file that is already in the store adds nothing. Raises MburstError; of a bad file nothing
+    is added."""
+    from ..sql import Store as Folder
+    from ..telemetry.csv_import import open_text
+
+    if table not in ("probes", "queues"):
+        raise UsageError(f"a CSV file cannot hold {table!r}", "name probes or queues")
+    with open_text(os.fspath(file)) as text:
+        return importing.add(partial(Folder.create, store), table, text, os.fspath(file), protocol)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A cache server's incast. `rounds`: first and last frame of each, Unix ns; `senders`: in each round."""
+
+    store: Store
+    folder: Path
+    senders: int
+    rounds: list[tuple[int, int]]
+
+
+def demo(folder: str | os.PathLike[str] = "demo", *, seed: int = 1) -> Demo:
+    """Simulate 40 databases that answer one cache server at once, and record it into FOLDER/store, with probes and the
+    depth of the switch's queue: the case of `mburst demo --simulate`, without the words. What an earlier demo left in
+    the folder is replaced; files of others are never touched. Needs the extra `demo`. Raises MburstError."""
+    from ..demonstration.cases import RECORD, SENDERS
+    from ..demonstration.folder import own
+    from ..simulate import Scenario, simulate
+
+    if seed < 0:
+        raise UsageError(f"--seed {seed} is below 0")
+    place = Path(folder)
+    with own(place):
+        case = simulate(Scenario(seed=seed, senders=SENDERS))
+        paths = case.write(place)
+        recorded = record(paths["cache"], place / "store", **RECORD)
+        import_csv("probes", paths["probes"], place / "store", protocol="udp")
+        import_csv("queues", paths["queues-1ms"], place / "store")
+    rounds = [(int(row["t_first_ns"]), int(row["t_last_ns"])) for row in case.rounds]
+    return Demo(recorded.store, place, SENDERS, rounds)

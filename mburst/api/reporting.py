@@ -1,0 +1,142 @@
+"""Reports: the page of hosts and interfaces with figures to zoom into, and the page of a rack in a period."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import UsageError
+from .options import Scope
+
+if TYPE_CHECKING:
+    import os
+
+    import plotly.graph_objects as go
+
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.paths import Met
+    from ..analysis.rack import RackReport as OfRack
+    from ..analysis.rack_period import Period
+    from ..analysis.report_data import LaneReport
+    from ..sql import Store
+    from ..sql.damage import DamagedFile
+
+
+class Files(NamedTuple):
+    """The files of a report: the page, which is complete in itself, and the same facts as JSON."""
+
+    page: Path
+    facts: Path
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report with a section for each interface and direction (`lanes`), and for each probed path (`paths`)."""
+
+    lanes: list[LaneReport]
+    paths: list[Met]
+    definition: BurstDefinition
+    damaged: list[DamagedFile]
+
+    @property
+    def figures(self) -> dict[str, go.Figure]:
+        """The figures of the page, for plotly, by what they are of: of each interface and direction utilization, with
+        latency and the depth of a switch queue beside it, in seconds since the second in which it begins; of each path
+        the distribution of its latency."""
+        from ..dashboards.figures import timeline
+        from ..dashboards.path_words import name_of
+        from ..dashboards.paths import distribution_figure
+        from ..dashboards.words import lane_name
+
+        drawn = {lane_name(report.lane): timeline(report, self.definition.threshold)
+                 for report in self.lanes if report.bins}
+        return drawn | {name_of(met): distribution_figure(met) for met in self.paths
+                        if any(measured.n for measured in met.measured.values())}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts of the page: what `mburst report` writes beside it as JSON."""
+        from ..dashboards.report import facts_json
+
+        return facts_json(self.lanes, self.definition, self.paths, self.damaged)
+
+    def write(self, folder: str | os.PathLike[str]) -> Files:
+        """Write the page and its facts into a folder, which is made where it is missing. Raises MburstError."""
+        from ..dashboards.report import write
+
+        return Files(*write(self.lanes, self.definition, Path(folder), self.paths, self.damaged))
+
+
+@dataclass(frozen=True)
+class RackReport:
+    """A report of a rack in a period. `report` has the figures (mburst.analysis.rack)."""
+
+    report: OfRack
+
+    @property
+    def damaged(self) -> Sequence[DamagedFile]:
+        """The damaged files of the store that this does without."""
+        return self.report.damaged
+
+    @property
+    def summary(self) -> str:
+        """What happened, in a sentence."""
+        from ..dashboards.rack_words import verdict
+
+        return verdict(self.report)
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts of the page."""
+        from ..dashboards.rack import facts
+
+        return facts(self.report)
+
+    def write(self, folder: str | os.PathLike[str]) -> Files:
+        """Write the page, its facts and the index of all reports into a folder, which is made where it is missing.
+        Raises MburstError."""
+        from ..dashboards import rack
+
+        written = Files(*rack.write(self.report, Path(folder)))
+        rack.write_index(Path(folder))
+        return written
+
+
+def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str | None, since_ns: int | None,
+              until_ns: int | None) -> Report:
+    """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
+    from ..analysis.paths import Selection, read_met
+    from ..analysis.report_data import gather, judge, lanes
+    from ..sql.damage import damaged_files
+
+    with store.connect(rack, since_ns, until_ns) as con:
+        chosen = lanes(con, rack, host, wanted.link_bps)
+        probed = read_met(con, Selection(since_ns=since_ns, until_ns=until_ns))
+        if not chosen and (not probed or rack or host):
+            raise Scope([host] if host else None, rack).no_recording(store.path)
+        found = gather(con, chosen, judge(con, chosen, wanted, since_ns, until_ns), since_ns, until_ns)
+        return Report(found, probed, wanted, damaged_files(con))
+
+
+def period_of(store: Store, span: tuple[int | None, int | None], last: str | None, rack: str | None) -> Period:
+    """The last whole hour, day or week, or the time between the ends of SPAN, of which an open one is that of what was
+    recorded, of RACK where it is given. Raises MburstError."""
+    from ..agent import reports
+
+    if last is None:
+        return reports.period_of(store, *span, rack)
+    if span != (None, None):
+        raise UsageError("--last is a time of its own", "leave out --since and --until")
+    if last not in reports.EVERY:
+        raise UsageError(f"invalid --last {last!r}", f"write {', '.join(reports.EVERY[:-1])} or {reports.EVERY[-1]}")
+    return reports.last_period(last)
+
+
+def rack_report_of(store: Store, wanted: BurstDefinition, rack: str, period: Period) -> RackReport:
+    """The report of a rack; one of which nothing was recorded says so. Raises MburstError."""
+    from ..analysis.rack import gather
+
+    return RackReport(gather(store, rack, period, wanted))

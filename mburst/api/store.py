@@ -1,0 +1,372 @@
+"""A store as Python asks it: each question of the command line as a method. docs/python.md has a worked example."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ..errors import MburstError, UsageError
+from . import asked, bursts, comparing, investigating, reporting, tables
+from .asked import takes
+from .comparing import Compared
+from .damage import warn
+from .investigating import Investigation, WhatIf
+from .options import duration_ns, names, newest_ns, rate_bps, span_of
+from .reporting import RackReport, Report
+
+if TYPE_CHECKING:
+    import os
+
+    import duckdb
+    import pyarrow as pa
+
+    from ..analysis.bursts import BurstDefinition
+    from ..sql import Store as Folder
+    from ..sql.damage import DamagedFile
+    from .options import Scope
+
+_LANE = """
+    coalesce(list_contains(CAST($hosts AS VARCHAR[]), host), true) AND coalesce(rack = $rack, true)
+    AND coalesce(interface = $interface, true) AND coalesce(direction = $direction, true)
+"""
+_TOUCHED = "coalesce(start_ns < $until_ns, true) AND coalesce(end_ns > $since_ns, true)"
+_PATH = """
+    coalesce(src = $src, true) AND coalesce(dst = $dst, true) AND coalesce(protocol = $protocol, true)
+"""
+_SPAN = "coalesce($since_ns, -9223372036854775808), coalesce($until_ns, 9223372036854775807)"
+_QUEUE = "coalesce(device = $device, true) AND coalesce(port = $port, true) AND coalesce(queue = $queue, true)"
+
+
+def open(path: str | os.PathLike[str]) -> Store:
+    """The store at PATH, as `mburst record` wrote it. Raises MburstError when there is none, or one of another format.
+
+    Nothing is read before it is asked for; each question sees what the store holds at that moment."""
+    from ..sql import Store as Folder
+
+    return Store(Folder.open(path))
+
+
+class Store:
+    """A store that can be asked. Made by `mburst.open`; may be used in a `with` statement, and from several threads.
+
+    Options have the names of the command line's: durations are "1ms" or integers of nanoseconds, rates "10G" or bits a
+    second, sizes "4MB" or bytes, shares of line rate 0.8 or "80%". `since` and `until` are "24h" (before the newest
+    data), "2026-11-20T14:03" (UTC), a datetime with a time zone, or Unix nanoseconds; what begins in [since, until)
+    counts. `host` is a name or several; None takes all.
+
+    What is large is a pyarrow.Table: `.to_pandas()`, or `polars.from_arrow(table)`. Times are Unix nanoseconds in
+    int64. The metadata of each field has its `unit` and what it is `about`.
+
+    Where files are damaged, answers come from the others, as on the command line: each file is a DamagedFileWarning,
+    and the answer has them, as `damaged` or in a table's metadata. Every method raises MburstError (UsageError where
+    the call itself is wrong), whose `hint` says what to do.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._closed = False
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self._folder.path
+
+    def __repr__(self) -> str:
+        return f"mburst.open({str(self.path)!r})"
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer no more questions. Between questions nothing is open, so that this is no duty."""
+        self._closed = True
+
+    # --- what there is ---
+
+    @takes(asked.Where)
+    def recordings(self, **options: Unpack[asked.Where]) -> pa.Table:
+        """A row for each recording of one direction of one interface, by its beginning: the table `recordings` of
+        docs/schema.md. With a time, those that counted then."""
+        with self._connected(self._scope(options)) as (con, scope):
+            return tables.of_query(con, f"""
+                FROM recordings WHERE {_LANE} AND ($since_ns IS NULL AND $until_ns IS NULL OR recording_id IN (
+                    SELECT recording_id FROM recorded WHERE {_TOUCHED}))
+                ORDER BY start_ns NULLS LAST, recording_id""", _of_lane(scope), about="recordings")
+
+    @takes(asked.Where)
+    def coverage(self, **options: Unpack[asked.Where]) -> pa.Table:
+        """When each direction of each interface was recorded, and what was lost, a row an interval: the view
+        `coverage` of docs/schema.md. With a time, the intervals that reach into it, whole."""
+        with self._connected(self._scope(options)) as (con, scope):
+            return tables.of_query(con, f"""
+                FROM coverage WHERE {_LANE} AND {_TOUCHED} ORDER BY rack, host, interface, direction, start_ns""",
+                _of_lane(scope), about="coverage")
+
+    @takes(asked.Utilization)
+    def utilization(self, **options: Unpack[asked.Utilization]) -> pa.Table:
+        """Utilization over time: a row for each recorded bin of the width `bin`, those without a packet included, by
+        lane and time. ts_ns (its start, Unix ns), packets, bytes and wire_bytes (B), utilization (share of line rate
+        over the whole bin; NULL where the link's speed is not known), recorded_ns (how much of the bin was recorded),
+        quality (bits, see mburst.Quality). Two recordings of the same time are rows of their own.
+
+        Raises UsageError where `bin` is no multiple of the recorded width, and MburstError beyond ten million rows."""
+        from ..analysis.utilization import bins_of
+
+        bin, link = options.get("bin"), options.get("link")
+        with self._connected(self._scope(options)) as (con, scope):
+            query = bins_of(con, None if bin is None else duration_ns(bin), None if link is None else rate_bps(link),
+                            scope.filters())
+            if query is None:
+                raise scope.no_recording(self.path)
+            return tables.of_query(con, *query, about="bins")
+
+    @property
+    def newest_ns(self) -> int | None:
+        """When the newest bin, probe or queue window is of, Unix ns: `since="10m"` counts back from it. None for an
+        empty store."""
+        with self._connected() as (con, _):
+            return newest_ns(con)
+
+    @property
+    def damage(self) -> list[DamagedFile]:
+        """The files that are damaged, as far as reading the store shows it; `mburst check` reads all of every file."""
+        from ..sql.damage import damaged_files
+
+        self._check_open()
+        with self._folder.connect() as con:
+            return damaged_files(con)
+
+    def sql(self, query: str) -> pa.Table:
+        """The answer to a question in SQL (DuckDB's), or to a named query, as `mburst sql` answers it: statements that
+        only read. Tables and views are those of docs/schema.md."""
+        from ..sql.damage import readable
+        from ..sql.named import prepare
+
+        with self._connected() as (con, _):
+            with readable(con):
+                last = prepare(con, query)
+            return tables.of_query(con, last, about=query if query.isidentifier() else "")
+
+    # --- bursts ---
+
+    @takes(asked.Bursts)
+    def bursts(self, **options: Unpack[asked.Bursts]) -> pa.Table:
+        """A row for each burst, by its start: the fields of `mburst bursts --json` (docs/bursts.md).
+
+        Raises MburstError where nothing was recorded, where a line rate is not known (`link`), and, unless `force`,
+        where stamps are too coarse for the bins."""
+        with self._judged(asked.definition(options), self._scope(options),
+                          bool(options.get("force"))) as con:
+            return tables.of_query(con, "FROM listed", about="bursts")
+
+    @takes(asked.Bursts)
+    def senders(self, burst: Mapping[str, Any] | Any = None, **options: Unpack[asked.Bursts]) -> pa.Table:
+        """Who sent a burst, a row a sender, most bytes first: source, members, bytes (B), share, onset_ns (its first
+        frame in the burst, Unix ns), counted (it is in the fan-in); with recording_id, clock_epoch, start_ns and
+        end_ns of the burst.
+
+        BURST is a row of `bursts`: a dict, a Series of pandas, a named row of polars. Without it, the senders of all
+        bursts that `bursts` finds with these options."""
+        if burst is None:
+            wanted, scope = asked.definition(options), self._scope(options)
+        elif options:
+            raise UsageError("a burst and options exclude each other", "options choose among all bursts")
+        else:
+            wanted, scope = bursts.scope_of_burst(burst)
+        with self._judged(wanted, scope, burst is not None or bool(options.get("force"))) as con:
+            found = tables.of_query(con, prepared(con, "burst_senders"), about="burst_senders")
+        return found if burst is None else bursts.only(found, burst)
+
+    @takes(asked.Contention)
+    def contention(self, **options: Unpack[asked.Contention]) -> pa.Table:
+        """How many hosts of a rack received bursts at once, a row for each rack in which at least two received any:
+        hosts, bursts, share (of the bursts, that overlap one of another host), most (hosts at once), most_ns (when,
+        Unix ns), contended_ns (time in which two or more were, ns)."""
+        with self._judged(asked.definition(options), self._scope(options),
+                          bool(options.get("force"))) as con:
+            return tables.of_query(con, prepared(con, "contention"), about="contention")
+
+    # --- probes and switch queues ---
+
+    @takes(asked.Paths)
+    def latency(self, **options: Unpack[asked.Paths]) -> pa.Table:
+        """The latency of each probed path: the view `path_latency` of docs/schema.md, of the probes that were sent in
+        the time. Times in ns, by the path's one `measure`; a quantile is NULL where there are too few probes."""
+        return self._probes(f"""
+            FROM path_latencies('probes', {_SPAN}, CAST($batch AS VARCHAR)) WHERE {_PATH}
+            ORDER BY src, dst, protocol""", "path_latency", options)
+
+    @takes(asked.Paths)
+    def probes(self, **options: Unpack[asked.Paths]) -> pa.Table:
+        """A row for each probe, by when it was sent: the view `latency` of docs/schema.md. tx_ns in Unix ns,
+        latency_ns and round_trip_ns in ns, NULL where the probe was lost or has not the stamps."""
+        return self._probes(f"""
+            SELECT batch, seq, src, dst, protocol, tx_ns, lost, measure, latency_ns, round_trip_ns
+            FROM measured_probes('probes', {_SPAN}, CAST($batch AS VARCHAR)) WHERE {_PATH}
+            ORDER BY tx_ns, src, dst, protocol, seq""", "latency", options)
+
+    @takes(asked.Queues)
+    def queues(self, **options: Unpack[asked.Queues]) -> pa.Table:
+        """The depth of each switch queue, over the windows that reach into the time: windows, impossible (windows that
+        are not to be believed and are left out), max_bytes and p99_bytes (B), dropped_packets, ecn_marked_packets
+        (NULL where the device does not say)."""
+        with self._windows(options) as (con, where):
+            where.pop("since_ns"), where.pop("until_ns")
+            return tables.of_query(
+                con, f"FROM ({prepared(con, 'queue_depths').query.rstrip().rstrip(';')}) WHERE {_QUEUE}", where,
+                about="queue_depths")
+
+    @takes(asked.Queues)
+    def queue_windows(self, **options: Unpack[asked.Queues]) -> pa.Table:
+        """The windows of switch queues that are to be believed, by time: the view `queue_windows` of docs/schema.md.
+        Times in Unix ns, depths in B."""
+        with self._windows(options) as (con, where):
+            return tables.of_query(con, f"""
+                FROM believable_windows('queues', {_SPAN}) WHERE {_QUEUE}
+                ORDER BY device, port, queue, window_start_ns, ts_ns""", where, about="queue_windows")
+
+    # --- answers ---
+
+    @takes(asked.Investigated)
+    def investigate(self, **options: Unpack[asked.Investigated]) -> Investigation:
+        """What explains the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
+        network, or nothing; `undetermined`, with what is missing, where the store cannot tell (docs/investigate.md).
+
+        Raises MburstError where there is nothing to judge."""
+        self._check_open()
+        answer = investigating.judge(self._folder, asked.definition(options), **_judged(options))
+        warn(answer.damaged)
+        return Investigation(answer)
+
+    @takes(asked.WhatIfAsked)
+    def what_if(self, **options: Unpack[asked.WhatIfAsked]) -> WhatIf:
+        """Replay the recorded bursts through a model of their port with something changed, and predict the latency of
+        the recorded probes: each change alone, and all together where there are several; without one, the usual ones.
+
+        Raises MburstError where no late probe met a full port."""
+        self._check_open()
+        changes = investigating.changes_of(**asked.part(options, asked.Change))
+        recorded = asked.definition({"link": options.get("recorded_link")})
+        answer = investigating.judge(self._folder, recorded, **_judged(options))
+        warn(answer.damaged)
+        return investigating.predicted(answer, changes)
+
+    @takes(asked.Compared)
+    def compare(
+        self, other: Store | str | os.PathLike[str] | None = None, *, a: Mapping[str, Any] | None = None,
+        b: Mapping[str, Any] | None = None, both: Mapping[str, Any] | None = None, **options: Unpack[asked.Compared],
+    ) -> Compared:
+        """This store (A) beside another (B), or two parts of this one: latency by percentile with the ratio B / A and
+        its 95 % interval, bursts, and requests that need many answers. `a`, `b` and `both` choose what is compared:
+        dicts with the keys since, until, src, dst, protocol, batch, host, rack, interface and direction.
+
+        Raises MburstError where there is nothing to compare."""
+        self._check_open()
+        that = self if other is None else other if isinstance(other, Store) else open(other)
+        that._check_open()
+        sides = [comparing.side_of({**(both or {}), **(mine or {})}) for mine in (a, b)]
+        found = comparing.compared(
+            (self._folder, sides[0]), (that._folder, sides[1]), asked.definition(options),
+            measure=options.get("measure"), slow=options.get("slow"), seed=options.get("seed", 1))
+        warn(found.damaged)
+        return found
+
+    @takes(asked.Reported)
+    def report(self, **options: Unpack[asked.Reported]) -> Report:
+        """The report of all that is stored, or of one rack or host: its figures, its facts, and the page to write."""
+        self._check_open()
+        rack = options.get("rack")
+        span = span_of(self._folder, options.get("since"), options.get("until"), rack)
+        found = reporting.report_of(self._folder, asked.definition(options), rack, options.get("host"), *span)
+        warn(found.damaged)
+        return found
+
+    @takes(asked.RackReported)
+    def rack_report(self, rack: str, **options: Unpack[asked.RackReported]) -> RackReport:
+        """The report of a rack in a period: which of its hosts burst, when, how long and how hard, fed by whom, and
+        what changed. An open end of the time is that of what was recorded."""
+        self._check_open()
+        span = span_of(self._folder, options.get("since"), options.get("until"), rack)
+        period = reporting.period_of(self._folder, span, options.get("last"), rack)
+        found = reporting.rack_report_of(self._folder, asked.definition(options), rack, period)
+        warn(found.damaged)
+        return found
+
+    # --- how ---
+
+    def _scope(self, options: Mapping[str, Any]) -> Scope:
+        self._check_open()
+        return asked.scope(self._folder, options)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise MburstError(f"{self.path}: this store was closed", "open it again")
+
+    @contextmanager
+    def _connected(self, scope: Scope | None = None) -> Iterator[tuple[duckdb.DuckDBPyConnection, Scope]]:
+        """A connection for one question, and what it is about; then a warning for each damaged file."""
+        from ..sql.damage import damaged_files
+
+        self._check_open()
+        scope = scope or self._scope({})
+        with self._folder.connect(scope.rack, scope.since_ns, scope.until_ns) as con:
+            damaged = damaged_files(con)
+            yield con, scope
+        warn(damaged)
+
+    @contextmanager
+    def _judged(
+        self, wanted: BurstDefinition, scope: Scope, force: bool
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The same with the tables of judge_bursts."""
+        from ..sql.damage import damaged_files
+
+        self._check_open()
+        with bursts.judged(self._folder, wanted, scope, force=force) as con:
+            damaged = damaged_files(con)
+            yield con
+        warn(damaged)
+
+    def _probes(self, query: str, about: str, options: Mapping[str, Any]) -> pa.Table:
+        with self._connected(self._scope(asked.part(options, asked.When))) as (con, scope):
+            where = {name: options.get(name) for name in ("src", "dst", "protocol", "batch")}
+            return tables.of_query(con, query, {**where, **_span(scope)}, about=about)
+
+    @contextmanager
+    def _windows(self, options: Mapping[str, Any]) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Any]]]:
+        """A connection that has the time as variables, and the parameters of _QUEUE and _SPAN."""
+        from ..sql.named import set_variables
+
+        with self._connected(self._scope(asked.part(options, asked.When))) as (con, scope):
+            set_variables(con, **_span(scope))
+            yield con, {**{name: options.get(name) for name in ("device", "port", "queue")}, **_span(scope)}
+
+
+def prepared(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.Statement:
+    """The last statement of a named query about the bursts that were judged; the others are run."""
+    from ..sql.damage import readable
+    from ..sql.named import prepare
+
+    with readable(con):
+        return prepare(con, name, alone=True)
+
+
+def _of_lane(scope: Scope) -> dict[str, Any]:
+    return {name: value for name, value in scope.filters().items() if name != "recording"}
+
+
+def _span(scope: Scope) -> dict[str, int | None]:
+    return {"since_ns": scope.since_ns, "until_ns": scope.until_ns}
+
+
+def _judged(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `judge` that are given."""
+    given = asked.part(options, asked.Judged)
+    listed = {"hosts": names(given.pop("host", None)), "known_as": names(given.pop("known_as", None))}
+    return {**{name: value for name, value in given.items() if value is not None}, **listed}

@@ -1,0 +1,59 @@
+"""What a column means, and in which unit: read from the comments behind the columns, in schema/*.sql, model/*.sql and
+queries/*.sql, which are the one place where that is written."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+FOLDERS = ("model", "queries", "schema")  # of a table that has columns of the same name in several, the first counts
+_COLUMN = re.compile(r"(\w+),? +-- ([A-Z\[\]]+): (.+)$", re.MULTILINE)  # of a view or query
+_STORED = re.compile(r"^ {4}(\w+)\s+[A-Z]+[^-\n]*(?:-- (.+))?$", re.MULTILINE)  # of CREATE TABLE
+_AS_IN = re.compile(r"as in `(\w+)`")
+UNITS = (  # by how a column's name ends
+    (re.compile(r"_ns$"), "ns"), (re.compile(r"_bps$"), "bit/s"), (re.compile(r"(^|_)bytes$"), "B"),
+    (re.compile(r"(^|_)(utilization|share)$|^(late|dropped)_share$"), "1"),
+)
+
+
+class Described(NamedTuple):
+    """A column of a view or query: its type in DuckDB, and what it is."""
+
+    name: str
+    type: str
+    about: str
+
+
+def columns(text: str) -> list[Described]:
+    """The columns of a view or query, from the comments behind them, which are `-- TYPE: what it is`."""
+    return [Described(*found) for found in _COLUMN.findall(text)]
+
+
+@cache
+def about(name: str) -> dict[str, str]:
+    """What the columns of a table, view or named query are, by their names; those that nothing is written of are left
+    out."""
+    told: dict[str, str] = {}
+    for path in (HERE / folder / f"{name}.sql" for folder in FOLDERS):
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            before = ""
+            for column, said in [(one.name, one.about) for one in columns(text)] or _STORED.findall(text):
+                before = _spelt_out(column, said, before)
+                told.setdefault(column, before)
+    return {column: said for column, said in told.items() if said}
+
+
+def _spelt_out(column: str, said: str, before: str) -> str:
+    """A meaning without reference to another: to what another table says of the column, or to the one BEFORE."""
+    if other := _AS_IN.fullmatch(said):
+        return about(other[1]).get(column, "")
+    return before if said == "likewise" else said
+
+
+def unit(column: str) -> str:
+    """The unit of a column by its name: `ns`, `bit/s`, `B`, `1` for a share, or '' for none."""
+    return next((unit for ending, unit in UNITS if ending.search(column)), "")

@@ -1,0 +1,109 @@
+"""Who answers which fact by the Python API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import onestore
+from oneasked import Asked, Lane
+from onecells import ONCE, by_lane, cell, counted
+from onecells_beside import SHARES, told
+from onestore import LANES, PATHS, nearest_rank
+
+
+def api_lanes(rows: list[dict[str, Any]]) -> Iterator[tuple[Lane, dict[str, Any]]]:
+    for row in rows:
+        yield (row["rack"], row["host"], row["interface"]), row
+
+
+@cell("recorded")
+def api_recorded(asked: Asked) -> Any:
+    found: dict[Lane, list[tuple[int, int]]] = {}
+    for lane, row in api_lanes(asked.api.coverage().to_pylist()):
+        found.setdefault(lane, []).append((row["start_ns"], row["end_ns"]))
+    return found
+
+
+@cell("recorded_ns")
+def api_recorded_ns(asked: Asked) -> Any:
+    return by_lane(asked.api.report().to_dict()["lanes"], lambda row: row["recorded_ns"])
+
+
+@cell("recorded_once")
+def api_bins(asked: Asked) -> Any:
+    found = dict.fromkeys(ONCE, 0)
+    for lane, row in api_lanes(asked.api.utilization().select(
+            ["rack", "host", "interface", "recorded_ns"]).to_pylist()):
+        if lane in found:
+            found[lane] += row["recorded_ns"]
+    return found
+
+
+@cell("bursts")
+def api_count(asked: Asked) -> Any:
+    return counted(asked.api.bursts().to_pylist())
+
+
+@cell("burst_ns")
+def api_time(asked: Asked) -> Any:
+    spans_of: dict[Lane, list[tuple[int, int]]] = {lane: [] for lane in LANES}
+    for lane, row in api_lanes(asked.api.bursts().to_pylist()):
+        spans_of[lane].append((row["start_ns"], row["end_ns"]))
+    return {lane: sum(end - start for start, end in onestore.merged(found)) for lane, found in spans_of.items()}
+
+
+@cell("latency")
+def api_latency(asked: Asked) -> Any:
+    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+            for row in asked.api.latency().to_pylist()}
+
+
+@cell("latency")
+def apirows_latency(asked: Asked) -> Any:
+    found = {}
+    for src in PATHS:
+        rows = asked.api.probes(src=src).to_pylist()
+        took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
+        found[src] = told(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
+                          *(nearest_rank(took, round(1000 * share)) for share in SHARES))
+    return found
+
+
+@cell("deciding")
+def api_deciding(asked: Asked) -> Any:
+    before = asked.api.what_if(link="10G").to_dict()["recorded"]
+    path = asked.api.investigate().findings[0].scene.probes
+    return path.src, *(before[name] for name in ("p50_ns", "p99_ns", "p999_ns"))
+
+
+@cell("queues")
+def api_queues(asked: Asked) -> Any:
+    return {(row["device"], row["port"], row["queue"]): (row["max_bytes"], row["dropped_packets"] or 0)
+            for row in asked.api.queues().to_pylist()}
+
+
+@cell("queues")
+def apirows_queues(asked: Asked) -> Any:
+    found: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for row in asked.api.queue_windows().to_pylist():
+        name = row["device"], row["port"], row["queue"]
+        deepest, dropped = found.get(name, (0, 0))
+        found[name] = max(deepest, row["depth_bytes"]), dropped + (row["dropped_packets"] or 0)
+    return found
+
+
+@cell("impossible")
+def api_impossible(asked: Asked) -> Any:
+    return {row["port"]: row["impossible"] for row in asked.api.queues().to_pylist()}
+
+
+@cell("contention")
+def api_contention(asked: Asked) -> Any:
+    [found] = asked.api.contention(rack="r1").to_pylist()
+    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
+
+
+@cell("newest")
+def api_newest(asked: Asked) -> Any:
+    return asked.api.newest_ns
