@@ -23,8 +23,8 @@ from .contention import Contention, contention
 from .counters import do_the_sources_agree
 from .evidence import Evidence, Scene
 from .ledger import Crossing
-from .period_senders import senders_while_full
 from .port import Port
+from .read_period_senders import senders_while_full
 from .reading import (
     Lane,
     Path,

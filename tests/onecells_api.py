@@ -8,7 +8,7 @@ from typing import Any
 import onestore
 from oneasked import Asked, Lane
 from onecells import ONCE, by_lane, cell, counted
-from onecells_beside import SHARES, told
+from onecells_beside import SHARES, contended, told
 from onestore import LANES, PATHS, nearest_rank
 
 
@@ -100,8 +100,7 @@ def api_impossible(asked: Asked) -> Any:
 
 @cell("contention")
 def api_contention(asked: Asked) -> Any:
-    [found] = asked.api.contention(rack="r1").to_pylist()
-    return {name: found[name] for name in ("hosts", "bursts", "most", "contended_ns")}, round(found["share"], 9)
+    return {row["rack"]: contended(row) for row in asked.api.contention().to_pylist()}
 
 
 @cell("newest")

@@ -12,10 +12,11 @@ import numpy as np
 from latency_cases import MS, S, Setting, jitter, moments, stamp
 
 from mburst.analysis import ledger as books
-from mburst.analysis.cause import Evidence, Scene
+from mburst.analysis.evidence import Evidence, Scene
 from mburst.analysis.ledger import Crossing
 from mburst.analysis.moving import SenderRows
 from mburst.analysis.port import Port, port_from_bins
+from mburst.analysis.repeats import find
 from mburst.analysis.stats import join_runs, runs
 from mburst.analysis.tail import judge_tail, latency
 from mburst.analysis.what_if import Change
@@ -207,9 +208,10 @@ def evidence_of(case: PacketCase) -> Evidence:
     crossing, delays = scene.crossings[0], latency(probes)
     met = books.meeting_time(probes, delays, crossing)
     busy = crossing.port.busy_after(met) > 0
-    tail = judge_tail(probes, delays, scene.rule, busy)
-    ledger = books.keep(probes, delays, tail, scene.crossings, busy)
-    return Evidence(probes.path, tail, delays, ledger, crossing, met=met)
+    tail = judge_tail(probes, delays, scene.rule.on([crossing.port.link_bps]), busy)
+    repeats = find(probes, delays, tail, busy)
+    ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
+    return Evidence(probes.path, tail, delays, ledger, crossing, repeats=repeats, met=met)
 
 
 def drawn(kind: str, seed: int, seconds: float = 12.0) -> PacketCase:

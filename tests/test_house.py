@@ -61,7 +61,8 @@ def test_imports_go_one_way(room):
 # Who may ask the tables of measurements in SQL: the one reading room, and who follows the tables in memory. All others
 # ask these, or the views and queries of sql/.
 ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
-READING = {"reading.py", "read_rows.py", "read_bins.py", "read_sources.py", "read_probes.py"}
+READING = {"reading.py", *(f"read_{what}.py" for what in (
+    "bins", "counters", "period_senders", "probes", "rows", "sources", "utilization"))}
 LIVE_TAIL = {"mburst/agent/meter.py"}
 
 

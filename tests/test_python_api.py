@@ -175,7 +175,7 @@ def test_utilization_has_every_recorded_bin(
 
 
 def test_filters_choose(rich: mburst.Store) -> None:
-    assert set(rich.recordings(rack="r2")["host"].to_pylist()) == {"c", "d"}
+    assert set(rich.recordings(rack="r2")["host"].to_pylist()) == {"c", "d", "e"}
     assert rich.recordings(host="a", interface="eth1").num_rows == 1
     assert rich.recordings(since=START + 900 * MS)["host"].to_pylist().count("b") == 0
     assert rich.coverage(host=["b", "d"]).num_rows == 2

@@ -201,7 +201,8 @@ class WhatIf:
 
     def table(self) -> Any:
         """A pyarrow.Table with a row for each of recorded, modelled and the changes: change, p50_ns, p99_ns, p999_ns
-        (ns), late and dropped (shares of the probes; late ones include dropped ones)."""
+        (ns), p99_low_ns and p99_high_ns (what the recording leaves open), unsure (why that is too wide), late and
+        dropped (shares of the probes; late ones include dropped ones)."""
         from .tables import of_rows
 
         told = self.to_dict()

@@ -116,7 +116,7 @@ class Store:
         quality (bits, see mburst.Quality). Two recordings of the same time are rows of their own.
 
         Raises UsageError where `bin` is no multiple of the recorded width, and MburstError beyond ten million rows."""
-        from ..analysis.utilization import bins_of
+        from ..analysis.read_utilization import bins_of
 
         bin, link = options.get("bin"), options.get("link")
         with self._connected(self._scope(options)) as (con, scope):
