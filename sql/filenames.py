@@ -24,7 +24,7 @@ from ..errors import UsageError
 HOT = "hot"
 MIXED = "date=mixed"
 NS_PER_DAY = 86_400 * 10**9
-LATEST_NS = 2**63 - 1
+EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
 LONGEST = 255  # bytes of a name, on the file systems that Linux has
 
 _SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
@@ -81,7 +81,7 @@ class SealedName:
         """What NAME says; None where no sealed file is called so."""
         match = _SEALED.fullmatch(name)
         segment = Segment.parse(match["segment"]) if match else None
-        if match is None or segment is None or not all(-LATEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
+        if match is None or segment is None or not all(EARLIEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
             return None
         return cls(segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]),
                    match["digest"])
