@@ -11,7 +11,8 @@ from ..errors import MburstError, UsageError
 from . import verified, views
 from .damage import DamagedFile
 from .filenames import SealedName, Segment
-from .segments import Sealed, Snapshot, damaged_file, take_log
+from .hotlog import LogContent
+from .segments import SECOND_COPY, Sealed, Snapshot, damaged_file, second_copies, take_log
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
 
 
 def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
-    """What can be read of the files of TABLE. While the hot form of a segment is among them, its sealed files do not
-    count."""
+    """What can be read of the files of TABLE. Of a segment whose hot log and sealed files are among them, those count
+    that have more rows, as in a store (segments.py); of two copies of a file, one."""
     found, sealed = Snapshot(), []
     for path in dict.fromkeys(map(Path, paths)):
         segment = Segment.parse(path.stem) if path.suffix == ".log" else None
@@ -50,15 +51,29 @@ def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
             sealed.append(Sealed(path, name))
         else:
             found.damage.append(DamagedFile(str(path), table, "not a name that mburst gives"))
+    copies = second_copies(sealed)
+    found.damage += [damaged_file(file, table, SECOND_COPY) for file in copies]
+    faults = _faults(table, [file for file in sealed if file not in copies])
+    sound = [file for file, reason in faults if not reason]
+    found.logs = [log for log in found.logs if _sealed_rows(log, sound) <= log.count]
     hidden = {log.path.stem for log in found.logs}
-    sealed = [file for file in sealed if file.name.segment.name not in hidden]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for file, reason in zip(sealed, pool.map(lambda file: verified.fault(file.path, table), sealed), strict=True):
-            if reason:
-                found.damage.append(damaged_file(file, table, reason))
-            else:
-                found.files.append(file)
+    found.files = [file for file in sound if file.name.segment.name not in hidden]
+    found.damage += [damaged_file(file, table, reason) for file, reason in faults
+                     if reason and file.name.segment.name not in hidden]
     return found
+
+
+def _faults(table: str, files: list[Sealed]) -> list[tuple[Sealed, str]]:
+    """Each file with why it does not hold what was written; '' where it does."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(zip(files, pool.map(lambda file: verified.fault(file.path, table), files), strict=True))
+
+
+def _sealed_rows(log: LogContent, sound: list[Sealed]) -> int:
+    """How many rows of the log's segment are in the sealed files."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file.path).num_rows for file in sound if file.name.segment.name == log.path.stem)
 
 
 def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:

@@ -167,3 +167,24 @@ def test_hot_logs_are_files_too(tmp_path: Path) -> None:
     writer.close()
     [gone] = find_bursts_in(files).damaged
     assert gone.path.endswith(".log")
+
+
+def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
+    """A log of before the segment was sealed, and a sealed file in two folders."""
+    store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
+    shutil.rmtree(store.path / "bins")
+    with store.writer("bins", "a", "r1") as writer:
+        for row in bins_of("a", "r1", 0, [(5, 3)]):
+            writer.append(rows("bins", row))
+        [log] = hot_logs(store, "bins")
+        cut_short = log.read_bytes()
+    files = store.files()
+    [sealed] = files["bins"]
+    (tmp_path / "again").mkdir()
+    again, before = tmp_path / "again" / sealed.name, tmp_path / log.name
+    shutil.copyfile(sealed, again)
+    before.write_bytes(cut_short[: len(cut_short) // 2])
+    found = find_bursts_in({**files, "bins": [before, *files["bins"], again]}, BurstDefinition())
+    alone = find_bursts_in(files, BurstDefinition()).bursts
+    assert found.bursts.drop(["quality"]).equals(alone.drop(["quality"])) and len(alone) == 1
+    assert [file.reason for file in found.damaged] == ["a second copy of the same part of a segment"]
