@@ -71,6 +71,7 @@ def test_reports_and_deliveries(read, monkeypatch):
     ("store = ", "no TOML"),
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
     (BASE + "record = 5\n", "record is no table"),
+    ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),
     (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
     (BASE + "[record]\n", "[record]: nothing to record"),
     (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
+import tempfile
+from pathlib import Path
 
 import livelab
 import pytest
 
 STAMP_NS = 1_700_000_000_123_456_789
 COUNT = 60
+NET_RAW = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)  # permitted and effective: struct vfs_cap_data
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +146,17 @@ def test_it_is_ready_with_its_module_alone(live_driver, library):
     assert without["status"] < 0 and "modprobe pf_ring" in without["error"]
     mounted = "mount -t tmpfs none /sys/module && mkdir /sys/module/pf_ring && exec \"$@\""
     assert check(live_driver, environment, ["unshare", "--mount", "sh", "-c", mounted, "sh"])["status"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a program capabilities")
+def test_who_gets_capabilities_by_a_program_names_it_no_library(fast_driver, library):
+    """The library that the environment names is code: setuid programs and those with capabilities do not take it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        privileged = shutil.copy(fast_driver, folder)
+        named = shutil.copy(library, Path(folder, "libnamed.so"))
+        Path(folder).chmod(0o755)
+        Path(named).chmod(0o755)
+        environment, nobody = {"MBURST_PFRING_LIB": str(named)}, ["setpriv", "--reuid=65534", "--clear-groups"]
+        assert "pf_ring is not loaded" in check(privileged, environment, nobody)["error"]
+        os.setxattr(privileged, "security.capability", NET_RAW)
+        assert "not installed" in check(privileged, environment, nobody)["error"]

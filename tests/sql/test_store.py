@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import hot_logs, rows, sealed_files, write
 
-from mburst.errors import MburstError
+from mburst.errors import MburstError, UsageError
 from mburst.sql import Store, filenames, sealing, segments
 from mburst.sql.hotlog import HotLog
 from mburst.sql.tables import ORDER, arrow_schema, columns
@@ -423,3 +423,10 @@ def test_columns_are_packed_as_the_bench_measures(tmp_path: Path) -> None:
     assert "DELTA_BINARY_PACKED" in packed["ts_ns"].encodings
     assert packed["recording_id"].compression == "ZSTD" and packed["recording_id"].has_dictionary_page
     assert packed["wire_bytes"].statistics.max == 6
+
+
+def test_a_rack_that_no_folder_can_be_named_after_is_refused_at_the_start(tmp_path: Path) -> None:
+    store = Store.create(tmp_path / "store")
+    with pytest.raises(UsageError, match="longer than 250 bytes in a file name"):
+        Writer(store.path, "bins", "cache-1", 100 * "é")
+    assert hot_logs(store, "bins") == []
