@@ -100,7 +100,7 @@ def test_a_collection_ends_by_itself_or_when_asked(tmp_path):
             text=True,
         )
         deadline = time.monotonic() + 60
-        while not list((tmp_path / "store" / "hot").glob("ports/*.arrows")) and time.monotonic() < deadline:
+        while not list((tmp_path / "store" / "hot").glob("ports/*.log")) and time.monotonic() < deadline:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

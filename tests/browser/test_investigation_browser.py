@@ -40,13 +40,13 @@ def add_requests(store: Store, case: Case) -> None:
 
 
 def add_windows(store: Store, case: Case) -> None:
-    """Queue windows of 10 ms, full in bursts."""
+    """Queue windows of 10 ms, in bursts as deep as half of what the port carries in them, up to 1 MB."""
     starts, ends = case.scene.bursts[0]
     window = np.arange(int(case.setting.seconds * 100)) * 10**7
-    full = [bool(((starts < at + 1e7) & (ends > at)).any()) for at in window]
+    busy_ns = [np.maximum(np.minimum(ends, at + 1e7) - np.maximum(starts, at), 0).sum() for at in window]
     write(store, "queues", *({"window_start_ns": ORIGIN + int(at), "ts_ns": ORIGIN + int(at) + 10**7, "port": "eth0",
-                              "max_bytes": 10**6 * busy, "dropped_packets": 0}
-                             for at, busy in zip(window, full, strict=True)))  # fmt: skip
+                              "max_bytes": min(10**6, int(busy * case.setting.link_bps / 16e9)), "dropped_packets": 0}
+                             for at, busy in zip(window, busy_ns, strict=True)))  # fmt: skip
 
 
 @pytest.fixture(scope="module")

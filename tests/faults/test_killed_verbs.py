@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from faultlib import (
     assert_kept,
     assert_sealed,
     chance,
+    end,
     held,
     kill,
     query,
@@ -76,7 +78,10 @@ def test_a_collector_killed(tmp_path: Path) -> None:
                 time.sleep(chance("collect", attempt).random())
                 alive += kill(process)
             kept += held(store, "ports")
-        succeed("collect", config, "-o", store, "--duration", "500ms")
+        with started("collect", config, "-o", store) as process:
+            wait_for_rows(store, "ports")
+            code, error = end(process, signal.SIGTERM)
+            assert code == 0, error
     count = assert_kept(store, "ports", kept)
     assert count > 0 and alive == len(times(2))
     assert_sealed(store)
