@@ -14,7 +14,8 @@ from ..analysis.investigate import Investigation
 from ..names import escape, shown
 from . import investigation_figures, palette
 from .investigation_phrases import CAUSES
-from .investigation_words import Section, sections, summary
+from .investigation_summary import summary
+from .investigation_words import Section, sections
 from .packing import compress
 
 _HERE = Path(__file__).parent

@@ -18,7 +18,8 @@ from ..analysis.stats import Estimate
 from ..analysis.tail import Tail
 from ..analysis.what_if import Outcome
 from .investigation_phrases import before_words
-from .investigation_words import missing, not_judged, summary
+from .investigation_summary import summary
+from .investigation_words import missing, not_judged
 
 
 def facts(answer: Investigation) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Investigation:
     @cached_property
     def summary(self) -> str:
         """The verdict in a few sentences, with units."""
-        from ..dashboards.investigation_words import summary
+        from ..dashboards.investigation_summary import summary
 
         return summary(self.answer)
 
