@@ -55,8 +55,7 @@ def _append(store: Store, table: str, source: CsvFile, summary: Summary, protoco
 
     with store.connect() as connection:
         held = count_batch(connection, table, summary.batch)
-    if held < summary.rows:
-        with store.writer(table) as writer:
-            for batch in source.read(summary, protocol, skip=held):
-                writer.append(batch)
+    with store.writer(table) as writer:  # also for no rows: it seals what a killed import left
+        for batch in source.read(summary, protocol, skip=held):
+            writer.append(batch)
     return summary.rows - held
