@@ -11,21 +11,29 @@ from places import ROOT
 
 pytest_plugins = ["livelab", "netlab"]
 
-# Tests that bear others beside them: they compute. All others measure time, build networks or open a browser, and run
-# one after the other.
-BESIDE_OTHERS = re.compile(
-    r"(analysis|dashboards|sql|capture(?!/test_(live_|bench_|memory)))/"
-    r"|agent/test_(config|hostile_names|meter|outside_tools|schedule|secrets)\.py"
-    r"|telemetry/test_(gnmi_(config|hostile|limits|messages|rows|vendors|wild)|gnmic_files|delays|import|stamp)\.py"
-    r"|test_(cli_docs|damaged_files|files|hardening|house|import_verb|names|planted|record_verb|simulate"
-    r"|simulated_cases|supply|units)\.py"
+# Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
+# with the machine to themselves. All others bear tests beside them.
+ALONE = re.compile(
+    r"rack/|test_(demo|doctor|probe_verb)\.py"
+    r"|capture/test_(bench_engine|live_afpacket|live_timestamps|memory)\.py"
+    r"|telemetry/test_(clock|probe_paths|timestamping)\.py"
 )
+
+
+def runs_alone(path: Path) -> bool:
+    return bool(ALONE.match(path.relative_to(ROOT / "tests").as_posix()))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import what `-m alone` would deselect as a whole."""
+    only_alone = config.option.markexpr == "alone" and collection_path.name.startswith("test_")
+    return True if only_alone and not runs_alone(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need the machine to themselves."""
     for item in items:
-        if not BESIDE_OTHERS.match(item.path.relative_to(ROOT / "tests").as_posix()):
+        if runs_alone(item.path):
             item.add_marker("alone")
 
 

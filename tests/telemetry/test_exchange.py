@@ -8,6 +8,7 @@ import random
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -38,6 +39,23 @@ class Note(NamedTuple):
     what: int
     hardware: int
     data: bytes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stamped() -> Iterator[None]:
+    """The kernel stamps arrivals. It begins a while after the first socket asks for it, and ends with the last."""
+    with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks,
+          socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender):
+        asks.bind((LOCAL, 0))
+        timestamping.enable(asks)
+
+        def stamps() -> bool:
+            sender.sendto(b"x", asks.getsockname())
+            _, control, _, _ = asks.recvmsg(16, 512)
+            return bool(timestamping.arrival(control)[0])
+
+        assert any(stamps() or time.sleep(0.01) for _ in range(1000))
+        yield
 
 
 @pytest.fixture(scope="module")

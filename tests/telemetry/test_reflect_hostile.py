@@ -329,7 +329,9 @@ def process(*arguments: str, files: int = 0) -> Iterator[tuple[subprocess.Popen[
     command = [sys.executable, "-m", "mburst", "reflect", "--listen", f"{LOCAL}:{port}", *arguments]
     made = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=limit)
     try:
-        assert made.stdout and "reflecting" in made.stdout.readline()
+        assert made.stdout
+        first = made.stdout.readline()
+        assert "reflecting" in first, f"exit code {made.wait(5)}, {port}: {first}"
         yield made, (LOCAL, port)
     finally:
         made.kill()
