@@ -14,8 +14,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     from .cli import build_parser, carry_out
 
+    words = sys.argv[1:] if argv is None else argv
     try:
-        code = carry_out(build_parser().parse_args(argv))
+        code = carry_out(build_parser(*words[:1]).parse_args(words))
         sys.stdout.flush()
         return code
     except MburstError as error:

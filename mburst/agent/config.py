@@ -157,7 +157,7 @@ def _try(path: Path, where: str, argv: Sequence[str]) -> None:
     from ..cli import build_parser
 
     try:
-        arguments = build_parser().parse_args(list(argv))
+        arguments = build_parser(*argv[:1]).parse_args(list(argv))
         if as_part := getattr(arguments, "as_part", None):
             as_part(arguments)
     except UsageError as error:
