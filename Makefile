@@ -28,7 +28,7 @@ test: $(VENV)/test-ready ## run all tests (PYTEST_OPTIONS: run those one after t
 ifdef PYTEST_OPTIONS
 	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
 else
-	$(BIN)/python -m pytest -q -n 4 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not alone"
 	$(BIN)/python -m pytest -q -m alone --durations 15
 endif
 

@@ -8,13 +8,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from frames import START_NS, Frame, pcap
 from privilegelib import STRANGER, for_all, needs_root, run_python, status, threads
+from waiting import wait_for
 
 from mburst import landlock, privileges
 from mburst.errors import UsageError
@@ -29,13 +29,6 @@ def strangers() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mburst-test-") as name:
         os.chown(name, STRANGER, STRANGER)
         yield Path(name)
-
-
-def until(condition, what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, f"{what} never happened"
-        time.sleep(0.05)
 
 
 class Running:
@@ -66,9 +59,10 @@ def nothing_left(thread: dict[str, str]) -> bool:
 def test_a_recording_works_as_the_owner_of_its_store(strangers):
     store = strangers / "store"
     with Running(["record", "lo", "-o", str(store), "--threads", "2"], everywhere=True) as running:
-        until(lambda: list(store.glob("hot/clock/*")), "the recording")
-        until(lambda: status(running.pid)["NoNewPrivs"] == "1", "the end of privileges")
-        until(lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)), "the user")
+        wait_for(lambda: list(store.glob("hot/clock/*")), "the recording")
+        wait_for(lambda: status(running.pid)["NoNewPrivs"] == "1", "the end of privileges")
+        wait_for(lambda: all(thread["Uid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid)),
+                 "the user")
         assert all(thread["Gid"].split() == 4 * [str(STRANGER)] for thread in threads(running.pid))
         assert all(nothing_left(thread) for thread in threads(running.pid))
         assert status(running.pid)["Groups"].split() == [str(STRANGER)]
@@ -81,7 +75,8 @@ def test_a_recording_works_as_the_owner_of_its_store(strangers):
 def test_a_recording_of_roots_keeps_no_capability(tmp_path):
     store = tmp_path / "store"
     with Running(["record", "lo", "-o", str(store)]) as running:
-        until(lambda: list(store.glob("hot/clock/*")) and nothing_left(status(running.pid)), "the end of capabilities")
+        wait_for(lambda: list(store.glob("hot/clock/*")) and nothing_left(status(running.pid)),
+                 "the end of capabilities")
         assert status(running.pid)["NoNewPrivs"] == "1"
     assert "recorded into" in running.output
 
@@ -101,8 +96,8 @@ def test_a_file_that_only_root_may_read_is_recorded_for_another(strangers, tmp_p
 def test_a_reflector_is_nobody(tmp_path):
     with (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
           Running(["reflect", "--listen", "127.0.0.1:1862"], everywhere=True) as running):
-        until(lambda: status(running.pid)["Uid"].split()[1] != "0", "another user")
-        until(lambda: all(nothing_left(thread) for thread in threads(running.pid)), "the end of capabilities")
+        wait_for(lambda: status(running.pid)["Uid"].split()[1] != "0", "another user")
+        wait_for(lambda: all(nothing_left(thread) for thread in threads(running.pid)), "the end of capabilities")
         sock.settimeout(30)
         sock.sendto(bytes(44), ("127.0.0.1", 1862))
         assert sock.recv(100)
@@ -114,7 +109,7 @@ def test_probes_are_sent_and_kept_as_the_owner_of_the_store(strangers):
     store = strangers / "store"
     words = ["probe", "127.0.0.1:1863", "--count", "20", "-o", str(store)]
     with Running(["reflect", "--listen", "127.0.0.1:1863"], everywhere=True) as reflector:
-        until(lambda: status(reflector.pid)["Uid"].split()[1] != "0", "the reflector")
+        wait_for(lambda: status(reflector.pid)["Uid"].split()[1] != "0", "the reflector")
         done = subprocess.run(for_all([*MBURST, *words]), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0 and "20 probes" in done.stdout, done.stderr
     assert {path.stat().st_uid for path in store.rglob("*")} == {STRANGER}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from storelib import sealed_files, write
+from waiting import beside
 
 from mburst import files
 from mburst.errors import MburstError
@@ -25,9 +26,9 @@ TRIES = 300
 @contextmanager
 def changing(path: Path, *states: Callable[[Path], object]) -> Iterator[None]:
     """PATH is each of STATES in turn, again and again, by a thread that renames."""
-    ended, aside = threading.Event(), path.with_name("aside")
+    aside = path.with_name("aside")
 
-    def change() -> None:
+    def change(ended: threading.Event) -> None:
         for make in itertools.cycle(states):
             if ended.is_set():
                 return
@@ -35,13 +36,8 @@ def changing(path: Path, *states: Callable[[Path], object]) -> Iterator[None]:
                 make(aside)
                 os.rename(aside, path)
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    with beside(change):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @pytest.fixture

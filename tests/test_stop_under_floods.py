@@ -20,12 +20,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 from livestore import filled
 from ports import free_port
 from privilegelib import needs_root
+from waiting import beside
 from webattack import Verb, frame, lane_of, serving, until, websocket, wish
 
 WORK_S = 3.0  # of all processors between the signal and the end; without a flood it is some 0.2
@@ -71,22 +73,15 @@ def part(*words: object) -> Iterator[subprocess.Popen[str]]:
 @contextmanager
 def flooding(*floods: Callable[[], object]) -> Iterator[None]:
     """Each of FLOODS again and again, in a thread of its own, until the end."""
-    ended = threading.Event()
-
-    def run(flood: Callable[[], object]) -> None:
+    def run(flood: Callable[[], object], ended: threading.Event) -> None:
         while not ended.is_set():
             with suppress(OSError, AssertionError, ValueError):
                 flood()
 
-    threads = [threading.Thread(target=run, args=[flood]) for flood in floods]
-    for thread in threads:
-        thread.start()
-    try:
+    with ExitStack() as stack:
+        for flood in floods:
+            stack.enter_context(beside(partial(run, flood)))
         yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
 
 
 def working(process: subprocess.Popen[str], seconds: float = 0.5) -> Callable[[], object]:

@@ -8,23 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from mburst.agent.config import Part
 from mburst.agent.supervise import Supervisor
 from mburst.sql import Store
 
 MBURST = [sys.executable, "-m", "mburst"]
-
-
-def wait_for(condition, what: str, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what} never happened"
-        time.sleep(0.05)
 
 
 def children(pid: int) -> list[int]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from faultlib import HERE, wait_for
+from faultlib import HERE
 from livelab import sh
 from logged_disk import ENTRY, WRITE
+from waiting import wait_for
 
 BLOCK = 4096  # of the file systems: what the disk writes whole or not at all
 LEFT = {"ext4": "loop", "xfs": "loop,nouuid"}  # options for the image of a cut, beside others of the same disk

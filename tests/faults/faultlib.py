@@ -13,12 +13,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from waiting import wait_for
 
 from mburst.sql import Store
 from mburst.sql.recovery import GRACE_S
@@ -39,14 +40,6 @@ def times(few: int) -> range:
 def chance(*seed: object) -> random.Random:
     """Random numbers that are the same in each run of the tests."""
     return random.Random(repr(seed))
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = LIMIT_S) -> None:
-    """Return when CONDITION holds; fails when it does not within a bound that no test comes near."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        time.sleep(0.01)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import livelab
-from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started, wait_for
+from faultlib import HERE, MBURST, assert_kept, assert_sealed, assert_totals, end, started
 from livelab import Lab
+from waiting import beside, wait_for
 
 TABLES = ("bins", "sources")  # that a recorder is followed by
 
@@ -49,9 +50,8 @@ def recording(lab: Lab, store: Path, *words: str, roll_s: float | None = None, p
 def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
     """Frames of 500 bytes from so many senders at some RATE a second, until the end."""
     frames = [b"\xff" * 6 + bytes([2, 0, 0, 0, 1, number]) + b"\x88\xb5" + bytes(486) for number in range(senders)]
-    ended = threading.Event()
 
-    def send() -> None:
+    def send(ended: threading.Event) -> None:
         with lab.inside(lab.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
             out.bind((lab.a, 0))
             while not ended.wait(senders / rate):
@@ -59,13 +59,8 @@ def sending(lab: Lab, rate: int = 4000, senders: int = 8) -> Iterator[None]:
                     with suppress(OSError):  # an interface that is away for a while
                         out.send(frame)
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
+    with beside(send):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def received(lab: Lab) -> int:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from building import library
-from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, succeed, wait_for
+from faultlib import Follower, assert_kept, assert_sealed, assert_totals, end, query, succeed
 from labrecorder import recording, sending
 from livelab import Lab
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

@@ -16,12 +16,12 @@ from faultlib import (
     query,
     succeed,
     times,
-    wait_for,
     wait_for_rows,
 )
 from labrecorder import TABLES, finish, recorder, recording, running, sending
 from livelab import Lab, sh
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

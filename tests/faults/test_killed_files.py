@@ -13,20 +13,9 @@ from subprocess import Popen
 
 import pytest
 from captured import PACKETS, write_capture
-from faultlib import (
-    assert_sealed,
-    assert_totals,
-    chance,
-    end,
-    hot_bytes,
-    kill,
-    started,
-    succeed,
-    sums,
-    times,
-    wait_for,
-)
+from faultlib import assert_sealed, assert_totals, chance, end, hot_bytes, kill, started, succeed, sums, times
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

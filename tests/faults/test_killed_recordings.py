@@ -20,11 +20,11 @@ from faultlib import (
     kill,
     query,
     times,
-    wait_for,
 )
 from labrecorder import received, recording, sending
 from livelab import Lab
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

@@ -7,18 +7,11 @@ import signal
 import time
 from pathlib import Path
 
-from faultlib import (
-    Follower,
-    chance,
-    held,
-    query,
-    times,
-    wait_for,
-    wait_for_rows,
-)
+from faultlib import Follower, chance, held, query, times, wait_for_rows
 from labrecorder import TABLES, children, finish, recorder, running, sending
 from livelab import Lab
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

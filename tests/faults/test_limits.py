@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from faultlib import Follower, assert_kept, end, failure, held, mburst, query, started, wait_for
+from faultlib import Follower, assert_kept, end, failure, held, mburst, query, started
 from labrecorder import TABLES, finish, inside, recording, sending
 from livelab import Lab
 from outcomes import outcome
 from storelib import write
+from waiting import wait_for
 
 from mburst.sql import Store
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from captured import write_capture
-from faultlib import LIMIT_S, assert_sealed, end, query, started, times, wait_for
+from faultlib import LIMIT_S, assert_sealed, end, query, started, times
 from outcomes import outcome
 from storelib import rows
+from waiting import wait_for
 
 from mburst import recovery
 from mburst.sql import Store, filenames, locks

@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from faultlib import HERE, end, query, times, wait_for
+from faultlib import HERE, end, query, times
 from labrecorder import received, recording, sending
 from livelab import Lab
 from outcomes import outcome
+from waiting import wait_for
 
 from mburst.sql import Store
 

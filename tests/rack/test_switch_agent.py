@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from calm import Attempts, Taken, hold
 from rackdata import depths_of, one_way, stored
+from waiting import beside
 
 from mburst.netlab import Rack, Round
 from mburst.netlab.plan import mac
@@ -66,10 +67,9 @@ class Collected:
 def watched_by_tc(rack: Rack) -> Iterator[list[Seen]]:
     """Meanwhile, ask one `tc` again and again."""
     seen: list[Seen] = []
-    done = threading.Event()
 
-    def watch(tc: subprocess.Popen[str]) -> None:
-        while not done.wait(0.003):
+    def watch(tc: subprocess.Popen[str], ended: threading.Event) -> None:
+        while not ended.wait(0.003):
             begin_ns = time.time_ns()
             tc.stdin.write("qdisc show dev p-cache\n")
             tc.stdin.flush()
@@ -77,14 +77,9 @@ def watched_by_tc(rack: Rack) -> Iterator[list[Seen]]:
             seen.append(Seen(begin_ns, time.time_ns(), queue["backlog"]))
 
     argv = ["tc", "-n", rack.plan.namespace("tor"), "-j", "-s", "-batch", "-"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tc:
-        thread = threading.Thread(target=watch, args=(tc,))
-        thread.start()
-        try:
-            yield seen
-        finally:
-            done.set()
-            thread.join()
+    with (subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tc,
+          beside(lambda ended: watch(tc, ended))):
+        yield seen
 
 
 def measure(folder: Path, link: str) -> Collected:

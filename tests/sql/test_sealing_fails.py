@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from places import ROOT
 from storelib import hot_logs, sealed_files
+from waiting import wait_for
 
 from mburst.agent.exporter import Exporter
 from mburst.agent.meter import Meter
@@ -24,13 +24,6 @@ sys.path.insert(0, str(ROOT / "tests" / "data" / "stores"))
 import make
 
 SAID_S = 10.0  # within which it is promised
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def row(table: str) -> pa.Table:

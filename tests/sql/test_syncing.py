@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from storelib import rows
+from waiting import wait_for
 
 from mburst.errors import MburstError
 from mburst.sql import Store, disk
@@ -46,13 +47,6 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     monkeypatch.setattr(disk.Syncer, "_shared", None)
     yield made
     made.let.set()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ports import free_port
+from waiting import beside
 
 from mburst.errors import MburstError
 from mburst.telemetry import delays, stamp
@@ -67,21 +68,14 @@ def answering(answer: Callable[[socket.socket, bytes, tuple[str, int]], None]) -
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((LOCAL, 0))
     sock.settimeout(0.05)
-    stopped = threading.Event()
 
-    def serve() -> None:
-        while not stopped.is_set():
+    def serve(ended: threading.Event) -> None:
+        while not ended.is_set():
             with contextlib.suppress(TimeoutError, ConnectionError):
                 answer(sock, *sock.recvfrom(2048))
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
+    with sock, beside(serve):
         yield sock.getsockname()[1]
-    finally:
-        stopped.set()
-        thread.join()
-        sock.close()
 
 
 def reply_to(data: bytes, number: int | None = None) -> bytearray:

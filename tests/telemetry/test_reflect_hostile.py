@@ -15,13 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ports import free_port
+from waiting import wait_for
 
 from mburst.telemetry import delays, reflect, stamp
 from mburst.telemetry.admission import Admission, Bucket
@@ -59,13 +60,6 @@ def asking(address: str = LOCAL, port: int = 0) -> Iterator[socket.socket]:
         sock.bind((address, port))
         sock.settimeout(5)
         yield sock
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, f"{what} never happened"
-        time.sleep(0.01)
 
 
 # --- no loop --------------------------------------------------------------------------------------------------------
