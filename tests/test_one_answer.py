@@ -1,7 +1,7 @@
 """One store, one answer: every verb that says when, how often, how long, how full or how late says the same.
 
-A cell of the table is a fact and who is asked for it (onecells*.py). What is true comes from plain
-arithmetic in onestore.py.
+A cell of the table is a fact and who is asked for it (onecells*.py). What is true comes from plain arithmetic in
+onestore.py. onematrix.py has the table of facts and answers, with a reason for each cell that is empty.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 from oneasked import WHOLE, Asked, Lane, printed
 from onecells import CELLS, ONCE, spans
 from onecells_beside import SHARES, told
+from onematrix import ANSWERS, EMPTY, FACTS, filled, printed_matrix
 from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
 from mburst.analysis.bursts import THRESHOLD
@@ -47,7 +48,8 @@ TRUTH: dict[str, Callable[[], Any]] = {
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},
-    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2)
+    "bursts_of_all": lambda: sum(len(one.bursts) for one in onestore.RECORDINGS if one.name != "r1-a0-again"),
+    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2, 1.0, 1.0)
                                         for one in onestore.of_lane(lane) for start, end in one.burst_spans)
                            for lane in LANES},
     "fan_in": lambda: {lane: 2 if any(one.bursts for one in onestore.of_lane(lane)) else None for lane in LANES},
@@ -61,6 +63,10 @@ TRUTH: dict[str, Callable[[], Any]] = {
                                      if max(one.last for one in onestore.of_lane(lane)) == 999 else 0
                                      for lane in LANES},
     "busiest_bin": lambda: {lane: FULL if any(one.bursts for one in onestore.of_lane(lane)) else 100 for lane in LANES},
+    "utilization": lambda: {lane: round(8 * onestore.of_lane(lane)[0].wire_bytes / sum(
+        end - start for start, end in onestore.of_lane(lane)[0].spans), 12) for lane in ONCE},
+    "marks": lambda: len(onestore.RECORDINGS[0].marked),
+    "gap": lambda: {(12, 50)},
     "marked": lambda: {"swp1": 4, "swp2": 0},
     "latency": lambda: {src: latency_of(src) for src in PATHS},
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
@@ -87,6 +93,13 @@ def latency_of(src: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("fact", "answer"), CELLS)
 def test_every_answer_is_the_same(asked: Asked, fact: str, answer: Callable[[Asked], Any]) -> None:
     assert answer(asked) == TRUTH[fact]()
+
+
+def test_a_cell_without_an_answer_has_a_reason() -> None:
+    print(printed_matrix())  # pytest -rP shows it
+    cells = filled()
+    assert [fact for fact in FACTS if cells[fact] | EMPTY[fact].keys() != {*ANSWERS}] == []
+    assert not any(cells[fact] & EMPTY[fact].keys() for fact in FACTS)
 
 
 def test_the_defaults_of_a_burst_are_those_of_the_query(asked: Asked) -> None:

@@ -38,7 +38,7 @@ class Scope(NamedTuple):
     until_ns: int | None = None
 
     def filters(self) -> dict[str, Any]:
-        """As keywords of analysis.bursts.judge_bursts."""
+        """As keywords of analysis.bursts.detect_bursts."""
         return self._asdict()
 
     def no_recording(self, store: str | os.PathLike[str]) -> MburstError:

@@ -10,7 +10,7 @@ from ..api import options
 from ..api.investigating import WhatIf, changes_of, predicted
 from ..names import tell
 from ..units import SIZES
-from .investigate import add_scope, judged
+from .investigate import add_scope, asked_for
 from .output import write, write_json_value
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge, fit, predict, print."""
+    """Investigate, fit, predict, print."""
     changes = wanted(arguments)
-    found = predicted(judged(arguments, options.definition_of(link=arguments.recorded_link)), changes)
+    found = predicted(asked_for(arguments, options.definition_of(link=arguments.recorded_link)), changes)
     if arguments.json:
         write_json_value(found.to_dict())
     else:
