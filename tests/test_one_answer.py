@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onecells_api  # noqa: F401 - registers cells
 import onestore
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oneasked import WHOLE, Asked, Lane, printed
 from onecells import CELLS, ONCE, spans
 from onecells_beside import SHARES, told
@@ -22,9 +25,10 @@ from onematrix import ANSWERS, EMPTY, FACTS, filled, printed_matrix
 from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
 from mburst.analysis.bursts import THRESHOLD
+from mburst.analysis.exposure import in_bursts
 from mburst.analysis.live_store import LiveStore
 from mburst.cli.what_if import wanted
-from mburst.sql import text
+from mburst.sql import in_memory, text
 from mburst.units import parse_size
 
 
@@ -117,6 +121,25 @@ def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: 
     [facts] = tmp_path.glob("rack-*.json")
     told = {row["host"] + row["interface"]: spans(row["coverage"]) for row in json.loads(facts.read_text())["lanes"]}
     assert told == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(bursts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=6),
+       probes=st.lists(st.tuples(st.integers(-20, 300), st.integers(0, 40)), min_size=1, max_size=20))
+def test_a_probe_meets_a_burst_by_one_rule(bursts: list[tuple[int, int]], probes: list[tuple[int, int]]) -> None:
+    """Those of the investigation, met within a slack of a time, and of a rack's report, under way for a time."""
+    edges = np.cumsum([length for pair in bursts for length in pair])
+    starts, ends = edges[::2], edges[1::2]
+    slow = [any(start <= at + 2 * slack and at < end for start, end in zip(starts, ends, strict=True))
+            for at, slack in probes]
+    assert [bool(in_bursts(np.array([at + slack], float), (starts.astype(float), ends.astype(float)), slack)[0])
+            for at, slack in probes] == slow
+    with in_memory() as con:
+        found = [con.execute("SELECT coalesce(bool_or(met_burst($first, $last, s, e)), false) FROM "
+                             "(SELECT unnest($s::BIGINT[]) AS s, unnest($e::BIGINT[]) AS e)",
+                             {"s": starts.tolist(), "e": ends.tolist(), "first": at, "last": at + 2 * slack}).fetchall()
+                 for at, slack in probes]
+    assert found == [[(met,)] for met in slow]
 
 
 # --- a store without bins ---------------------------------------------------------------------------------------------
