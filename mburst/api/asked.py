@@ -146,7 +146,7 @@ class Recorded(TypedDict, total=False):
     rack: str
     interface: str | None  # its name: what the capture says, or its file's name
     direction: Literal["in", "out", "both"]
-    local: Names  # addresses of this host, which tell in from out
+    local: Names  # addresses of this host, by which in and out are known
     max_sources: int  # senders in a bin that are counted apart: 4096
     window: Duration  # how far out of order packets may come: 2 ms
     inner: bool  # senders are the innermost addresses of tunnels

@@ -45,8 +45,8 @@ class Scope(NamedTuple):
         """The error that STORE holds nothing of it."""
         named = {"recording": self.recording, "rack": self.rack, "host": " or ".join(self.hosts or ()),
                  "interface": self.interface, "direction": self.direction}
-        told = " and ".join(f"{what} {value}" for what, value in named.items() if value)
-        return MburstError(f"{store}: no recording" + (f" of {told}" if told else ""),
+        asked = " and ".join(f"{what} {value}" for what, value in named.items() if value)
+        return MburstError(f"{store}: no recording" + (f" of {asked}" if asked else ""),
                            "`mburst sql STORE recordings` lists what there is")
 
 

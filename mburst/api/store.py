@@ -236,7 +236,7 @@ class Store:
     @takes(asked.Investigated)
     def investigate(self, **options: Unpack[asked.Investigated]) -> Investigation:
         """What explains the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
-        network, or nothing; `undetermined`, with what is missing, where the store cannot tell (docs/investigate.md).
+        network, or nothing; `undetermined`, with what is missing, where the store cannot say (docs/investigate.md).
 
         Raises MburstError where there is neither a recording nor a probe."""
         self._check_open()

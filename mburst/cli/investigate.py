@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
 hosts, the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where
-the recording cannot tell. A capture file is recorded into a temporary store first."""
+the recording cannot decide it. A capture file is recorded into a temporary store first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
