@@ -39,7 +39,7 @@ COLUMNS = (
     "link_bps",
 )
 
-# The variables of bursts.sql that choose what is judged, beside `hosts` and those of the definition.
+# The variables of bursts.sql that choose in which bins bursts are detected, beside `hosts` and those of the definition.
 FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
 FETCH = 10_000
 THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
@@ -49,7 +49,7 @@ THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
 class BurstDefinition:
     """What counts as a burst. None takes the default that depends on the recording."""
 
-    bin_ns: int | None = None  # width that is judged: the stored width or a multiple
+    bin_ns: int | None = None  # bin width to use: the stored one or a multiple
     threshold: float = THRESHOLD  # share of line rate at which a bin is hot
     release: float | None = None  # a burst goes on while at least this; the threshold
     join_ns: int | None = None  # gaps up to this are joined; 5 bins
@@ -86,19 +86,20 @@ def find_bursts(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The bursts that the store behind CON holds, sorted by start; bins that start in [since_ns, until_ns) are judged.
+    """The bursts that the store behind CON holds, sorted by start, of bins that start in
+    [since_ns, until_ns).
 
     Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
-    `burst_sources` (every sender of each) and `lanes` (the runs that were judged). Raises UsageError when the width
-    does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
-    judge_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
+    `burst_sources` (every sender of each) and `lanes` (the recordings that were looked at). Raises UsageError when the
+    width does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
+    detect_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
                  recording=recording, since_ns=since_ns, until_ns=until_ns)
     return list(listed(con))
 
 
 def listed(con: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
-    """What find_bursts lists, of the tables that judge_bursts left in CON: some thousands at a time for who keeps none.
-    CON is busy until the last is taken."""
+    """What find_bursts lists, of the tables that detect_bursts left in CON: some thousands at a time for who keeps
+    none. CON is busy until the last is taken."""
     for row in _rows(con, "FROM listed"):
         yield dict(zip(COLUMNS, row, strict=True))
 
@@ -117,7 +118,7 @@ def _rows(con: duckdb.DuckDBPyConnection, query: str) -> Iterator[tuple[Any, ...
             yield from some
 
 
-def judge_bursts(
+def detect_bursts(
     con: duckdb.DuckDBPyConnection,
     definition: BurstDefinition | None = None,
     *,
@@ -138,7 +139,7 @@ def judge_bursts(
 
 
 def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Pairs among the runs that `find_bursts` judged last which recorded the same host, interface and direction at the
+    """Pairs among the recordings of the last `find_bursts` which cover the same host, interface and direction at the
     same time, so that each burst is found in both."""
     return con.execute("""
         WITH spans AS (

@@ -1,4 +1,4 @@
-"""Whether the stamps can carry the bins that are judged: frames that were stamped late make bursts of their own."""
+"""Whether stamps are fine enough for the bins in use: frames that were stamped late make bursts of their own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refuse_coarse(
     since_ns: int | None = None,
     until_ns: int | None = None,
 ) -> None:
-    """Raise MburstError where a recording would be judged in fine bins (bin_ns, or as stored) most of which have coarse
+    """Raise MburstError where bursts would be detected in fine bins (bin_ns, or as stored) most of which have coarse
     stamps. Which recordings, and what time of them: as for `find_bursts`."""
     settings: dict[str, Any] = {
         "bin_ns": bin_ns, "fine_ns": FINE_NS, "coarse": COARSE_STAMPS, "hosts": hosts, "rack": rack,
@@ -47,4 +47,4 @@ def refuse_coarse(
     with readable(con):
         row = read_bins.mostly_coarse(con, settings)
     if row:
-        raise too_coarse(f"{row[0]} {row[1]} {row[2]}", row[3], "judge them all the same")
+        raise too_coarse(f"{row[0]} {row[1]} {row[2]}", row[3], "use them all the same")

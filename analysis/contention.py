@@ -61,7 +61,7 @@ class HostBursts:
 
 
 def contention(con: duckdb.DuckDBPyConnection, pairs: int) -> Contention | None:
-    """From the view host_bursts, which judge_bursts leaves in CON; None where no rack has two hosts that received
+    """From the view host_bursts, which detect_bursts leaves in CON; None where no rack has two hosts that received
     bursts. Of several racks, hosts, bursts and times are added up."""
     *steps, last = con.extract_statements(text("contention", alone=True))
     for step in steps:

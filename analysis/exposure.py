@@ -12,12 +12,13 @@ ROUNDS = 1000  # of the bootstrap
 
 
 def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDArray[np.bool_]:
-    """Whether each time lies in a burst, widened by `slack` (a bin: where in it the burst began is not known)."""
+    """Whether what crossed the port within `slack` of each time met a burst (a bin: where in it the burst began is not
+    known): met_burst of sql/macros.sql. Bursts are sorted and do not overlap."""
     starts, ends = bursts
     if len(starts) == 0:
         return np.zeros(len(time), dtype=bool)
     place = rank(starts - slack, time) - 1
-    return (place >= 0) & (time <= ends[np.maximum(place, 0)] + slack)
+    return (place >= 0) & (time < ends[np.maximum(place, 0)] + slack)
 
 
 def risk_of(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 QUIET_NS = 10 * 10**9  # after so long without a bin, whatever burst was going on has ended
-LONGEST_NS = 60 * 10**9  # a burst that goes on for longer is told in pieces
+LONGEST_NS = 60 * 10**9  # a burst that goes on for longer is reported in pieces
 MOST_ROWS = 8_000_000  # of bins of a recording that are kept, likewise
 LATE_NS = 10**9  # by which bins and senders have come that were counted before, if any will
 BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "packets", "quality")
@@ -33,15 +33,15 @@ RECORDING_COLUMNS = ("recording_id", "host", "rack", "interface", "direction", "
 _COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
 
 Epoch = tuple[str, int]  # recording_id, clock_epoch
-Judge = Callable[["list[Waiting]"], list[dict[str, Any]]]
+Detect = Callable[["list[Waiting]"], list[dict[str, Any]]]
 
 
 @dataclass
 class Waiting:
-    """Of one clock epoch of a recording: what is kept, and up to when its bursts are told."""
+    """Of one clock epoch of a recording: what is kept, and up to when its bursts are reported."""
 
     recording: dict[str, Any]
-    settled_ns: int  # bursts that begin before are told
+    settled_ns: int  # bursts that begin before are reported
     newest_ns: int = -1  # its newest bin; -1: none was seen
     heard_ns: int = 0  # when its recorder last said that it runs
     came_ns: int = 0  # when its newest bins came here, by our clock
@@ -56,8 +56,8 @@ class Waiting:
 
 
 class Follower:
-    """The bursts of the recordings that it is told of, from SINCE_NS on. LATE_NS: how long a burst waits for its
-    senders (0: nobody asks for them). Bursts longer than LONGEST_NS are told in pieces."""
+    """The bursts of the recordings that were added, from SINCE_NS on. LATE_NS: how long a burst waits for its
+    senders (0: nobody asks for them). Bursts longer than LONGEST_NS are reported in pieces."""
 
     def __init__(self, definition: BurstDefinition, since_ns: int, late_ns: int | None = None,
                  longest_ns: int | None = None) -> None:
@@ -65,7 +65,7 @@ class Follower:
         self.since_ns = since_ns
         self.late_ns = LATE_NS if late_ns is None else late_ns
         self.longest_ns = LONGEST_NS if longest_ns is None else longest_ns
-        self.unfit: MburstError | None = None  # why a recording is not judged
+        self.unfit: MburstError | None = None  # why no bursts can be detected in a recording
         self._unfit: set[str] = set()  # recordings that are not
         self._recordings: dict[str, dict[str, Any]] = {}
         self._waiting: dict[Epoch, Waiting] = {}
@@ -77,7 +77,7 @@ class Follower:
         return sum(table.num_rows for of in self._waiting.values() for table in (*of.bins, *of.senders))
 
     def add_recording(self, recording: dict[str, Any]) -> None:
-        """A recording, or what is newly known of it; without a link speed it is not judged."""
+        """A recording, or what is newly known of it; without a link speed it is not followed."""
         if recording["recording_id"] in self._unfit or not (recording["link_bps"] or self.definition.link_bps):
             return
         self._recordings[recording["recording_id"]] = recording
@@ -123,10 +123,10 @@ class Follower:
         return self._waiting.setdefault((recording, epoch), Waiting(self._recordings[recording], self.since_ns))
 
     def ended(self, now_ns: int) -> list[dict[str, Any]]:
-        """The bursts that have ended and were not told before, as find_bursts has them. `unfit` says why where a
-        recording cannot be judged as bursts are defined: it is not looked at again."""
+        """The bursts that have ended and were not reported before, as find_bursts has them. `unfit` says why where a
+        recording's bins do not fit the definition: it is not followed any more."""
         due = {key: of for key, of in self._waiting.items() if of.bins}
-        bursts = self._fitting([of for of in due.values() if self._possible(of)], self._judged)
+        bursts = self._fitting([of for of in due.values() if self._possible(of)], self._detected)
         found = self._settled(due, bursts, now_ns)
         for recording in [name for name, row in self._recordings.items() if row["ended"]]:
             del self._recordings[recording]
@@ -137,7 +137,7 @@ class Follower:
     def begin(self, con: duckdb.DuckDBPyConnection, now_ns: int) -> list[dict[str, Any]]:
         """The same of all that a store holds of the recordings from the beginning on, and keep of it what is needed.
         CON: has the store's tables; its bins and senders are not read into memory but for the newest."""
-        def judged(due: list[Waiting]) -> list[dict[str, Any]]:
+        def detected(due: list[Waiting]) -> list[dict[str, Any]]:
             con.register("recordings", _recordings(due))
             try:
                 return find_bursts(con, self.definition, since_ns=self.since_ns)
@@ -149,19 +149,19 @@ class Follower:
             if recording in self._recordings:
                 due[recording, epoch] = of = self._of(recording, epoch)
                 of.newest_ns = newest_ns
-        found = self._settled(due, self._fitting(list(due.values()), judged), now_ns)
+        found = self._settled(due, self._fitting(list(due.values()), detected), now_ns)
         for key, of in due.items():
             of.bins = [rows_since(con, "bins", _COLUMNS["bins"], key, of.settled_ns)]
             of.senders = [rows_since(con, "sources", _COLUMNS["sources"], key, of.settled_ns - self._before(of))]
         return found
 
-    def _fitting(self, due: list[Waiting], judge: Judge) -> list[dict[str, Any]]:
-        """What JUDGE finds in all that is DUE, or in each that it can judge."""
+    def _fitting(self, due: list[Waiting], detect: Detect) -> list[dict[str, Any]]:
+        """What DETECT finds in all that is DUE, or in each whose bins fit the definition."""
         try:
-            return judge(due) if due else []
+            return detect(due) if due else []
         except MburstError as error:
             if len(due) > 1:
-                return [burst for of in due for burst in self._fitting([of], judge)]
+                return [burst for of in due for burst in self._fitting([of], detect)]
             self.unfit = error
             name = due[0].recording["recording_id"]
             self._unfit.add(name)
@@ -169,7 +169,7 @@ class Follower:
             return []
 
     def _is_over(self, key: Epoch) -> bool:
-        """Whether no more bins will come of a recording's epoch, by what is told."""
+        """Whether no more bins will come of a recording's epoch, as far as is known."""
         recording, epoch = key
         return (recording not in self._recordings or bool(self._recordings[recording]["ended"])
                 or any(name == recording and later > epoch for name, later in self._waiting))
@@ -202,7 +202,7 @@ class Follower:
         least = self.definition.threshold * of.recording["bin_ns"] * link / 8e9 - 1
         return any(pc.max(rows["wire_bytes"]).as_py() >= least for rows in of.bins if rows.num_rows)
 
-    def _judged(self, due: list[Waiting]) -> list[dict[str, Any]]:
+    def _detected(self, due: list[Waiting]) -> list[dict[str, Any]]:
         from ..sql import in_memory
 
         if self._con is None:

@@ -88,7 +88,7 @@ class History:
 
     def bursts(self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int,
                end_ns: int) -> list[dict[str, Any]]:
-        """The bursts of a lane that touch [start_ns, end_ns), judged on the bins of that time and AROUND_NS it."""
+        """The bursts of a lane that touch [start_ns, end_ns), detected in the bins of that time and AROUND_NS it."""
         link = self.definition.link_bps or lane.link_bps
         if not link:
             return []

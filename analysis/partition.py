@@ -1,5 +1,5 @@
 """Bursts of files that are named one by one, without a store around them: of one date and rack, say, which another
-process judges, or another machine that has copies of them."""
+process is asked for, or another machine that has copies of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..sql import listed
 from ..sql.damage import DamagedFile, damaged_files, readable
-from .bursts import BurstDefinition, judge_bursts
+from .bursts import BurstDefinition, detect_bursts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Judged(NamedTuple):
+class Found(NamedTuple):
     """What some files hold. `bursts` has bursts.COLUMNS, sorted by start (times in Unix ns, rates in bits a second,
     utilizations as shares of line rate); `damaged` are the files that could not be read, without which the bursts were
     found: those that they touch have the quality `incomplete`."""
@@ -32,18 +32,18 @@ def find_bursts_in(
     memory: str | None = None,
     hosts: str | Sequence[str] | None = None,
     **where: str | int | None,
-) -> Judged:
+) -> Found:
     """The bursts of FILES, by table: `bins`, the `recordings` that they belong to and, where senders are wanted,
     `sources` (Store.files lists them). The same text of SQL as for a store, and row for row the same answer as that of
     a store that has these files alone. HOSTS and WHERE choose as for find_bursts, THREADS and MEMORY ("1GB") bound
     DuckDB.
 
     A burst that goes on in other files is found in part. Files of whole hosts and of all their dates have none of
-    these; for one date, name the neighbouring files of its host too, have bins of a margin around it judged (since_ns,
+    these; for one date, name the neighbouring files of its host too, detect bursts in a margin around it (since_ns,
     until_ns), and keep the bursts that begin in it.
 
     Raises as find_bursts does, and MburstError where bins have no row of `recordings`."""
     with listed.connect(files, threads=threads, memory=memory) as con:
-        judge_bursts(con, definition, hosts=hosts, **where)
+        detect_bursts(con, definition, hosts=hosts, **where)
         with readable(con):
-            return Judged(con.sql("FROM listed").to_arrow_table(), damaged_files(con))
+            return Found(con.sql("FROM listed").to_arrow_table(), damaged_files(con))

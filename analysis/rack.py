@@ -21,10 +21,10 @@ from .rack_period import (
     Lane,
     Period,
     cells,
+    detected,
     durations,
     feeders,
     feeding,
-    judged,
     lanes,
     overlapping,
     worst,
@@ -107,7 +107,7 @@ def slot_width(span_ns: int) -> int:
 
 def gather(store: Store, rack: str, period: Period, definition: BurstDefinition) -> RackReport:
     """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
-    with judged(store, rack, period, definition) as con, readable(con):
+    with detected(store, rack, period, definition) as con, readable(con):
         found = lanes(con, period)
         slot_ns = slot_width(period.span_ns)
         first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
@@ -150,7 +150,7 @@ def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, i
     known: list[set[str]] = []
     damaged = set(report.damaged)
     for name, before in earlier.items():
-        with judged(store, report.rack, before, report.definition) as con, readable(con):
+        with detected(store, report.rack, before, report.definition) as con, readable(con):
             then = lanes(con, before)
             damaged |= set(damaged_files(con))
             if any(lane.recorded_ns for lane in then):

@@ -13,8 +13,9 @@ from .rack_period import Period
 if TYPE_CHECKING:
     import duckdb
 
-# A probe met a burst when one of an end of its path was on while it was under way. rack_spans has no overlaps in a
-# host, so the last burst that began before the probe's end is the only one that need be looked at.
+# A probe met a burst (met_burst of sql/macros.sql) of either end of its path; its port is not known here, so it may
+# have crossed it at any time. rack_spans has no overlaps in a host, so the last burst that began before the end of the
+# probe is the only one that need be looked at.
 _PATHS = """
 WITH seen AS (
     SELECT src, dst, protocol, tx_ns, lost, measure, latency_ns,
@@ -23,7 +24,8 @@ WITH seen AS (
     WHERE src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs)
 ), marked AS (
     SELECT src, dst, protocol, measure, latency_ns, lost,
-           coalesce(there.end_ns > tx_ns, false) OR coalesce(here.end_ns > tx_ns, false) AS met
+           coalesce(met_burst(tx_ns, reach_ns, there.start_ns, there.end_ns), false)
+               OR coalesce(met_burst(tx_ns, reach_ns, here.start_ns, here.end_ns), false) AS met
     FROM seen ASOF LEFT JOIN rack_spans AS there ON dst = there.host AND reach_ns >= there.start_ns
               ASOF LEFT JOIN rack_spans AS here ON src = here.host AND reach_ns >= here.start_ns
 )

@@ -70,7 +70,7 @@ class Newcomers:
 
 
 def rates(lanes: Sequence[Lane]) -> Rates:
-    """Sums over lanes whose bursts could be judged."""
+    """Sums over lanes whose bursts could be detected."""
     known = [lane for lane in lanes if lane.link_bps]
     return Rates(sum(lane.recorded_ns for lane in known), sum(lane.bursts for lane in known),
                  sum(lane.burst_ns for lane in known))

@@ -1,6 +1,6 @@
 """The recordings and bursts of one rack in one period, as tables of a connection and the sums over them.
 
-`judged` leaves in the connection, beside what analysis.bursts.find_bursts leaves: rack_runs (the runs that touch the
+`detected` leaves in the connection, beside what analysis.bursts.find_bursts leaves: rack_runs (the runs that touch the
 period), rack_totals (sums of their bins) and rack_spans (when each host received a burst,
 without overlaps).
 """
@@ -17,7 +17,7 @@ from ..quality import Quality
 from ..sql.damage import readable
 from . import coverage, distributions, read_bins
 from .beside import dicts
-from .bursts import COLUMNS, BurstDefinition, judge_bursts, overlapping_runs
+from .bursts import COLUMNS, BurstDefinition, detect_bursts, overlapping_runs
 from .distributions import Summary
 from .envelope import Interval
 
@@ -114,10 +114,10 @@ class Period:
 
 @dataclass(frozen=True)
 class Lane:
-    """One direction of one interface in a period. `link_bps` is None where nobody said it: then bursts were not judged.
+    """One direction of one interface in a period. `link_bps` is None where nobody said it: it has no bursts then.
 
-    Time is in ns. `peak_utilization` is of the fullest judged bin in a burst; `busiest_bin` and `busiest_second` are
-    bits a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
+    Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
+    a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
     `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period.
     """
 
@@ -171,8 +171,8 @@ class Feeder:
     members: int
 
 
-def judged(store: Store, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables named above. Runs whose link speed is not known are left out of the judging."""
+def detected(store: Store, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
+    """A connection with the tables named above. Runs whose link speed is not known are left out."""
     con = store.connect(rack, period.since_ns, period.until_ns)
     where = {"since": period.since_ns, "until": period.until_ns}
     with readable(con):
@@ -181,7 +181,7 @@ def judged(store: Store, rack: str, period: Period, definition: BurstDefinition)
                     "WHERE link_bps IS NOT NULL")
         read_bins.sum_rack(con, period.since_ns, period.until_ns)
         # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
-        judge_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
+        detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
         con.execute(_SPANS)
     return con
 

@@ -40,14 +40,14 @@ WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $unt
 """
 _MOSTLY_COARSE = """
 WITH wanted AS (
-    SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS judged_ns
+    SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS width_ns
     FROM recordings
-    WHERE judged_ns < $fine_ns AND (quality & $coarse <> 0 OR ended = '')
+    WHERE width_ns < $fine_ns AND (quality & $coarse <> 0 OR ended = '')
       AND ($hosts IS NULL OR list_contains($hosts, host)) AND rack = coalesce($rack, rack)
       AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
       AND recording_id = coalesce($recording, recording_id)
 )
-SELECT wanted.host, wanted.interface, wanted.direction, judged_ns
+SELECT wanted.host, wanted.interface, wanted.direction, width_ns
 FROM bins JOIN wanted USING (recording_id)
 WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, ts_ns)
 GROUP BY ALL
@@ -114,8 +114,8 @@ def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns
 
 
 def mostly_coarse(con: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> tuple[Any, ...] | None:
-    """(host, interface, direction, width) of the first recording that would be judged in bins below $fine_ns most of
-    which have stamps of $coarse."""
+    """(host, interface, direction, width) of the first recording of which bins below $fine_ns are used, most of them
+    with stamps of $coarse."""
     return con.execute(_MOSTLY_COARSE, settings).fetchone()
 
 

@@ -56,7 +56,7 @@ def bins_of(
     con: duckdb.DuckDBPyConnection, bin_ns: int | None, link_bps: int | None, where: dict[str, Any]
 ) -> tuple[str, dict[str, Any]] | None:
     """The query of the bins that start in [since_ns, until_ns), and its parameters; None where nothing of WHERE (the
-    keywords of judge_bursts) was recorded. CON keeps the table `chosen`, which it asks. Raises UsageError when the
+    keywords of detect_bursts) was recorded. CON keeps the table `chosen`, which it asks. Raises UsageError when the
     width does not fit the recording, and MburstError when there are more than MOST_BINS."""
     names = ("hosts", "rack", "interface", "direction", "recording")
     span = {name: where[name] for name in ("since_ns", "until_ns")}

@@ -41,7 +41,7 @@ IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($
 
 @dataclass(frozen=True)
 class Question:
-    """What to judge. known_as: names by which the probes call the recorded host, where they differ."""
+    """What is asked. known_as: names by which the probes call the recorded host, where they differ."""
 
     definition: BurstDefinition
     rule: Rule = DEFAULT
@@ -128,12 +128,12 @@ def places_with(
 def read_bursts(
     con: duckdb.DuckDBPyConnection, question: Question, chosen: dict[Lane, list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """OF_BURSTS of the bursts of the chosen runs; `burst` is the number in the tables that judge_bursts() leaves."""
-    from .bursts import judge_bursts
+    """OF_BURSTS of the bursts of the chosen runs; `burst` is the number in the tables that detect_bursts() leaves."""
+    from .bursts import detect_bursts
 
     if not chosen:
         return []
-    judge_bursts(
+    detect_bursts(
         con,
         question.definition,
         hosts=sorted({lane[0] for lane in chosen}),

@@ -165,7 +165,7 @@ def lanes(con: duckdb.DuckDBPyConnection, rack: str | None = None, host: str | N
     return [Lane(**dict(zip(_LANE, key, strict=True)), runs=runs) for key, runs in grouped.items()]
 
 
-def judge(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: BurstDefinition,
+def detect(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: BurstDefinition,
           since_ns: int | None = None, until_ns: int | None = None) -> list[dict[str, Any]]:
     """The bursts of the lanes whose link speed is known, by `analysis.bursts`.
 
@@ -185,7 +185,7 @@ def judge(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], definition: Bu
 
 def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Sequence[Mapping[str, Any]],
            since_ns: int | None = None, until_ns: int | None = None, limits: Limits | None = None) -> list[LaneReport]:
-    """The report of each lane in [since_ns, until_ns), from the bursts that `judge` found in that time."""
+    """The report of each lane in [since_ns, until_ns), from the bursts that `detect` found in that time."""
     period = (since_ns if since_ns is not None else 0, until_ns if until_ns is not None else 2**63 - 1)
     runs = [run["recording_id"] for lane in chosen for run in lane.runs]
     parameters = {"ids": runs, "since": period[0], "until": period[1]}

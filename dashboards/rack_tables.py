@@ -42,12 +42,12 @@ def hosts(report: RackReport) -> str:
     """Each interface and direction: how often, how long, how hard."""
     rows = []
     for lane in sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name)):
-        judged = lane.link_bps and lane.recorded_ns
+        known = lane.link_bps and lane.recorded_ns
         pattern = max(lane.patterns.items(), key=lambda item: item[1])[0] if lane.bursts else ""
         rows.append([
             escape(lane_name(lane)), escape(PATTERN_NAMES.get(pattern, "–")),
-            f"{lane.bursts:,}" if judged else "not judged",
-            format_share(lane.burst_ns / lane.recorded_ns) if judged else "–",
+            f"{lane.bursts:,}" if known else "not known",
+            format_share(lane.burst_ns / lane.recorded_ns) if known else "–",
             _duration(lane.p50_ns), _duration(lane.p99_ns), _duration(lane.longest_ns),
             "–" if lane.peak_utilization is None else format_share(lane.peak_utilization),
             _rate(lane.busiest_second, lane) if lane.packets else "–",

@@ -52,7 +52,7 @@ def verdict(report: RackReport) -> str:
     hosts = {lane.host for lane in report.inbound if lane.recorded_ns}
     n = sum(lane.bursts for lane in report.inbound)
     if not any(lane.link_bps for lane in report.lanes):
-        return "The link speed is not known of any recording, so that no burst could be judged: record with --link."
+        return "The link speed is not known of any recording, so that no burst can be detected: record with --link."
     if not n:
         parts = [f"No burst reached {'the host' if len(hosts) == 1 else f'any of the {len(hosts)} hosts'} recorded"]
     else:
@@ -133,7 +133,7 @@ def _recording(report: RackReport) -> Iterator[Statement]:
     if unknown := [lane for lane in report.lanes if not lane.link_bps]:
         yield Statement(WARNING, f"The link speed is not known of {', '.join(lane_name(lane) for lane in unknown[:3])}"
                         + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""),
-                        "A burst is a share of line rate, so none was judged there: record with --link.")
+                        "A burst is a share of line rate, so none can be detected there: record with --link.")
     if report.overlaps:
         yield Statement(WARNING, f"{count(report.overlaps, 'pair')} of recordings cover the same interface and time",
                         "Their bursts are counted for each; the time in bursts counts once.")
@@ -176,7 +176,7 @@ def _stamps(report: RackReport) -> Iterator[Statement]:
     if coarse:
         yield Statement(WARNING, f"On {count(len(coarse), 'host')}, stamps are too coarse for these bins",
                         f"{', '.join(coarse[:5])}: some packets were stamped late or in µs (ring, file-µs). Frames "
-                        "that were stamped together make bursts of their own: judge bins of 100 µs or more.")
+                        "that were stamped together make bursts of their own: use bins of 100 µs or more.")
 
 
 def _baseline(report: RackReport) -> Iterator[Statement]:

@@ -89,7 +89,7 @@ def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
 
 def _no_bursts(report: LaneReport) -> str:
     if not report.lane.link_bps:
-        return "Not judged: a burst is a share of line rate, and the link's speed is not known."
+        return "Bursts cannot be detected: a burst is a share of line rate, and the link's speed is not known."
     return "None by this definition." if report.bins else "None: no packet was recorded in this time."
 
 

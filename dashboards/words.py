@@ -156,7 +156,7 @@ def _link(report: LaneReport) -> Iterator[Statement]:
     link, width = report.lane.link_bps, report.lane.bin_ns
     if not link:
         yield Statement(WARNING, "The link's speed is not known",
-                        "Rates are shown instead of utilization, and no burst can be judged, because a burst is a "
+                        "Rates are shown instead of utilization, and no burst can be detected, because a burst is a "
                         "share of line rate. Record again with --link, for example --link 10G.")
         return
     frame_ns = FULL_FRAME * 8e9 / link
@@ -164,7 +164,7 @@ def _link(report: LaneReport) -> Iterator[Statement]:
         yield Statement(NOTE, "The bins are shorter than a frame",
                         f"A full frame of {FULL_FRAME:,} bytes takes {format_duration(frame_ns)} at "
                         f"{format_rate(link)} and counts in the bin of its stamp: a bin of {format_duration(width)} "
-                        f"reads 0 or {format_share(frame_ns / width)}. Judge utilization over several bins.")
+                        f"reads 0 or {format_share(frame_ns / width)}. Look at utilization over several bins.")
     second = report.busiest_second.wire_bytes * 8 / link if report.busiest_second else 0.0
     if second > 1.02:
         yield Statement(WARNING, f"A whole second reads {format_share(second)} of line rate",
@@ -298,10 +298,10 @@ def contrast(report: LaneReport, definition: BurstDefinition) -> list[tuple[str,
     lane = report.lane
     second = rate(report.busiest_second.wire_bytes * 8, lane.link_bps)
     found = [("Busiest second, as monitoring shows it", second, f"at {clock(report.busiest_second.ts_ns, 0)}")]
-    judged = definition.bin_ns or lane.bin_ns
-    if report.bursts and judged != lane.bin_ns:
+    width = definition.bin_ns or lane.bin_ns
+    if report.bursts and width != lane.bin_ns:
         top = max(report.bursts, key=lambda burst: burst["peak_utilization"])
-        found.append((f"Busiest bin of {format_duration(judged)} in a burst", format_share(top["peak_utilization"]),
+        found.append((f"Busiest bin of {format_duration(width)} in a burst", format_share(top["peak_utilization"]),
                       f"burst at {exact_clock(top['start_ns'])}"))
     found.append((f"Busiest bin of {format_duration(lane.bin_ns)}",
                   rate(report.busiest_bin.wire_bytes * 8e9 / lane.bin_ns, lane.link_bps),

@@ -19,35 +19,44 @@ def main(argv: list[str] | None = None) -> int:
         code = carry_out(build_parser(*words[:1]).parse_args(words))
         sys.stdout.flush()
         return code
-    except MburstError as error:
-        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-        return error.exit_code
-    except KeyboardInterrupt:
-        say("interrupted")
-        return 130
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except MemoryError:
+    except KeyboardInterrupt:
+        return _interrupted()
+    except Exception as error:
+        return _interrupted() if interrupting.heard() else _failed(error)
+
+
+def _interrupted() -> int:
+    say("interrupted")
+    return 130
+
+
+def _failed(error: Exception) -> int:
+    """The exit code, once one line said what failed. Raises what nobody can act on."""
+    if isinstance(error, MburstError):
+        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+        return error.exit_code
+    if isinstance(error, MemoryError):
         say("not enough memory")
         return 1
-    except OSError as error:
+    if isinstance(error, OSError):
         say(f"{error.filename or 'system'}: {error.strerror or error}")
         return 1
-    except Exception:
-        if not interrupting.heard():
-            raise
-        say("interrupted")
-        return 130
+    raise error
 
 
 def command() -> int:
     """The command line in a process of its own."""
-    from . import privileges
+    try:
+        interrupting.own_process()
+        from . import privileges
 
-    privileges.own_process()
-    interrupting.own_process()
-    return main()
+        privileges.own_process()
+        return main()
+    except KeyboardInterrupt:  # before or after what was asked
+        return _interrupted()
 
 
 if __name__ == "__main__":

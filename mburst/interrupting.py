@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     import duckdb
 
 EVERY_S = 0.05
@@ -18,9 +20,8 @@ EVERY_S = 0.05
 class _State:
     """Of this process; there is one."""
 
-    own = False  # whether the process is mburst's
     waits = False  # whether a thread waits for SIGINT
-    heard = False  # whether it came
+    heard = False  # whether it came, and raised KeyboardInterrupt
 
 
 _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
@@ -29,16 +30,23 @@ _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 def own_process() -> None:
     """At the start of a command: questions of this process may be interrupted. A program that imports mburst has
     signals of its own."""
-    _State.own = True
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    """KeyboardInterrupt, which what is under way may turn into another exception: DuckDB does."""
+    _State.heard = True
+    signal.default_int_handler(number, frame)
 
 
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
     """From here on SIGINT interrupts CONNECTION where it raises KeyboardInterrupt besides: what handles it otherwise
     ends by itself."""
-    if not _State.own or threading.current_thread() is not threading.main_thread():
+    if not _raises() or threading.current_thread() is not threading.main_thread():
         return
     _open.add(connection)
-    if not _State.waits and _raises():
+    if not _State.waits:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -47,19 +55,19 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def heard() -> bool:
-    """Whether SIGINT has interrupted questions: what failed since then failed of that."""
+    """Whether SIGINT has raised KeyboardInterrupt, or interrupted a question: what failed since then failed of that."""
     return _State.heard
 
 
 def _raises() -> bool:
-    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return signal.getsignal(signal.SIGINT) is _raise
 
 
 def _wait(reading: int) -> None:
     """Interrupts until the process ends, since the next question may begin before the exception is raised."""
     while signal.SIGINT not in os.read(reading, 1):
         pass
-    _State.heard = True
+    _State.heard |= _raises()
     pause = threading.Event()
     while _raises():
         _interrupt_all()

@@ -202,7 +202,7 @@ class _Recorder:
         self.lanes = self.capture.lanes
         named = self._name_lanes(bins) if len(bins) else None
         if self.watch and named is not None:
-            self.watch.judge(named)
+            self.watch.check_stamps(named)
         if len(self.lanes) > known:
             self._append_rows()
         if named is not None:

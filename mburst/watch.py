@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .telemetry.clock import Reading
 
 LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
-JUDGED_BINS = 100
+CHECKED_BINS = 100
 
 
 class Watch:
@@ -71,9 +71,9 @@ class Watch:
             self.jumps.append(f"system time was set {way} by {format_duration(abs(jump))}")
         self.last = now
 
-    def judge(self, bins: pa.RecordBatch) -> None:
+    def check_stamps(self, bins: pa.RecordBatch) -> None:
         """Refuse fine bins on coarse stamps, before anything is stored. Raises MburstError."""
-        if self.recording.bin_ns >= FINE_NS or self.recording.live.force or self.bins >= JUDGED_BINS:
+        if self.recording.bin_ns >= FINE_NS or self.recording.live.force or self.bins >= CHECKED_BINS:
             return
         qualities = bins.column("quality").to_pylist()
         self.bins += len(qualities)

@@ -11,8 +11,7 @@ from ..errors import MburstError, UsageError
 from . import verified, views
 from .damage import DamagedFile
 from .filenames import SealedName, Segment
-from .hotlog import LogContent
-from .segments import SECOND_COPY, Sealed, Snapshot, damaged_file, second_copies, take_log
+from .segments import SECOND_COPY, Sealed, Snapshot, damaged_file, outdated, second_copies, sound_rows, take_log
 from .tables import LISTING
 
 if TYPE_CHECKING:
@@ -39,49 +38,53 @@ def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
 
 
 def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
-    """What can be read of the files of TABLE. Of a segment whose hot log and sealed files are among them, those count
-    that have more rows, as in a store (segments.py); of two copies of a file, one."""
-    found, sealed = Snapshot(), []
+    """What can be read of the files of TABLE. Which of them count is decided as in a store (segments.py)."""
+    found, logs, sealed = Snapshot(), [], []
     for path in dict.fromkeys(map(Path, paths)):
         segment = Segment.parse(path.stem) if path.suffix == ".log" else None
         name = SealedName.parse(path.name)
         if segment is not None:
-            _take_log(path, table, segment, found)
+            logs += _take_log(path, table, segment, found)
         elif name is not None:
             sealed.append(Sealed(path, name))
         else:
             found.damage.append(DamagedFile(str(path), table, "not a name that mburst gives"))
-    copies = second_copies(sealed)
-    found.damage += [damaged_file(file, table, SECOND_COPY) for file in copies]
-    faults = _faults(table, [file for file in sealed if file not in copies])
-    sound = [file for file, reason in faults if not reason]
-    found.logs = [log for log in found.logs if _sealed_rows(log, sound) <= log.count]
-    hidden = {log.path.stem for log in found.logs}
-    found.files = [file for file in sound if file.name.segment.name not in hidden]
-    found.damage += [damaged_file(file, table, reason) for file, reason in faults
-                     if reason and file.name.segment.name not in hidden]
+    _take_sealed(sealed, logs, table, found)
     return found
 
 
-def _faults(table: str, files: list[Sealed]) -> list[tuple[Sealed, str]]:
-    """Each file with why it does not hold what was written; '' where it does."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(zip(files, pool.map(lambda file: verified.fault(file.path, table), files), strict=True))
-
-
-def _sealed_rows(log: LogContent, sound: list[Sealed]) -> int:
-    """How many rows of the log's segment are in the sealed files."""
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(file.path).num_rows for file in sound if file.name.segment.name == log.path.stem)
-
-
-def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> None:
+def _take_log(path: Path, table: str, segment: Segment, found: Snapshot) -> list[str]:
+    """The name of its segment, where there is such a log."""
     try:
         take_log(path, table, segment, found)
+        return [path.stem]
     except FileNotFoundError as error:
         found.damage.append(
             DamagedFile(str(path), table, str(error.strerror), "", segment.host, segment.start_ns))
+        return []
+
+
+def _take_sealed(files: list[Sealed], logs: list[str], table: str, found: Snapshot) -> None:
+    """Put those of FILES into FOUND that count beside the logs of the segments LOGS; take out the logs that do not."""
+    faults = _faults(table, files)
+    named = {name: [file.path for file in files if file.name.segment.name == name] for name in logs}
+    hidden = {*logs} - outdated(found.logs, {name: sound_rows(paths, faults) for name, paths in named.items()})
+    found.logs = [log for log in found.logs if log.path.stem in hidden]
+    counting = [file for file in files if file.name.segment.name not in hidden]
+    copies = second_copies(counting)
+    found.damage += [damaged_file(file, table, SECOND_COPY) for file in copies]
+    for file in (file for file in counting if file not in copies):
+        if file.path in faults:
+            found.damage.append(damaged_file(file, table, faults[file.path]))
+        else:
+            found.files.append(file)
+
+
+def _faults(table: str, files: list[Sealed]) -> dict[Path, str]:
+    """The files that do not hold what was written, and why."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        reasons = zip(files, pool.map(lambda file: verified.fault(file.path, table), files), strict=True)
+        return {file.path: reason for file, reason in reasons if reason}
 
 
 def _check_recordings(connection: duckdb.DuckDBPyConnection) -> None:

@@ -33,6 +33,11 @@ CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes)
 CREATE MACRO window_within(window_start_ns, ts_ns, since_ns, until_ns) AS
     window_start_ns < until_ns AND greatest(ts_ns, window_start_ns + 1) > since_ns;
 
+-- Whether a probe met a burst: some of the time [first_ns, last_ns] in which it may have crossed the port is in the burst,
+-- [start_ns, end_ns). Where the port is not known, that is the whole time for which the probe was under way; the
+-- investigation knows it to a bin (analysis/exposure.py has the same rule in numpy).
+CREATE MACRO met_burst(first_ns, last_ns, start_ns, end_ns) AS start_ns <= last_ns AND end_ns > first_ns;
+
 -- When a recording counted, in whole bins: from the bin of its first packet to the end of that of its last. The end_ns of
 -- a complete recording is its last packet, that of any other the end of its last bin.
 CREATE MACRO recorded_from(start_ns, bin_ns) AS bin_start(start_ns, bin_ns);

@@ -20,7 +20,7 @@ from __future__ import annotations
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -221,21 +221,34 @@ def snapshot(store: Path, table: str, narrow: Narrow, wanted: Callable[[Segment]
 
 
 def _outdated(store: Path, table: str, found: Snapshot, hidden: list[Sealed]) -> set[str]:
-    """Which of the logs that hide sealed files have fewer rows, as FOUND has them, than those."""
-    rows = {log.path.stem: log.count for log in found.logs}
+    """Which of the segments of the files that logs hide have a log that does not count."""
     racks = {file.name.segment.name: file.rack for file in hidden}
-    return {name for name, rack in racks.items() if sealed_rows(store, table, name, rack) > rows.get(name, 0)}
+    return outdated(found.logs, {name: sealed_rows(store, table, name, rack) for name, rack in racks.items()})
+
+
+def outdated(logs: list[LogContent], sealed: Mapping[str, int]) -> set[str]:
+    """The segments whose log, of those that could be read, has fewer rows than their sealed files (sound_rows)."""
+    rows = {log.path.stem: log.count for log in logs}
+    return {name for name, count in sealed.items() if count > rows.get(name, 0)}
 
 
 def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
     """How many rows the sealed files of a segment have, of RACK (None: any); 0 unless all of them are sound."""
+    try:
+        paths = sealed_paths(store, table, segment, rack)
+        return sound_rows(paths, verified.unverified(paths))
+    except OSError:  # they are just being replaced
+        return 0
+
+
+def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
+    """How many rows the sealed files of a segment have; 0 if any of them is among FAULTS, or cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        paths = sealed_paths(store, table, segment, rack)
-        return 0 if verified.unverified(paths) else sum(pq.read_metadata(path).num_rows for path in paths)
-    except (OSError, pa.ArrowException):  # they are just being replaced
+        return 0 if any(path in faults for path in paths) else sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, pa.ArrowException):
         return 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +14,10 @@ from oneasked import Asked, Lane, printed
 from onestore import LANES, MS
 
 from mburst.agent.meter import LaneName
-from mburst.analysis.compare import read_bursts
+from mburst.analysis.compare import Bursts, read_bursts
 from mburst.analysis.partition import find_bursts_in
-from mburst.analysis.report_data import gather, judge, lanes
-from mburst.cli.bursts import _judged
+from mburst.analysis.report_data import detect, gather, lanes
+from mburst.cli.bursts import _recordings
 from mburst.quality import Quality
 
 ONCE = [lane for lane in LANES if len(onestore.of_lane(lane)) == 1]  # that no two recordings cover at once
@@ -53,7 +55,7 @@ def report_recorded(asked: Asked) -> Any:
     con = asked.store.connect()
     chosen = lanes(con)
     return {(one.lane.rack, one.lane.host, one.lane.interface): one.coverage
-            for one in gather(con, chosen, judge(con, chosen, asked.definition))}
+            for one in gather(con, chosen, detect(con, chosen, asked.definition))}
 
 
 @cell("recorded")
@@ -79,11 +81,15 @@ def reportjson_recorded(asked: Asked) -> Any:
     return by_lane(asked.report["lanes"], lambda row: row["recorded_ns"])
 
 
+def compared(asked: Asked, value: Callable[[Bursts], Any]) -> dict[Lane, Any]:
+    with asked.store.connect() as con:
+        return {lane: value(read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
+                                        direction=None, since_ns=None, until_ns=None)) for lane in LANES}
+
+
 @cell("recorded_ns")
 def compare_recorded(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).recorded_ns for lane in LANES}
+    return compared(asked, lambda bursts: bursts.recorded_ns)
 
 
 @cell("recorded_ns")
@@ -98,10 +104,10 @@ def distribution_recorded(asked: Asked) -> Any:
 @cell("recorded_once")
 def bursts_recorded(asked: Asked) -> Any:
     con = asked.store.connect()
-    from mburst.analysis.bursts import judge_bursts
+    from mburst.analysis.bursts import detect_bursts
 
-    judge_bursts(con)
-    told = {row["recording_id"]: row["span_ns"] for row in _judged(con, None, None)}
+    detect_bursts(con)
+    told = {row["recording_id"]: row["span_ns"] for row in _recordings(con, None, None)}
     return {lane: told[onestore.of_lane(lane)[0].name] for lane in ONCE}
 
 
@@ -132,9 +138,12 @@ def rack_count(asked: Asked) -> Any:
 
 @cell("bursts")
 def compare_count(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).count for lane in LANES}
+    return compared(asked, lambda bursts: bursts.count)
+
+
+@cell("bursts_of_all")  # of recordings that no other covers
+def investigate_count(asked: Asked) -> Any:
+    return asked.investigation["bursts"]["stored"]
 
 
 @cell("bursts")
@@ -164,9 +173,30 @@ def rack_time(asked: Asked) -> Any:
 
 @cell("burst_ns")
 def compare_time(asked: Asked) -> Any:
-    with asked.store.connect() as con:
-        return {lane: read_bursts(con, asked.definition, hosts=[lane[1]], rack=lane[0], interface=lane[2],
-                                  direction=None, since_ns=None, until_ns=None).in_bursts_ns for lane in LANES}
+    return compared(asked, lambda bursts: bursts.in_bursts_ns)
+
+
+def time_in(bursts: Any) -> dict[Lane, int]:
+    """The time in bursts of each lane, where two recordings of it may have the same ones."""
+    found: dict[Lane, list[tuple[int, int]]] = {lane: [] for lane in LANES}
+    for burst in bursts:
+        found[burst["rack"], burst["host"], burst["interface"]].append((burst["start_ns"], burst["end_ns"]))
+    return {lane: sum(end - start for start, end in onestore.merged(of)) for lane, of in found.items()}
+
+
+@cell("burst_ns")
+def bursts_time(asked: Asked) -> Any:
+    return time_in(asked.bursts)
+
+
+@cell("burst_ns")
+def live_time(asked: Asked) -> Any:
+    return time_in(burst for moment in asked.moments.values() for burst in moment.bursts)
+
+
+@cell("burst_ns")
+def sql_time(asked: Asked) -> Any:
+    return time_in(asked.sql("bursts"))
 
 
 @cell("burst_ns")
@@ -181,7 +211,8 @@ def each(bursts: Any) -> dict[Lane, Any]:
     found: dict[Lane, Any] = {lane: [] for lane in LANES}
     for burst in bursts:
         found[burst["rack"], burst["host"], burst["interface"]].append(
-            (burst["start_ns"], burst["duration_ns"], burst["bytes"], burst["sources"], burst["fan_in"]))
+            (burst["start_ns"], burst["duration_ns"], burst["bytes"], burst["sources"], burst["fan_in"],
+             round(float(burst["mean_utilization"]), 9), round(float(burst["peak_utilization"]), 9)))
     return {lane: sorted(of) for lane, of in found.items()}
 
 
@@ -284,6 +315,46 @@ def sql_dropped(asked: Asked) -> Any:
                    lambda row: row["n"])
 
 
+@cell("dropped")
+def bursts_dropped(asked: Asked) -> Any:
+    """What the line under each recording's bursts says."""
+    found, lane = dict.fromkeys(LANES, 0), LANES[0]
+    for line in printed("bursts", asked.path).splitlines():
+        if name := re.match(r"(\w+) (\w+) in: ", line):
+            [lane] = [one for one in LANES if one[1:] == name.groups()]
+        elif said := re.search(r"; (\d+) packets? w\w+ dropped unseen", line):
+            found[lane] += int(said[1])
+    return found
+
+
+@cell("losing")
+def sql_losing(asked: Asked) -> Any:
+    return by_lane(asked.sql(f"SELECT rack, host, interface, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS n "
+                             "FROM bins GROUP BY ALL"), lambda row: row["n"])
+
+
+@cell("gap")
+def bursts_gap(asked: Asked) -> Any:
+    return missed(printed("bursts", asked.path))
+
+
+@cell("gap")
+def report_gap(asked: Asked) -> Any:
+    [lane] = [row for row in asked.report["lanes"] if row["host"] == "c"]
+    return missed(json.dumps(lane["statements"]))
+
+
+@cell("gap")
+def sql_gap(asked: Asked) -> Any:
+    return {(row["packets"], (row["end_ns"] - row["start_ns"]) // MS) for row in asked.sql("FROM gaps")}
+
+
+def missed(text: str) -> set[tuple[int, int]]:
+    """(packets, ms) of the gaps that a text speaks of."""
+    return {(int(packets), int(ms)) for packets, ms in re.findall(
+        r"(\d+) packets? w\w+ missed in the (\d+) ms after that", text)}
+
+
 @cell("losing")
 def report_losing(asked: Asked) -> Any:
     return by_lane(asked.report["lanes"],
@@ -321,9 +392,40 @@ def metrics_bytes(asked: Asked) -> Any:
 
 
 @cell("wire_bytes")
-def recordingssql_bytes(asked: Asked) -> Any:
+def sql_bytes(asked: Asked) -> Any:
     return by_lane(asked.sql("SELECT rack, host, interface, sum(wire_bytes)::BIGINT AS n FROM recordings GROUP BY ALL"),
                    lambda row: row["n"])
+
+
+@cell("utilization")
+def report_mean(asked: Asked) -> Any:
+    """Mean, over all that was recorded."""
+    return of_once(asked.report["lanes"], lambda row: 8e9 * row["wire_bytes"] / row["recorded_ns"] / row["link_bps"])
+
+
+@cell("utilization")
+def sql_mean(asked: Asked) -> Any:
+    return of_once(asked.sql("""
+        SELECT rack, host, interface, utilization(sum(wire_bytes), any_value(span_ns), any_value(link_bps)) AS share
+        FROM bins JOIN (SELECT recording_id, sum(end_ns - start_ns) AS span_ns FROM recorded GROUP BY ALL)
+            USING (recording_id)
+        JOIN (SELECT recording_id, link_bps FROM recordings) USING (recording_id)
+        GROUP BY ALL"""), lambda row: row["share"])
+
+
+@cell("utilization")
+def live_mean(asked: Asked) -> Any:
+    return {lane: round(8 * float(moment.cells.total.sum()) / sum(end - start for start, end in moment.coverage), 12)
+            for lane, moment in asked.moments.items() if lane in ONCE}
+
+
+def of_once(rows: Any, value: Callable[[dict[str, Any]], float]) -> dict[Lane, float]:
+    return {lane: round(found, 12) for lane, found in by_lane(rows, value).items() if lane in ONCE}
+
+
+@cell("marks")
+def sql_marks(asked: Asked) -> Any:
+    return asked.sql("SELECT count(*) FILTER (ce_packets > 0) AS n FROM bins WHERE recording_id = 'r1-a0'")[0]["n"]
 
 
 @cell("busiest_second")

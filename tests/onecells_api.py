@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import onestore
 from oneasked import Asked, Lane
-from onecells import ONCE, by_lane, cell, counted
+from onecells import ONCE, by_lane, cell, counted, each, time_in
 from onecells_beside import SHARES, contended, told
-from onestore import LANES, PATHS, nearest_rank
+from onestore import LANES, MS, PATHS, nearest_rank
 
 
 def api_lanes(rows: list[dict[str, Any]]) -> Iterator[tuple[Lane, dict[str, Any]]]:
@@ -40,6 +39,66 @@ def api_bins(asked: Asked) -> Any:
     return found
 
 
+@cell("utilization")
+def api_mean(asked: Asked) -> Any:
+    filled: dict[Lane, list[int]] = {lane: [0, 0] for lane in ONCE}
+    for lane, row in api_lanes(asked.api.utilization(bin="10ms").to_pylist()):
+        if lane in filled:
+            filled[lane][0] += row["wire_bytes"]
+            filled[lane][1] += row["recorded_ns"]
+    return {lane: round(8 * wire / span, 12) for lane, (wire, span) in filled.items()}
+
+
+@cell("marks")
+def api_marks(asked: Asked) -> Any:
+    """The bins with marks that the investigation lays beside the probes."""
+    return len(asked.api.investigate().findings[0].scene.crossings[0].port.marked)
+
+
+@cell("recordings")
+def api_recordings(asked: Asked) -> Any:
+    found = dict.fromkeys(LANES, 0)
+    for lane, _ in api_lanes(asked.api.recordings().to_pylist()):
+        found[lane] += 1
+    return found
+
+
+@cell("dropped")
+def api_dropped(asked: Asked) -> Any:
+    found = dict.fromkeys(LANES, 0)
+    for lane, row in api_lanes(asked.api.recordings().to_pylist()):
+        found[lane] += row["dropped"]
+    return found
+
+
+@cell("gap")
+def api_gap(asked: Asked) -> Any:
+    return {(row["packets"], (row["end_ns"] - row["start_ns"]) // MS) for row in asked.api.sql("FROM gaps").to_pylist()}
+
+
+@cell("wire_bytes")
+def api_bytes(asked: Asked) -> Any:
+    found = dict.fromkeys(LANES, 0)
+    for lane, row in api_lanes(asked.api.utilization(bin="1ms").to_pylist()):
+        found[lane] += row["wire_bytes"]
+    return found
+
+
+@cell("bursts_of_all")
+def api_count_of_all(asked: Asked) -> Any:
+    return len(asked.api.investigate().bursts)
+
+
+@cell("each_burst")
+def api_each(asked: Asked) -> Any:
+    return each(asked.api.bursts().to_pylist())
+
+
+@cell("marked")
+def api_marked(asked: Asked) -> Any:
+    return {row["port"]: row["ecn_marked_packets"] or 0 for row in asked.api.queues().to_pylist()}
+
+
 @cell("bursts")
 def api_count(asked: Asked) -> Any:
     return counted(asked.api.bursts().to_pylist())
@@ -47,10 +106,7 @@ def api_count(asked: Asked) -> Any:
 
 @cell("burst_ns")
 def api_time(asked: Asked) -> Any:
-    spans_of: dict[Lane, list[tuple[int, int]]] = {lane: [] for lane in LANES}
-    for lane, row in api_lanes(asked.api.bursts().to_pylist()):
-        spans_of[lane].append((row["start_ns"], row["end_ns"]))
-    return {lane: sum(end - start for start, end in onestore.merged(found)) for lane, found in spans_of.items()}
+    return time_in(asked.api.bursts().to_pylist())
 
 
 @cell("latency")

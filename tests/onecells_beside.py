@@ -12,7 +12,7 @@ from onestore import PATHS, nearest_rank
 from mburst.analysis.compare import read_latency
 from mburst.analysis.distributions import quantile
 from mburst.analysis.paths import Selection
-from mburst.api.options import time_of
+from mburst.api.options import span_of, time_of
 
 SHARES = (0.5, 0.99, 0.999)
 
@@ -211,6 +211,12 @@ def investigate_contention(asked: Asked) -> Any:
 
 
 # --- the newest data --------------------------------------------------------------------------------------------------
+
+
+@cell("newest")
+def bursts_newest(asked: Asked) -> Any:
+    """As --since of every verb counts back from it."""
+    return span_of(asked.store, "0s", None)[0]
 
 
 @cell("newest")

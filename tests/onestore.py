@@ -1,8 +1,9 @@
 """One store that has everything on which answers could differ, and what is true of it, in plain arithmetic.
 
 Rack r1: host a with two interfaces, of which eth0 was recorded twice at once, and host b, whose recorder was killed.
-Rack r2: host c with coarse stamps, host d, cut off without a last row, and host e, whose clock was set forward. Probes
-to host a by five kinds of stamps; switch queues with windows that are impossible, or came twice.
+Rack r2: host c with coarse stamps, whose recorder was killed, with the gap behind it, host d, cut off without a last
+row, and host e, whose clock was set forward. Probes to host a by five kinds of stamps; switch queues with windows that
+are impossible, or came twice.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Recorded:
     losing: tuple[int, ...] = ()
     row: dict[str, Any] = field(default_factory=dict)
     quiet: tuple[int, ...] = ()  # bins that have a row, besides
+    marked: tuple[int, ...] = ()  # bins with a packet that a switch marked: congestion experienced
     step: tuple[int, int] | None = None  # its clock was set from the end of the one bin to the start of the other
 
     @property
@@ -75,17 +77,21 @@ class Recorded:
 
 KILLED = {"complete": False, "ended": "", "start_ns": None, "end_ns": None, "packets": 0, "wire_bytes": 0,
           "counted_segments": 0, "clock_epochs": 1}
+BROKEN_OFF = {"complete": False, "ended": "killed"}
 CUT_OFF = {"complete": False, "ended": "", "end_ns": None}
 RECORDINGS = (
-    Recorded("r1-a0", "r1", "a", "eth0", 0, 999, ((100, 10), (300, 20)), quiet=(250, 699)),
+    Recorded("r1-a0", "r1", "a", "eth0", 0, 999, ((100, 10), (300, 20)), quiet=(250, 699), marked=(104, 105, 300)),
     Recorded("r1-a0-again", "r1", "a", "eth0", 250, 699, ((300, 20),)),
     Recorded("r1-a1", "r1", "a", "eth1", 0, 999, ((100, 5),), losing=(101, 400), row={"dropped": 7}),
     Recorded("r1-b0", "r1", "b", "eth0", 0, 899, ((105, 10),), row=KILLED),
-    Recorded("r2-c0", "r2", "c", "eth0", 0, 999, ((102, 10),), quality=8, row={"clock": "file, 1 µs or coarser"}),
+    Recorded("r2-c0", "r2", "c", "eth0", 0, 999, ((102, 10),), quality=8,
+             row={"clock": "file, 1 µs or coarser", **BROKEN_OFF}),
     Recorded("r2-d0", "r2", "d", "eth0", 3, 799, (), row=CUT_OFF),
     Recorded("r2-e0", "r2", "e", "eth0", 0, 899, ((50, 10), (190, 10), (700, 5)), row={"clock_epochs": 2},
              step=(199, 700)),
 )
+GAP = {"recording_id": "r2-c0", "host": "c", "rack": "r2", "interface": "eth0", "direction": "in", "start_ns": END,
+       "end_ns": END + 50 * MS, "reason": "killed", "packets": 12, "bytes": 1200, "detail": ""}
 LANES = sorted({(one.rack, one.host, one.interface) for one in RECORDINGS})
 
 
@@ -185,8 +191,8 @@ def _record(store: Store, one: Recorded) -> None:
     hot, at = one.hot, one.stored
     epoch = {i: int(one.step is not None and i >= one.step[1]) for i in at}
     bins = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "wire_bytes": FULL if i in hot else 100,
-             "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0)}
-            for i in at]
+             "bytes": FULL - 24 if i in hot else 76, "quality": one.quality | (32 if i in one.losing else 0),
+             "ce_packets": int(i in one.marked)} for i in at]
     sent = [{**name, "ts_ns": START + i * MS, "clock_epoch": epoch[i], "source": sender,
              "bytes": FULL // 2, "first_ns": START + i * MS, "last_ns": START + (i + 1) * MS - 1}
             for i in sorted(hot) for sender in ("10.0.0.1", "10.0.0.2")]
@@ -207,6 +213,7 @@ def rich(path: Path) -> Store:
         _record(store, one)
     write(store, "probes", *(probe(src, k) for src in PATHS for k in range(PROBES)))
     write(store, "queues", *windows())
+    write(store, "gaps", GAP)
     write(store, "links", *({"ts_ns": START - 1, "host": host, "interface": "eth0", "rack": "r1", "port": port,
                              "queue": "", "origin": "configuration", "present": True}
                             for host, port in (("a", "swp1"), ("b", "swp2"))))

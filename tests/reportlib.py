@@ -8,7 +8,7 @@ from storelib import write
 
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.paths import Selection, read_met
-from mburst.analysis.report_data import LaneReport, Limits, gather, judge, lanes
+from mburst.analysis.report_data import LaneReport, Limits, detect, gather, lanes
 from mburst.dashboards import report as page
 from mburst.sql import Store
 
@@ -56,7 +56,7 @@ def gathered(store: Store, definition: BurstDefinition | None = None, limits: Li
     """The report of everything in a store."""
     con = store.connect()
     chosen = lanes(con)
-    return gather(con, chosen, judge(con, chosen, definition or BurstDefinition()), limits=limits)
+    return gather(con, chosen, detect(con, chosen, definition or BurstDefinition()), limits=limits)
 
 
 def written(store: Store, folder: Path, limits: Limits | None = None) -> Path:

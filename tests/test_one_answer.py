@@ -1,7 +1,7 @@
 """One store, one answer: every verb that says when, how often, how long, how full or how late says the same.
 
-A cell of the table is a fact and who is asked for it (onecells*.py). What is true comes from plain
-arithmetic in onestore.py.
+A cell of the table is a fact and who is asked for it (onecells*.py). What is true comes from plain arithmetic in
+onestore.py. onematrix.py has the table of facts and answers, with a reason for each cell that is empty.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onecells_api  # noqa: F401 - registers cells
 import onestore
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oneasked import WHOLE, Asked, Lane, printed
 from onecells import CELLS, ONCE, spans
 from onecells_beside import SHARES, told
+from onematrix import ANSWERS, EMPTY, FACTS, filled, printed_matrix
 from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
 from mburst.analysis.bursts import THRESHOLD
+from mburst.analysis.exposure import in_bursts
 from mburst.analysis.live_store import LiveStore
 from mburst.cli.what_if import wanted
-from mburst.sql import text
+from mburst.sql import in_memory, text
 from mburst.units import parse_size
 
 
@@ -47,7 +52,8 @@ TRUTH: dict[str, Callable[[], Any]] = {
     "bursts": lambda: {lane: sum(len(one.bursts) for one in onestore.of_lane(lane)) for lane in LANES},
     "burst_ns": lambda: {lane: sum(end - start for start, end in onestore.merged(
         [span for one in onestore.of_lane(lane) for span in one.burst_spans])) for lane in LANES},
-    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2)
+    "bursts_of_all": lambda: sum(len(one.bursts) for one in onestore.RECORDINGS if one.name != "r1-a0-again"),
+    "each_burst": lambda: {lane: sorted((start, end - start, (end - start) // MS * (FULL - 24), 2, 2, 1.0, 1.0)
                                         for one in onestore.of_lane(lane) for start, end in one.burst_spans)
                            for lane in LANES},
     "fan_in": lambda: {lane: 2 if any(one.bursts for one in onestore.of_lane(lane)) else None for lane in LANES},
@@ -61,6 +67,10 @@ TRUTH: dict[str, Callable[[], Any]] = {
                                      if max(one.last for one in onestore.of_lane(lane)) == 999 else 0
                                      for lane in LANES},
     "busiest_bin": lambda: {lane: FULL if any(one.bursts for one in onestore.of_lane(lane)) else 100 for lane in LANES},
+    "utilization": lambda: {lane: round(8 * onestore.of_lane(lane)[0].wire_bytes / sum(
+        end - start for start, end in onestore.of_lane(lane)[0].spans), 12) for lane in ONCE},
+    "marks": lambda: len(onestore.RECORDINGS[0].marked),
+    "gap": lambda: {(12, 50)},
     "marked": lambda: {"swp1": 4, "swp2": 0},
     "latency": lambda: {src: latency_of(src) for src in PATHS},
     "deciding": lambda: ("api-1", *latency_of("api-1")[3:]),
@@ -89,6 +99,13 @@ def test_every_answer_is_the_same(asked: Asked, fact: str, answer: Callable[[Ask
     assert answer(asked) == TRUTH[fact]()
 
 
+def test_a_cell_without_an_answer_has_a_reason() -> None:
+    print(printed_matrix())  # pytest -rP shows it
+    cells = filled()
+    assert [fact for fact in FACTS if cells[fact] | EMPTY[fact].keys() != {*ANSWERS}] == []
+    assert not any(cells[fact] & EMPTY[fact].keys() for fact in FACTS)
+
+
 def test_the_defaults_of_a_burst_are_those_of_the_query(asked: Asked) -> None:
     with asked.store.connect() as con:
         con.execute(text("bursts"))
@@ -104,6 +121,25 @@ def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: 
     [facts] = tmp_path.glob("rack-*.json")
     told = {row["host"] + row["interface"]: spans(row["coverage"]) for row in json.loads(facts.read_text())["lanes"]}
     assert told == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(bursts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=6),
+       probes=st.lists(st.tuples(st.integers(-20, 300), st.integers(0, 40)), min_size=1, max_size=20))
+def test_a_probe_meets_a_burst_by_one_rule(bursts: list[tuple[int, int]], probes: list[tuple[int, int]]) -> None:
+    """Those of the investigation, met within a slack of a time, and of a rack's report, under way for a time."""
+    edges = np.cumsum([length for pair in bursts for length in pair])
+    starts, ends = edges[::2], edges[1::2]
+    slow = [any(start <= at + 2 * slack and at < end for start, end in zip(starts, ends, strict=True))
+            for at, slack in probes]
+    assert [bool(in_bursts(np.array([at + slack], float), (starts.astype(float), ends.astype(float)), slack)[0])
+            for at, slack in probes] == slow
+    with in_memory() as con:
+        found = [con.execute("SELECT coalesce(bool_or(met_burst($first, $last, s, e)), false) FROM "
+                             "(SELECT unnest($s::BIGINT[]) AS s, unnest($e::BIGINT[]) AS e)",
+                             {"s": starts.tolist(), "e": ends.tolist(), "first": at, "last": at + 2 * slack}).fetchall()
+                 for at, slack in probes]
+    assert found == [[(met,)] for met in slow]
 
 
 # --- a store without bins ---------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_a_burst_has_one_default_threshold_and_join() -> None:
             thresholds += [path for name, default in named if "threshold" in name.arg and is_number(default)]
     assert (widths, thresholds) == ([], [])
     texts = {path.name: re.sub(r"--.*", "", path.read_text()) for path in (ROOT / "sql").rglob("*.sql")}
-    assert [name for name, text in texts.items() if "getvariable('threshold')" in text or "5 * judged" in text] == [
+    assert [name for name, text in texts.items() if "getvariable('threshold')" in text or "5 * width_ns" in text] == [
         "bursts.sql"]
     assert "THRESHOLD, JOINED_BINS = 0.5, 5" in Path(ROOT / "analysis" / "bursts.py").read_text()
 

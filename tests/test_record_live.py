@@ -9,12 +9,14 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import livelab
 import pytest
 from building import library
 
+import mburst
 from mburst.sql import Store
 
 GRO = 64  # of quality
@@ -94,6 +96,48 @@ def test_a_file_by_pfring_is_the_file(tmp_path, store):
         assert by_file == by_pfring and by_file
     assert stores[1].execute("SELECT DISTINCT backend, clock FROM recordings").fetchall() == [
         ("pfring", "file, 1 µs or coarser")]
+
+
+def test_an_interface_by_python_until_an_event(lab, sender, store):
+    """mburst.record in this process: what another thread asks the store meanwhile is what it says in the end."""
+    stop, seen = threading.Event(), []
+
+    def watch() -> None:
+        try:
+            for _ in range(200):
+                send(lab, sender, 500)
+                if (store / "mburst.json").exists() and mburst.open(store).sql("FROM bins").num_rows:
+                    break
+            seen.extend(mburst.open(store).recordings(direction="in").to_pylist())
+        finally:
+            stop.set()
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        with lab.inside(lab.far):
+            done = mburst.record(lab.b, store, filter="ether proto 0x88b5", stop=stop, link="1G", bin="1ms",
+                                 host="cache", rack="r1")
+    finally:
+        stop.set()
+        watching.join()
+    [row] = [row for row in done.rows if row["direction"] == "in"]
+    bins = done.store.utilization(direction="in").to_pylist()
+    assert [one["recording_id"] for one in seen] == [row["recording_id"]]
+    assert row["packets"] == sum(one["packets"] for one in bins) >= 1 and row["packets"] >= seen[0]["packets"]
+    assert (row["bytes"], row["wire_bytes"]) == (500 * row["packets"], 524 * row["packets"])
+    assert (row["host"], row["rack"], row["link_bps"], row["bin_ns"]) == ("cache", "r1", 10**9, 10**6)
+    assert row["complete"] and row["ended"] == "finished" and row["dropped"] == 0 and done.new
+    assert done.table().num_rows == len(done.rows) == mburst.open(store).recordings().num_rows
+
+
+def test_an_interface_by_python_for_a_while(lab, store):
+    with lab.inside(lab.far):
+        done = mburst.record(lab.b, store, duration="200ms", direction="in", link="1G")
+    [row] = done.rows
+    assert row["complete"] and row["interface"] == lab.b and row["host"] == socket.gethostname()
+    with pytest.raises(mburst.UsageError, match="how long to record is not said"), lab.inside(lab.far):
+        mburst.record(lab.b, store)
 
 
 @pytest.mark.parametrize("backend", ["afpacket", "libpcap"])

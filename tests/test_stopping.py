@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -48,3 +50,39 @@ def test_another_thread_leaves_signals_alone():
     thread.start()
     thread.join()
     assert seen == [before, []]
+
+
+INTERRUPTED = """
+import os, signal, sys
+from mburst import __main__, cli, interrupting
+from mburst.sql import in_memory
+
+def fail(_):
+    con = in_memory()  # from here on a thread waits for SIGINT; it does not come to run
+    sys.setswitchinterval(100)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
+    except KeyboardInterrupt:
+        raise {error}
+
+cli.carry_out = fail
+sys.argv = ["mburst", "check", "store"]
+sys.exit(__main__.command())
+"""
+
+
+@pytest.mark.parametrize("error", [
+    "RuntimeError('Query interrupted')", "OSError('INTERRUPT Error: Interrupted!')", "KeyboardInterrupt",
+    "MemoryError", "__main__.MburstError('cannot read: INTERRUPT Error: Interrupted!')"])
+def test_whatever_an_interruption_makes_fail_is_one_line(error):
+    """DuckDB and Arrow turn the exception of the signal, or the interruption of a query, into others."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
+
+
+def test_what_fails_of_itself_is_no_interruption():
+    code = INTERRUPTED.replace("os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt").format(
+        error="__main__.MburstError('no such thing')")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "mburst: no such thing\n")

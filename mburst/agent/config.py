@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..api.asked import Definition
+from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
-from ..units import parse_duration, parse_fraction, parse_rate
 from . import environment
 from .checked import only, tables, text, texts
 from .destinations import Delivery, delivery_of
@@ -30,8 +32,8 @@ PARTS = ("record", "probe", "reflect", "collect", "live", "metrics")
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option
 READERS = {"live": {"store": "inputs"}}  # verbs whose --store is another: what the shared keys mean to them
 LEFT_OUT = ("help", "json", "csv", "check", "once")  # options that have no place in a service
-REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", "bin", "threshold", "release", "join",
-               "min-duration", "link")
+DEFINITION = {name.replace("_", "-"): name for name in Definition.__optional_keys__}  # key: option of definition_of
+REPORT_KEYS = ("name", "store", "racks", "every", "delay", "output", "deliver", *DEFINITION)
 
 
 @dataclass(frozen=True)
@@ -156,10 +158,17 @@ def _try(path: Path, where: str, argv: Sequence[str]) -> None:
     """Let the verb's own parser say what is wrong. Raises UsageError."""
     from ..cli import build_parser
 
-    try:
+    with _naming(path, where):
         arguments = build_parser(*argv[:1]).parse_args(list(argv))
         if as_part := getattr(arguments, "as_part", None):
             as_part(arguments)
+
+
+@contextmanager
+def _naming(path: Path, where: str) -> Iterator[None]:
+    """A UsageError inside says in which table of the file it is."""
+    try:
+        yield
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error}", error.hint) from None
 
@@ -181,29 +190,23 @@ def _named(path: Path, kind: str, told: Mapping[str, Any], make: Any) -> dict[st
 
 def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[str, str],
             deliveries: Mapping[str, Delivery]) -> Report:
-    from ..analysis.bursts import THRESHOLD, BurstDefinition
-
     only(path, where, table, REPORT_KEYS)
     store, every = table.get("store", shared.get("store")), table.get("every", "day")
     if store is None or "output" not in table:
         raise UsageError(f"{path}: {where} needs " + ("a store" if store is None else "an output, a folder"))
     if every not in EVERY:
         raise UsageError(f"{path}: {where}: every {every!r}", f"valid are {', '.join(EVERY)}")
-    delay = parse_duration(text(path, where, "delay", table.get("delay", "10m")))
+    given = {key: text(path, where, key, table[key]) for key in DEFINITION if key in table}
+    after = text(path, where, "delay", table.get("delay", "10m"))
+    with _naming(path, where):
+        delay = duration_ns(after)
+        definition = definition_of(**{DEFINITION[key]: value for key, value in given.items()})
     if delay >= LENGTH_NS[every]:
         raise UsageError(f"{path}: {where}: the delay is as long as the period", "make it shorter")
     to = texts(path, where, "deliver", table.get("deliver", []))
     if missing := next((name for name in to if name not in deliveries), None):
         raise UsageError(f"{path}: {where}: no [[deliver]] is called {missing!r}",
                          f"there are {', '.join(deliveries) or 'none'}")
-
-    def option(key: str, parse: Any) -> Any:
-        return parse(text(path, where, key, table[key])) if key in table else None
-
-    definition = BurstDefinition(
-        bin_ns=option("bin", parse_duration), threshold=option("threshold", parse_fraction) or THRESHOLD,
-        release=option("release", parse_fraction), join_ns=option("join", parse_duration),
-        min_duration_ns=option("min-duration", parse_duration), link_bps=option("link", parse_rate))
     racks = table.get("racks", "all")
     return Report(table["name"], Path(text(path, where, "store", store)),
                   None if racks == "all" else texts(path, where, "racks", racks), every, delay,

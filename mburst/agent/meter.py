@@ -69,7 +69,7 @@ WITH windows AS (
 _PEAKS = _WINDOWS + """
 SELECT recording_id, max(filled) AS filled FROM (
     SELECT recording_id, sum(wire_bytes) AS filled
-    FROM windows JOIN (SELECT recording_id FROM judged WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
+    FROM windows JOIN (SELECT recording_id FROM known WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
     GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
 GROUP BY recording_id
 """
@@ -227,7 +227,7 @@ class Meter:
 
     def advance(self, scraper: str) -> dict[LaneName, dict[str, float]]:
         """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER, to whom also
-        `paths` and `queues` are then fitted. Raises MburstError where bursts cannot be judged as they are defined."""
+        `paths` and `queues` are then fitted. Raises MburstError where bins do not fit the definition."""
         self.take()
         latencies, fullest = self._latencies.take(scraper), self._fullest.take(scraper)
         for path, counts in self.paths.items():
@@ -248,7 +248,7 @@ class Meter:
         self._check_fit()
 
     def _check_fit(self) -> None:
-        """Raises MburstError where bursts cannot be judged as they are defined."""
+        """Raises MburstError where bins do not fit the definition."""
         if self._bursts.unfit:
             raise self._bursts.unfit
 
@@ -342,7 +342,7 @@ class Meter:
         if not found:
             return
         names = ("recording_id", "bin_ns", "link_bps")
-        con.register("judged", table_of("recordings", names, [self._recordings[recording] for recording in found]))
+        con.register("known", table_of("recordings", names, [self._recordings[recording] for recording in found]))
         con.register("carried", self._carried)
         for width, width_ns in WIDTHS_NS.items():
             for recording, filled in con.execute(_PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():

@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Definition(TypedDict, total=False):
     """What a burst is (docs/bursts.md). Not given: the default."""
 
-    bin: Duration | None  # width that is judged: the recorded one, or a multiple
+    bin: Duration | None  # bin width to use: the recorded one, or a multiple
     threshold: Share | None  # of line rate, in a bin: 0.5
     release: Share | None  # a burst goes on while at least this: the threshold
     join: Duration | None  # join over gaps up to this: 5 bins
@@ -48,7 +48,7 @@ class Bursts(Definition, Where, total=False):
     """Which bursts."""
 
     recording: str | None  # a recording_id
-    force: bool  # judge fine bins though stamps are too coarse for them
+    force: bool  # use fine bins though stamps are too coarse for them
 
 
 class Utilization(Where, total=False):
@@ -84,8 +84,8 @@ class Queues(When, total=False):
     queue: str | None
 
 
-class Judged(When, total=False):
-    """What to judge, and what a tail is."""
+class Tails(When, total=False):
+    """Which recordings and probes, and what a tail is."""
 
     host: Names | None
     rack: str | None
@@ -95,8 +95,8 @@ class Judged(When, total=False):
     seed: int  # of the resampling: 1
 
 
-class Investigated(Definition, Judged, total=False):
-    """What to judge, and what a burst is."""
+class Investigated(Definition, Tails, total=False):
+    """The same, and what a burst is."""
 
 
 class Change(TypedDict, total=False):
@@ -109,7 +109,7 @@ class Change(TypedDict, total=False):
     buffer: Size | None  # the port's buffer
 
 
-class WhatIfAsked(Change, Judged, total=False):
+class WhatIfAsked(Change, Tails, total=False):
     """What to change, and of what."""
 
     recorded_link: Rate | None  # speed of the recorded link, where the store does not say
@@ -146,7 +146,7 @@ class Recorded(TypedDict, total=False):
     rack: str
     interface: str | None  # its name: what the capture says, or its file's name
     direction: Literal["in", "out", "both"]
-    local: Names  # addresses of this host, which tell in from out
+    local: Names  # addresses of this host, by which in and out are known
     max_sources: int  # senders in a bin that are counted apart: 4096
     window: Duration  # how far out of order packets may come: 2 ms
     inner: bool  # senders are the innermost addresses of tunnels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
@@ -19,21 +20,23 @@ NAMED = ("recording_id", "clock_epoch", "start_ns", "end_ns", "bin_ns", "link_bp
 ANY_BYTE = 1e-9  # share of line rate: least_bytes counts shares to nine digits
 
 
-def judged(
+def detected(
     store: Store, wanted: BurstDefinition, scope: Scope, *, force: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """A connection with the tables of judge_bursts. Raises MburstError where nothing of SCOPE was recorded, and, unless
-    FORCE, where stamps are too coarse for the bins."""
-    from ..analysis.bursts import judge_bursts
+    """A connection with the tables of detect_bursts. Raises MburstError where nothing of SCOPE was recorded, and,
+    unless FORCE, where stamps are too coarse for the bins."""
+    from ..analysis.bursts import detect_bursts
     from ..analysis.coarse import refuse_coarse
 
-    con = store.connect(scope.rack, scope.since_ns, scope.until_ns)
-    if not force:
-        refuse_coarse(con, wanted.bin_ns, **scope.filters())
-    judge_bursts(con, wanted, **scope.filters())
-    if not con.execute("FROM lanes LIMIT 1").fetchall():
-        raise scope.no_recording(store.path)
-    return con
+    with ExitStack() as opened:
+        con = opened.enter_context(store.connect(scope.rack, scope.since_ns, scope.until_ns))
+        if not force:
+            refuse_coarse(con, wanted.bin_ns, **scope.filters())
+        detect_bursts(con, wanted, **scope.filters())
+        if not con.execute("FROM lanes LIMIT 1").fetchall():
+            raise scope.no_recording(store.path)
+        opened.pop_all()
+        return con
 
 
 def scope_of_burst(burst: Mapping[str, Any] | Any) -> tuple[BurstDefinition, Scope]:

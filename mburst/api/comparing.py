@@ -156,7 +156,7 @@ def interval(estimate: Estimate) -> str:
 def sentence(found: Comparison) -> str:
     """Whether B is better, in one sentence."""
     head = {"better": "B is better", "worse": "B is worse", "alike": "B is like A",
-            "undetermined": "It cannot be told whether B is better"}[found.verdict]
+            "undetermined": "It cannot be determined whether B is better"}[found.verdict]
     if found.verdict == "undetermined" and not found.decided_by:
         return f"{head}: there are too few probes, or they were sent in too short a time."
     if found.decided_by == "bursts" and found.bursts_a and found.bursts_b:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
 
 
-def judge(
+def investigated(
     store: Store, wanted: BurstDefinition, *, hosts: Sequence[str] = (), rack: str | None = None,
     known_as: Sequence[str] = (), tail: Duration | None = None, tail_factor: float = 5.0, seed: int = 1,
     since: Time | None = None, until: Time | None = None,
 ) -> Answer:
-    """The investigation of what STORE holds. Raises MburstError where there is nothing to judge."""
+    """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe."""
     from ..analysis.investigate import investigate
     from ..analysis.reading import Question
     from ..analysis.tail import Rule
@@ -99,7 +99,7 @@ class Investigation:
 
     @property
     def findings(self) -> list[Finding]:
-        """Each judged path with its evidence and verdict; the deciding one first."""
+        """Each path with its evidence and verdict; the deciding one first."""
         return self.answer.findings
 
     @property

@@ -38,15 +38,15 @@ class Scope(NamedTuple):
     until_ns: int | None = None
 
     def filters(self) -> dict[str, Any]:
-        """As keywords of analysis.bursts.judge_bursts."""
+        """As keywords of analysis.bursts.detect_bursts."""
         return self._asdict()
 
     def no_recording(self, store: str | os.PathLike[str]) -> MburstError:
         """The error that STORE holds nothing of it."""
         named = {"recording": self.recording, "rack": self.rack, "host": " or ".join(self.hosts or ()),
                  "interface": self.interface, "direction": self.direction}
-        told = " and ".join(f"{what} {value}" for what, value in named.items() if value)
-        return MburstError(f"{store}: no recording" + (f" of {told}" if told else ""),
+        asked = " and ".join(f"{what} {value}" for what, value in named.items() if value)
+        return MburstError(f"{store}: no recording" + (f" of {asked}" if asked else ""),
                            "`mburst sql STORE recordings` lists what there is")
 
 

@@ -109,7 +109,7 @@ def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str
               until_ns: int | None) -> Report:
     """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
     from ..analysis.paths import Selection, read_met
-    from ..analysis.report_data import gather, judge, lanes
+    from ..analysis.report_data import detect, gather, lanes
     from ..sql.damage import damaged_files
 
     with store.connect(rack, since_ns, until_ns) as con:
@@ -117,7 +117,7 @@ def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str
         probed = read_met(con, Selection(since_ns=since_ns, until_ns=until_ns))
         if not chosen and (not probed or rack or host):
             raise Scope([host] if host else None, rack).no_recording(store.path)
-        found = gather(con, chosen, judge(con, chosen, wanted, since_ns, until_ns), since_ns, until_ns)
+        found = gather(con, chosen, detect(con, chosen, wanted, since_ns, until_ns), since_ns, until_ns)
         return Report(found, probed, wanted, damaged_files(con))
 
 

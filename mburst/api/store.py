@@ -161,7 +161,7 @@ class Store:
 
         Raises MburstError where nothing was recorded, where a line rate is not known (`link`), and, unless `force`,
         where stamps are too coarse for the bins."""
-        with self._judged(asked.definition(options), self._scope(options),
+        with self._detected(asked.definition(options), self._scope(options),
                           bool(options.get("force"))) as con:
             return tables.of_query(con, "FROM listed", about="bursts")
 
@@ -179,7 +179,7 @@ class Store:
             raise UsageError("a burst and options exclude each other", "options choose among all bursts")
         else:
             wanted, scope = bursts.scope_of_burst(burst)
-        with self._judged(wanted, scope, burst is not None or bool(options.get("force"))) as con:
+        with self._detected(wanted, scope, burst is not None or bool(options.get("force"))) as con:
             found = tables.of_query(con, prepared(con, "burst_senders"), about="burst_senders")
         return found if burst is None else bursts.only(found, burst)
 
@@ -188,7 +188,7 @@ class Store:
         """How many hosts of a rack received bursts at once, a row for each rack in which at least two received any:
         hosts, bursts, share (of the bursts, that overlap one of another host), most (hosts at once), most_ns (when,
         Unix ns), contended_ns (time in which two or more were, ns)."""
-        with self._judged(asked.definition(options), self._scope(options),
+        with self._detected(asked.definition(options), self._scope(options),
                           bool(options.get("force"))) as con:
             return tables.of_query(con, prepared(con, "contention"), about="contention")
 
@@ -236,11 +236,11 @@ class Store:
     @takes(asked.Investigated)
     def investigate(self, **options: Unpack[asked.Investigated]) -> Investigation:
         """What explains the latency tail of the probes: bursts of the recorded ports, the hosts, the rest of the
-        network, or nothing; `undetermined`, with what is missing, where the store cannot tell (docs/investigate.md).
+        network, or nothing; `undetermined`, with what is missing, where the store cannot say (docs/investigate.md).
 
-        Raises MburstError where there is nothing to judge."""
+        Raises MburstError where there is neither a recording nor a probe."""
         self._check_open()
-        answer = investigating.judge(self._folder, asked.definition(options), **_judged(options))
+        answer = investigating.investigated(self._folder, asked.definition(options), **_question(options))
         warn(answer.damaged)
         return Investigation(answer)
 
@@ -253,7 +253,7 @@ class Store:
         self._check_open()
         changes = investigating.changes_of(**asked.part(options, asked.Change))
         recorded = asked.definition({"link": options.get("recorded_link")})
-        answer = investigating.judge(self._folder, recorded, **_judged(options))
+        answer = investigating.investigated(self._folder, recorded, **_question(options))
         warn(answer.damaged)
         return investigating.predicted(answer, changes)
 
@@ -321,14 +321,14 @@ class Store:
         warn(damaged)
 
     @contextmanager
-    def _judged(
+    def _detected(
         self, wanted: BurstDefinition, scope: Scope, force: bool
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The same with the tables of judge_bursts."""
+        """The same with the tables of detect_bursts."""
         from ..sql.damage import damaged_files
 
         self._check_open()
-        with bursts.judged(self._folder, wanted, scope, force=force) as con:
+        with bursts.detected(self._folder, wanted, scope, force=force) as con:
             damaged = damaged_files(con)
             yield con
         warn(damaged)
@@ -349,7 +349,7 @@ class Store:
 
 
 def prepared(con: duckdb.DuckDBPyConnection, name: str) -> duckdb.Statement:
-    """The last statement of a named query about the bursts that were judged; the others are run."""
+    """The last statement of a named query about the bursts that were detected; the others are run."""
     from ..sql.damage import readable
     from ..sql.named import prepare
 
@@ -365,8 +365,8 @@ def _span(scope: Scope) -> dict[str, int | None]:
     return {"since_ns": scope.since_ns, "until_ns": scope.until_ns}
 
 
-def _judged(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `judge` that are given."""
-    given = asked.part(options, asked.Judged)
+def _question(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options of `investigated` that are given."""
+    given = asked.part(options, asked.Tails)
     listed = {"hosts": names(given.pop("host", None)), "known_as": names(given.pop("known_as", None))}
     return {**{name: value for name, value in given.items() if value is not None}, **listed}

@@ -38,9 +38,9 @@ def finished(table: pa.Table, damaged: Iterable[DamagedFile], about: str = "") -
     known; of the table `damaged_files`, JSON as the command line has it."""
     import pyarrow as pa
 
-    told = described.about(about) if about else {}
+    meanings = described.about(about) if about else {}
     columns = [_whole(column) for column in table.columns]
-    fields = [_field(name, column, told.get(name, "")) for name, column in
+    fields = [_field(name, column, meanings.get(name, "")) for name, column in
               zip(table.column_names, columns, strict=True)]
     missing = json.dumps([file.facts() for file in damaged], ensure_ascii=False)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, {"damaged_files": missing}))

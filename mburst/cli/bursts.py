@@ -25,7 +25,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                               description="List when a link was full, and who filled it.")
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
-    parser.add_argument("--force", action="store_true", help="judge fine bins though stamps are too coarse for them")
+    parser.add_argument("--force", action="store_true", help="use fine bins though stamps are too coarse for them")
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="only this host's; may be given several times")
     where.add_argument("--rack", help="only this rack's")
@@ -42,18 +42,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts import COLUMNS, listed, listed_json, overlapping_runs
-    from ..api.bursts import judged
+    from ..api.bursts import detected
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
     store = Store.open(arguments.store)
     since, until = definition.span_of(store, arguments)
-    connection = judged(store, wanted, Scope(arguments.host, arguments.rack, arguments.interface, arguments.direction,
+    connection = detected(store, wanted, Scope(arguments.host, arguments.rack, arguments.interface, arguments.direction,
                                              arguments.recording, since, until), force=arguments.force)
     if arguments.format == "json":
         output.write_json_objects(listed_json(connection), sys.stdout)
     elif arguments.format == "table":
-        _print(_judged(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
+        _print(_recordings(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for first, second in overlapping_runs(connection):
@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
-    """The runs that were judged, with how (columns of the table `lanes`) and `span_ns`, for how long."""
+def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
+    """The recordings that were looked at, with how (columns of the table `lanes`) and `span_ns`, for how long."""
     from ..analysis import coverage
     from ..analysis.beside import dicts
 
@@ -76,10 +76,10 @@ def _judged(connection: duckdb.DuckDBPyConnection, since: int | None, until: int
     return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
 
 
-def _print(judged: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition,
+def _print(recordings: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition,
            gaps: dict[str, dict[str, Any]]) -> None:
-    """For each recording: what was judged, the table, the sum. GAPS are those behind recordings that broke off."""
-    for index, lane in enumerate(judged):
+    """For each recording: the definition, the table, the sum. GAPS are those behind recordings that broke off."""
+    for index, lane in enumerate(recordings):
         if index:
             print()
         mine = [burst for burst in bursts if burst["recording_id"] == lane["recording_id"]]

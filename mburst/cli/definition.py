@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
     """--bin, --threshold, --release, --join, --min-duration and --link."""
     what = parser.add_argument_group("what a burst is")
-    what.add_argument("--bin", metavar="TIME", help="width that is judged: the recorded one (default) or a multiple")
+    what.add_argument("--bin", metavar="TIME", help="bin width to use: the recorded one (default) or a multiple")
     add_threshold_options(what)
     what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
 

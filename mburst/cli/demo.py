@@ -28,7 +28,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "demo",
         help="make a cache server's incast and find it",
         description="Have 40 databases answer one cache server at once, record what it receives, find the bursts, "
-        "compare them with the truth, judge what they do to latency, and write a report. As root on Linux these are "
+        "compare them with the truth, test what they do to latency, and write a report. As root on Linux these are "
         "real packets through a real queue, in network namespaces of the demo's own, which are gone when it ends; what "
         "measures them are the verbs record, probe, reflect, switch-agent and collect. Elsewhere it is simulated. "
         "Needs the extra `demo`.",

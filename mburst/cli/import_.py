@@ -28,7 +28,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
     parser.add_argument("-o", "--store", metavar="STORE", required=True,
                         help="folder of the store; made where there is none")
-    parser.add_argument("--protocol", default="", help="of probes whose file does not tell: udp, tcp, icmp")
+    parser.add_argument("--protocol", default="", help="of probes whose file does not say: udp, tcp, icmp")
     parser.add_argument("--json", action="store_true", help="print what was added as JSON")
     record.add_user_option(parser)
     parser.set_defaults(run=run)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..api.investigating import Investigation, judge
+from ..api.investigating import Investigation, investigated
 from ..errors import UsageError
 from ..names import tell
 from . import definition, output
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ..analysis.investigate import Investigation as Answer
     from ..sql import Store
 
-DESCRIPTION = """Judge what explains the latency tail of the probes in a store: bursts of the recorded ports, the hosts,
-the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where the
-recording cannot tell. A capture file is recorded into a temporary store first."""
+DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
+hosts, the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where
+the recording cannot decide it. A capture file is recorded into a temporary store first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser(
-        "investigate", help="judge whether bursts cause the latency tail", description=DESCRIPTION
+        "investigate", help="test whether bursts cause the latency tail", description=DESCRIPTION
     )
     add_scope(parser)
     output = parser.add_argument_group("output")
@@ -43,19 +43,19 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_scope(parser: argparse.ArgumentParser) -> None:
-    """What to judge: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
+    """What to investigate: the store or capture, which of it, and what a tail is. Shared with `mburst what-if`."""
     parser.add_argument(
         "store", metavar="STORE|CAPTURE", help="folder that `mburst record` wrote, or a capture file (with --link)"
     )
-    scope = parser.add_argument_group("what to judge")
+    scope = parser.add_argument_group("what to investigate")
     scope.add_argument(
         "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
     )
     scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows to go with a capture")
     scope.add_argument(
-        "--host", action="append", default=[], help="judge this recorded host; may be given several times"
+        "--host", action="append", default=[], help="only this recorded host; may be given several times"
     )
-    scope.add_argument("--rack", help="judge this rack's hosts")
+    scope.add_argument("--rack", help="only this rack's hosts")
     scope.add_argument(
         "--known-as",
         action="append",
@@ -77,10 +77,10 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge, write and print."""
+    """Investigate, write and print."""
     if arguments.output and Path(arguments.output).is_dir():
         raise UsageError(f"-o {arguments.output} is a folder", "name a file, such as report.html")
-    answer = Investigation(judged(arguments, definition.definition_of(arguments)))
+    answer = Investigation(asked_for(arguments, definition.definition_of(arguments)))
     if arguments.output:
         answer.write(arguments.output)
     if arguments.format == "json":
@@ -94,10 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def judged(arguments: argparse.Namespace, wanted: BurstDefinition) -> Answer:
+def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> Answer:
     """The investigation that the options of add_scope ask for."""
     with opened(arguments, wanted.link_bps) as store:
-        return judge(store, wanted, hosts=arguments.host, rack=arguments.rack, known_as=arguments.known_as,
+        return investigated(store, wanted, hosts=arguments.host, rack=arguments.rack, known_as=arguments.known_as,
                      tail=arguments.tail, tail_factor=arguments.tail_factor, seed=arguments.seed,
                      since=arguments.since, until=arguments.until)
 

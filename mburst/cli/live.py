@@ -39,7 +39,7 @@ def add_parser(verbs: Any) -> None:
     serving.add_options(web, "instead of one made up at each start, which the printed address has")
     definition.add_threshold_options(parser.add_argument_group("what a burst is"))
     recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "
-                                          "line rate, and bursts are judged by --bin)")
+                                          "line rate, and bursts are detected in bins of --bin)")
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
     record.add_recording_options(recording)
     record.add_live_options(parser)

@@ -51,7 +51,7 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
                         help="which direction to keep (default: %(default)s, apart from each other)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
-                        help="an address of this host, which tells in from out; may be repeated")
+                        help="an address of this host, by which in and out are known; may be repeated")
     parser.add_argument("--max-sources", type=int, default=4096, metavar="N",
                         help="senders in a bin that are counted apart (default: %(default)s)")
     parser.add_argument("--window", default="2ms", metavar="TIME",

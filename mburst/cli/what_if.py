@@ -10,7 +10,7 @@ from ..api import options
 from ..api.investigating import WhatIf, changes_of, predicted
 from ..names import tell
 from ..units import SIZES
-from .investigate import add_scope, judged
+from .investigate import add_scope, asked_for
 from .output import write, write_json_value
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
     change.add_argument("--buffer", metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
     parser.add_argument(
-        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not tell"
+        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not say"
     )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge, fit, predict, print."""
+    """Investigate, fit, predict, print."""
     changes = wanted(arguments)
-    found = predicted(judged(arguments, options.definition_of(link=arguments.recorded_link)), changes)
+    found = predicted(asked_for(arguments, options.definition_of(link=arguments.recorded_link)), changes)
     if arguments.json:
         write_json_value(found.to_dict())
     else:

@@ -19,13 +19,13 @@
 --                      many-sources: all else. unknown: no sender is known.
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
--- (as stored; a multiple judges sums of stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
+-- (as stored; a multiple sums stored bins), join_ns (5 bins), min_duration_ns (1 bin), link_bps (as recorded),
 -- hosts (a list), rack, interface, direction, recording, since_ns and until_ns (bins that start in between).
 
 -- The recordings to examine, numbered: comparing a number is cheaper than comparing text in 100 million rows.
 CREATE OR REPLACE TEMP TABLE lanes AS
 WITH wanted AS (
-    SELECT *, coalesce(CAST(getvariable('bin_ns') AS BIGINT), bin_ns) AS judged_ns,
+    SELECT *, coalesce(CAST(getvariable('bin_ns') AS BIGINT), bin_ns) AS width_ns,
            coalesce(CAST(getvariable('link_bps') AS BIGINT), link_bps) AS speed,
            coalesce(CAST(getvariable('threshold') AS DOUBLE), 0.5) AS threshold
     FROM recordings
@@ -38,17 +38,17 @@ WITH wanted AS (
     SELECT *, CASE
         WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
             || '): the link speed is not known (give it with --link)')
-        WHEN judged_ns % bin_ns <> 0 THEN error('usage: a bin of ' || judged_ns || ' ns is no multiple of the '
+        WHEN width_ns % bin_ns <> 0 THEN error('usage: a bin of ' || width_ns || ' ns is no multiple of the '
             || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
-        ELSE judged_ns // bin_ns END AS factor
+        ELSE width_ns // bin_ns END AS factor
     FROM wanted
 )
 SELECT CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS lane, recording_id, host, rack, interface, direction,
-       bin_ns AS stored_ns, judged_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
-       coalesce(CAST(getvariable('join_ns') AS BIGINT), 5 * judged_ns) AS join_ns,
-       coalesce(CAST(getvariable('min_duration_ns') AS BIGINT), judged_ns) AS min_duration_ns,
-       least_bytes(threshold, judged_ns, speed) AS hot_bytes,
-       least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), judged_ns, speed)
+       bin_ns AS stored_ns, width_ns AS bin_ns, source_bin_ns, speed AS link_bps, factor,
+       coalesce(CAST(getvariable('join_ns') AS BIGINT), 5 * width_ns) AS join_ns,
+       coalesce(CAST(getvariable('min_duration_ns') AS BIGINT), width_ns) AS min_duration_ns,
+       least_bytes(threshold, width_ns, speed) AS hot_bytes,
+       least_bytes(least(coalesce(CAST(getvariable('release') AS DOUBLE), threshold), threshold), width_ns, speed)
            AS warm_bytes,
        (warm_bytes + factor - 1) // factor AS peak_bytes  -- that the fullest of the stored bins in a warm bin must have
 FROM checked;
@@ -57,14 +57,14 @@ SET VARIABLE peak_bytes = (SELECT coalesce(min(peak_bytes), 0) FROM lanes);
 SET VARIABLE first_ns = coalesce(CAST(getvariable('since_ns') AS BIGINT), -9223372036854775808);
 SET VARIABLE beyond_ns = coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807);
 
--- Bins at or above release. Judged as stored:
+-- Bins at or above release. Of the stored width:
 CREATE OR REPLACE TEMP TABLE warm AS
 SELECT lane, clock_epoch, ts_ns, wire_bytes
 FROM bins JOIN (SELECT recording_id, lane, warm_bytes FROM lanes WHERE factor = 1) USING (recording_id)
 WHERE wire_bytes >= getvariable('peak_bytes') AND wire_bytes >= warm_bytes
   AND ts_ns >= getvariable('first_ns') AND ts_ns < getvariable('beyond_ns');
 
--- … and judged at a multiple: only a stored bin that is full enough makes it possible.
+-- … and of a multiple of it: only a stored bin that is full enough makes it possible.
 CREATE OR REPLACE TEMP TABLE possible AS
 SELECT DISTINCT lane, clock_epoch, bin_start(ts_ns, getvariable('bin_ns')) AS ts_ns
 FROM bins JOIN (SELECT recording_id, lane, peak_bytes FROM lanes WHERE factor > 1) USING (recording_id)
@@ -126,7 +126,7 @@ FROM placed
 GROUP BY lane, clock_epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
--- What was judged as stored is scanned once more, for all that lies within bursts; it looks at the slot of time first.
+-- What has the stored width is scanned once more, for all that lies within bursts; it looks at the slot of time first.
 SET VARIABLE slot_bits = (
     SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane) WHERE factor = 1);
 
@@ -245,7 +245,7 @@ SELECT host,               -- VARCHAR: as in `recordings`
        bytes,              -- BIGINT: in its time; link layer without FCS
        packets,            -- BIGINT: likewise
        mean_utilization,   -- DOUBLE: share of line rate over its whole time
-       peak_utilization,   -- DOUBLE: of its fullest judged bin
+       peak_utilization,   -- DOUBLE: of its fullest bin of bin_ns
        sources,            -- BIGINT: distinct senders
        fan_in,             -- BIGINT: senders with at least half an equal share of the bytes
        effective_sources,  -- DOUBLE: 1 / sum of squared shares
@@ -255,8 +255,8 @@ SELECT host,               -- VARCHAR: as in `recordings`
        quality_names(quality) AS quality,          -- VARCHAR[]: what is to be known of its bins, see `quality`
        recording_id,       -- VARCHAR: see `recordings`
        clock_epoch,        -- USMALLINT: as in `bins`
-       bin_ns,             -- BIGINT: width of the judged bins
-       link_bps            -- BIGINT: the line rate that it was judged by
+       bin_ns,             -- BIGINT: width of the bins in which it was detected
+       link_bps            -- BIGINT: the line rate by which it was detected
 FROM bursts LEFT JOIN (
     SELECT burst, list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
     FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)

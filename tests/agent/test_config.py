@@ -12,7 +12,9 @@ import pytest
 from places import ROOT
 
 from mburst.agent.config import PARTS, load
+from mburst.analysis.bursts import BurstDefinition
 from mburst.cli import VERBS
+from mburst.cli.definition import add_burst_options, definition_of
 from mburst.errors import MburstError, UsageError
 
 BASE = 'store = "store"\nrack = "r1"\n'
@@ -67,6 +69,19 @@ def test_reports_and_deliveries(read, monkeypatch):
     assert config.deliveries["ops"].settings["password"] == "as3cretb" and config.deliveries["ops"].when == "bursts"
 
 
+def test_a_report_defines_bursts_as_the_command_line_does(read):
+    given = {"bin": "1ms", "threshold": "80%", "release": "0.3", "join": "4ms", "min-duration": "2ms", "link": "10G"}
+    parser = argparse.ArgumentParser()
+    add_burst_options(parser)
+    words = parser.parse_args([word for name, value in given.items() for word in (f"--{name}", value)])
+    [report] = read(BASE + REPORT + "".join(f'{name} = "{value}"\n' for name, value in given.items())).reports
+    assert report.definition == definition_of(words) == BurstDefinition(10**6, 0.8, 0.3, 4 * 10**6, 2 * 10**6, 10**10)
+    [report] = read(BASE + REPORT + "threshold = 0.8\nlink = 1000000000\n").reports
+    assert (report.definition.threshold, report.definition.link_bps) == (0.8, 10**9)
+    [report] = read(BASE + REPORT).reports
+    assert report.definition == definition_of(parser.parse_args([])) == BurstDefinition()
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("store = ", "no TOML"),
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
@@ -85,7 +100,11 @@ def test_reports_and_deliveries(read, monkeypatch):
     (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),
     (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is as long as the period"),
     (BASE + REPORT + 'deliver = "nobody"\n', "no [[deliver]] is called 'nobody'"),
-    (BASE + REPORT + 'bin = "5"\n', "'5' is no duration"),
+    (BASE + REPORT + 'bin = "5"\n', "mburst.toml: [[report]] daily: '5' is no duration"),
+    (BASE + REPORT + 'delay = "5"\n', "mburst.toml: [[report]] daily: '5' is no duration"),
+    (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: '0' is no share of line rate"),
+    (BASE + REPORT + 'release = 0.7\n', "mburst.toml: [[report]] daily: release 0.7 must be above 0 and at most"),
+    (BASE + REPORT + 'min-duration = [[1]]\n', "min-duration of [[report]] daily must be a text or a number"),
     (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
     (MAIL + 'url = "x"\n', "has no key 'url'"),
     (MAIL.replace('host = "mail"\n', ""), "needs host"),

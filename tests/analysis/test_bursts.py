@@ -125,7 +125,7 @@ DEFINITIONS = st.builds(
 def test_agrees_with_the_oracle(
     tmp_path_factory: pytest.TempPathFactory, lanes: list[Any], chosen: dict[str, Any], t0: int, widest: int
 ) -> None:
-    """Of two runs the second has bins of WIDEST ms: judged in these, one is as stored and one is summed."""
+    """Of two runs the second has bins of WIDEST ms: detected in these, one is as stored and one is summed."""
     runs, bins = [], []
     t0 = t0 // (widest * MS) * widest * MS
     for index, (found, epoch) in enumerate(lanes):
@@ -174,7 +174,7 @@ def test_agrees_with_the_oracle(
         assert (burst["sources"], burst["pattern"]) == (0, "unknown")
 
 
-# --- what is judged ---------------------------------------------------------------------------------------------------
+# --- which bins ---------------------------------------------------------------------------------------------------
 
 
 def full_bins(*starts: int, **more: Any) -> list[dict[str, Any]]:

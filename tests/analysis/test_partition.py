@@ -1,4 +1,4 @@
-"""Bursts of files that are named one by one are those of the store, whoever judges which part of it."""
+"""Bursts of files that are named one by one are those of the store, whoever is asked for which part of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storelib import hot_logs, rows, sealed_files, write
 from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts
 from mburst.analysis.partition import find_bursts_in
 from mburst.errors import MburstError, UsageError
-from mburst.sql import Store
+from mburst.sql import Store, listed
 from mburst.sql.filenames import SealedName
 
 MS, DAY = 10**6, 86_400 * 10**9
@@ -88,9 +88,9 @@ def test_the_parts_of_a_store_have_its_bursts(tmp_path_factory: pytest.TempPathF
     store = filled(tmp_path_factory.mktemp("parts") / "store", given_)
     whole = of_store(store, definition)
     for parts in (by_host(store), [store.files(rack) for rack in ("r1", "r2")]):
-        judged = [find_bursts_in(part, definition, threads=1) for part in parts]
-        assert sorted(line for one in judged for line in plain(one.bursts.to_pylist())) == whole
-        assert not any(one.damaged for one in judged)
+        found = [find_bursts_in(part, definition, threads=1) for part in parts]
+        assert sorted(line for one in found for line in plain(one.bursts.to_pylist())) == whole
+        assert not any(one.damaged for one in found)
     days = [find_bursts_in(store.files(), definition, since_ns=MIDNIGHT + back - 2 * DAY, until_ns=MIDNIGHT + DAY)
             .bursts.to_pylist() for back in (0, DAY)]  # each with a day of margin around it
     kept = [[burst for burst in day if (burst["start_ns"] >= MIDNIGHT) == after] for day, after in zip(
@@ -106,7 +106,7 @@ def test_a_burst_goes_over_an_edge_of_segments_and_midnight(tmp_path: Path) -> N
     assert plain(found) == of_store(store)
 
 
-def test_another_process_judges_copies_in_one_folder(tmp_path: Path) -> None:
+def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3), (9, 9)], [7]), (("r2", "c"), [(2, 2)], [])])
     files = {table: [str(shutil.copy(path, tmp_path / path.name)) for path in paths]
              for table, paths in store.files().items()}
@@ -188,3 +188,27 @@ def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
     alone = find_bursts_in(files, BurstDefinition()).bursts
     assert found.bursts.drop(["quality"]).equals(alone.drop(["quality"])) and len(alone) == 1
     assert [file.reason for file in found.damaged] == ["a second copy of the same part of a segment"]
+
+
+@pytest.mark.parametrize("harmed", ["none", "first", "both"])
+@pytest.mark.parametrize("log", ["whole", "cut", "unreadable"])
+def test_a_log_beside_its_sealed_files_counts_as_in_the_store(tmp_path: Path, log: str, harmed: str) -> None:
+    """A segment over midnight, in two sealed files, and the log that it was, after a copy that was made meanwhile."""
+    store = filled(tmp_path / "store", [(("r1", "a"), [(30, 20)], [])])
+    shutil.rmtree(store.path / "bins")
+    with store.writer("bins", "a", "r1") as writer:
+        for row in bins_of("a", "r1", 0, [(30, 20)]):
+            writer.append(rows("bins", row))
+        [path] = hot_logs(store, "bins")
+        content = path.read_bytes()
+    files = sealed_files(store, "bins")
+    assert len(files) == 2
+    for file in files[: ("none", "first", "both").index(harmed)]:
+        file.write_bytes(file.read_bytes()[:-1])
+    path.write_bytes({"whole": content, "cut": content[: len(content) // 8], "unreadable": b"\0" * 99}[log])
+    named = {**store.files(), "bins": [path, *files]}
+    with store.connect() as con, listed.connect(named) as alone:
+        count, damage = "SELECT count(*), count(DISTINCT ts_ns) FROM bins", "FROM damaged_files ORDER BY path"
+        assert alone.execute(count).fetchall() == con.execute(count).fetchall()
+        assert ([(row[0], row[2]) for row in alone.execute(damage).fetchall()]
+                == [(row[0], row[2]) for row in con.execute(damage).fetchall()])

@@ -115,7 +115,7 @@ def test_contention(store):
 
 
 def overlap(rows: list[tuple[str, str, int, int]]) -> Contention | None:
-    """Of (rack, host, start, end), as judge_bursts leaves them."""
+    """Of (rack, host, start, end), as detect_bursts leaves them."""
     with in_memory(1) as con:
         names = ("rack", "host", "start_ns", "end_ns")
         types = (pa.string(), pa.string(), pa.int64(), pa.int64())

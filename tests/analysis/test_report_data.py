@@ -6,7 +6,7 @@ import pytest
 from storelib import write
 
 from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.report_data import Limits, gather, judge, lanes, worst_first
+from mburst.analysis.report_data import Limits, detect, gather, lanes, worst_first
 from mburst.sql import Store
 
 MS = 1_000_000
@@ -32,7 +32,7 @@ def store(tmp_path):
 def reports_of(store, definition=None, since=None, until=None, limits=None, **which):
     con = store.connect()
     chosen = lanes(con, **which)
-    return gather(con, chosen, judge(con, chosen, definition or BurstDefinition(), since, until), since, until, limits)
+    return gather(con, chosen, detect(con, chosen, definition or BurstDefinition(), since, until), since, until, limits)
 
 
 def test_a_lane_in_numbers(store):

@@ -11,7 +11,7 @@ from racklib import fill, report
 from storelib import write
 
 from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.report_data import gather, judge, lanes
+from mburst.analysis.report_data import detect, gather, lanes
 from mburst.dashboards import rack as rack_page
 from mburst.dashboards import report as report_page
 from mburst.sql import Store
@@ -96,7 +96,8 @@ def test_a_report_with_figures(watched, tmp_path):
         fill(store, {name: [(50, 10)]}, rack=HOSTILE["bidi"], senders=SENDERS, interface=name, notes=name)
     con = store.connect()
     chosen = lanes(con)
-    html, _ = report_page.write(gather(con, chosen, judge(con, chosen, BurstDefinition())), BurstDefinition(), tmp_path)
+    found = gather(con, chosen, detect(con, chosen, BurstDefinition()))
+    html, _ = report_page.write(found, BurstDefinition(), tmp_path)
     watched.page.goto(html.as_uri())
     watched.page.wait_for_selector("html[data-ready]", timeout=30_000)
     watched.is_harmless(tmp_path.as_uri())
