@@ -32,8 +32,13 @@ def own_process() -> None:
     _State.own = True
 
 
+def is_own() -> bool:
+    """Whether the process is mburst's."""
+    return _State.own
+
+
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on SIGINT interrupts CONNECTION where it raises KeyboardInterrupt besides: what handles it otherwise
+    """From here on SIGINT interrupts CONNECTION where it also raises KeyboardInterrupt: what handles it otherwise
     ends by itself."""
     if not _State.own or threading.current_thread() is not threading.main_thread():
         return
@@ -67,8 +72,7 @@ def _wait(reading: int) -> None:
 
 
 def _interrupt_all() -> None:
-    """In a function of its own: a connection that a thread still holds in the end is one that the database complains
-    of."""
+    """In a function of its own: the database complains of a connection that a thread still holds at the end."""
     for connection in list(_open):
         with suppress(Exception):  # it was closed
             connection.interrupt()

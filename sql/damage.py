@@ -106,7 +106,10 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
             raise UsageError(message.removeprefix("usage: ")) from error
         if ours or not isinstance(error, at_fault):
             _raise_damage(connection)
-        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
+        hint = next((line for line in more if line.startswith("Did you mean")), "")
+        if isinstance(error, duckdb.OutOfMemoryException):  # of memory, or of the disk where that is sorted
+            hint = "ask for less at a time"
+        raise MburstError(message, hint) from error
 
 
 def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
