@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EMFILE
 
 from . import interrupting
-from .errors import MburstError
+from .errors import MORE_FILES, MburstError
 from .names import say
 
 
@@ -19,8 +20,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except MburstError as error:
-        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-        return error.exit_code
+        return _refused(error)
     except KeyboardInterrupt:
         say("interrupted")
         return 130
@@ -31,13 +31,27 @@ def main(argv: list[str] | None = None) -> int:
         say("not enough memory")
         return 1
     except OSError as error:
-        say(f"{error.filename or 'system'}: {error.strerror or error}")
-        return 1
-    except Exception:
-        if not interrupting.heard():
-            raise
-        say("interrupted")
-        return 130
+        hint = MORE_FILES if error.errno == EMFILE else ""
+        return _refused(MburstError(f"{error.filename or 'system'}: {error.strerror or error}", hint))
+    except Exception as error:
+        if interrupting.heard(error):
+            say("interrupted")
+            return 130
+        if short := _shortage(error):
+            return _refused(short)
+        raise
+
+
+def _refused(error: MburstError) -> int:
+    say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
+    return error.exit_code
+
+
+def _shortage(error: Exception) -> MburstError | None:
+    """What the database says that is short of something. Nothing is imported here: that takes files, too."""
+    damage = sys.modules.get(f"{__package__}.sql.damage")
+    found: MburstError | None = damage.shortage(error) if damage else None
+    return found
 
 
 def command() -> int:

@@ -51,9 +51,10 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
         _State.waits = True
 
 
-def heard() -> bool:
-    """Whether SIGINT has interrupted questions: what failed since then failed of that."""
-    return _State.heard
+def heard(error: BaseException) -> bool:
+    """Whether ERROR comes of SIGINT, which has interrupted questions: what failed since then failed of that. Where the
+    database looked up before our thread did, it says so itself."""
+    return _State.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 
 def _raises() -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import verified
+from . import disk, verified
 from .damage import DamagedFile
 from .filenames import (
     HOT,
@@ -235,7 +235,10 @@ def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
     try:
         paths = sealed_paths(store, table, segment, rack)
         return 0 if verified.unverified(paths) else sum(pq.read_metadata(path).num_rows for path in paths)
-    except (OSError, pa.ArrowException):  # they are just being replaced
+    except OSError as error:  # they are just being replaced
+        disk.refuse_shortage(error, store)
+        return 0
+    except pa.ArrowException:
         return 0
 
 
