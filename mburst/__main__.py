@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EMFILE
 
 from . import interrupting
-from .errors import MburstError
+from .errors import MORE_FILES, MburstError
 from .names import say
 
 
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except Exception as error:
-        return _interrupted() if interrupting.heard() else _failed(error)
+        return _interrupted() if interrupting.heard(error) else _failed(error)
 
 
 def _interrupted() -> int:
@@ -35,16 +36,25 @@ def _interrupted() -> int:
 
 def _failed(error: Exception) -> int:
     """The exit code, once one line said what failed. Raises what nobody can act on."""
+    found = _refusal(error)
+    if found is None:
+        raise error
+    say(f"{found}" + (f" ({found.hint})" if found.hint else ""))
+    return found.exit_code
+
+
+def _refusal(error: Exception) -> MburstError | None:
+    """What to say of ERROR; None where nobody can act on it. Nothing is imported here: that takes files, too."""
     if isinstance(error, MburstError):
-        say(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-        return error.exit_code
+        return error
     if isinstance(error, MemoryError):
-        say("not enough memory")
-        return 1
+        return MburstError("not enough memory")
     if isinstance(error, OSError):
-        say(f"{error.filename or 'system'}: {error.strerror or error}")
-        return 1
-    raise error
+        return MburstError(f"{error.filename or 'system'}: {error.strerror or error}",
+                           MORE_FILES if error.errno == EMFILE else "")
+    damage = sys.modules.get(f"{__package__}.sql.damage")
+    found: MburstError | None = damage.shortage(error) if damage else None
+    return found
 
 
 def command() -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+MORE_FILES = "allow more open files (ulimit -n)"
+
 
 class MburstError(Exception):
     """Something that a user can act on. `hint` is what to do about it, in a sentence or empty."""

@@ -20,6 +20,7 @@ EVERY_S = 0.05
 class _State:
     """Of this process; there is one."""
 
+    own = False  # whether the process is mburst's
     waits = False  # whether a thread waits for SIGINT
     heard = False  # whether it came, and raised KeyboardInterrupt
 
@@ -30,6 +31,7 @@ _open: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
 def own_process() -> None:
     """At the start of a command: questions of this process may be interrupted. A program that imports mburst has
     signals of its own."""
+    _State.own = True
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _raise)
 
@@ -40,8 +42,13 @@ def _raise(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
+def is_own() -> bool:
+    """Whether the process is mburst's."""
+    return _State.own
+
+
 def watch(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on SIGINT interrupts CONNECTION where it raises KeyboardInterrupt besides: what handles it otherwise
+    """From here on SIGINT interrupts CONNECTION where it also raises KeyboardInterrupt: what handles it otherwise
     ends by itself."""
     if not _raises() or threading.current_thread() is not threading.main_thread():
         return
@@ -54,9 +61,10 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
         _State.waits = True
 
 
-def heard() -> bool:
-    """Whether SIGINT has raised KeyboardInterrupt, or interrupted a question: what failed since then failed of that."""
-    return _State.heard
+def heard(error: BaseException) -> bool:
+    """Whether ERROR comes of SIGINT, which has raised KeyboardInterrupt or interrupted a question: what failed since then
+    failed of that. Where the database looked up before our thread did, it says so itself."""
+    return _State.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 
 def _raises() -> bool:
@@ -75,8 +83,7 @@ def _wait(reading: int) -> None:
 
 
 def _interrupt_all() -> None:
-    """In a function of its own: a connection that a thread still holds in the end is one that the database complains
-    of."""
+    """In a function of its own: the database complains of a connection that a thread still holds at the end."""
     for connection in list(_open):
         with suppress(Exception):  # it was closed
             connection.interrupt()

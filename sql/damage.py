@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Interrupted, MburstError, UsageError
+from . import disk
 
 if TYPE_CHECKING:
     import duckdb
@@ -100,13 +102,30 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
     except duckdb.InterruptException as error:
         raise Interrupted("interrupted") from error
     except (duckdb.Error, UnicodeDecodeError) as error:
+        if short := shortage(error):
+            raise short from error
         first, *more = str(error).splitlines() or [""]
         message = first.removeprefix("Invalid Input Error: ")
         if message.startswith("usage: "):
             raise UsageError(message.removeprefix("usage: ")) from error
         if ours or not isinstance(error, at_fault):
             _raise_damage(connection)
-        raise MburstError(message, next((line for line in more if line.startswith("Did you mean")), "")) from error
+        hint = next((line for line in more if line.startswith("Did you mean")), "")
+        if isinstance(error, duckdb.OutOfMemoryException):  # of memory, or of the disk where that is sorted
+            hint = "ask for less at a time"
+        raise MburstError(message, hint) from error
+
+
+def shortage(error: BaseException) -> MburstError | None:
+    """What to say of a failure of the database that no file and no question is to blame for: this process or machine
+    is short of something. None for any other."""
+    import duckdb
+
+    reasons = {os.strerror(number): disk.hint(number) for number in disk.SHORTAGES}
+    if not isinstance(error, duckdb.IOException):
+        return None
+    first = (str(error).splitlines() or [""])[0]
+    return next((MburstError(first, hint) for reason, hint in reasons.items() if reason in first), None)
 
 
 def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:

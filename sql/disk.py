@@ -12,7 +12,7 @@ from errno import EACCES, EDQUOT, EINVAL, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, 
 from pathlib import Path
 
 from .. import files
-from ..errors import MburstError
+from ..errors import MORE_FILES, MburstError
 
 SYNC_S = 1.0  # what the machine's death may cost of a hot log
 EVERY_S = SYNC_S / 4  # a sync may take half of SYNC_S before more is at risk
@@ -27,9 +27,20 @@ _HINTS = {
     EPERM: "check who may write there",
     EROFS: "the file system is mounted read-only",
     ENOENT: "was the store moved or removed?",
-    EMFILE: "allow more open files (ulimit -n)",
+    EMFILE: MORE_FILES,
     ENAMETOOLONG: "choose a shorter name for host or rack",
 }
+
+
+def hint(number: int | None) -> str:
+    """What to do about a failure with that errno; '' where nothing is known to help."""
+    return _HINTS.get(number or 0, "")
+
+
+def refuse_shortage(error: OSError, path: Path) -> None:
+    """Raises MburstError where the file at PATH is not to blame for ERROR: it is not damaged, and not gone."""
+    if error.errno in SHORTAGES:
+        raise MburstError(f"{path}: cannot read: {os.strerror(error.errno)}", hint(error.errno)) from error
 
 
 @contextmanager
@@ -39,7 +50,7 @@ def failing_as_one_line(path: Path, doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise MburstError(f"{path}: cannot {doing}: {reason}", _HINTS.get(error.errno or 0, "")) from error
+        raise MburstError(f"{path}: cannot {doing}: {reason}", hint(error.errno)) from error
 
 
 def sync(path: Path) -> None:
@@ -89,9 +100,8 @@ def open_regular(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno not in SHORTAGES:
-            raise
-        raise MburstError(f"{path}: cannot read: {error.strerror}", _HINTS.get(error.errno or 0, "")) from error
+        refuse_shortage(error, path)
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(EINVAL, "not a regular file", str(path))

@@ -9,18 +9,30 @@ from __future__ import annotations
 import glob
 import re
 import secrets
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..machine import available_memory
 
 if TYPE_CHECKING:
     import duckdb
 
-LIMITS = {"memory_limit": "80%"}  # of the machine's; on disk, DuckDB takes 90 % of what is free
+MEMORY_SHARE, DISK_SHARE = 0.6, 0.5  # of what is free when a database is made, for what it sorts and joins
 _VARIABLE = re.compile(r"(SET|RESET)\s+VARIABLE\b", re.IGNORECASE)
-_BESIDES = {"SET": "SET of anything but a variable", "EXPLAIN": "EXPLAIN of anything but SELECT"}
+_OTHERWISE = {"SET": "SET of anything but a variable", "EXPLAIN": "EXPLAIN of anything but SELECT"}
 _EXPLAIN = re.compile(r"EXPLAIN\b(\s+ANALYZE\b)?(\s*\((\s*\w+\s+\w+\s*,?)+\))?(\s+ANALYZE\b)?", re.IGNORECASE)
+
+
+def limits() -> dict[str, str]:
+    """How much memory a database may take, and how much of the disk of the current folder when that is not enough:
+    shares of what is free, so that a question does not stop a recorder."""
+    bounds = {"memory_limit": f"{int(MEMORY_SHARE * available_memory())}B"}
+    with suppress(OSError):  # the folder is gone: nothing is sorted there
+        bounds["max_temp_directory_size"] = f"{int(DISK_SHARE * shutil.disk_usage('.').free)}B"
+    return bounds
 
 
 def temporary() -> str:
@@ -46,7 +58,7 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> list[duckdb.Stat
     for statement in statements:
         if not _only_reads(connection, statement):
             kind = _kind(statement)
-            raise UsageError(f"{_BESIDES.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
+            raise UsageError(f"{_OTHERWISE.get(kind, kind)} is not allowed: `mburst sql` only reads the store",
                              "SELECT, EXPLAIN SELECT and SET VARIABLE are; --csv and --json print for other programs")
     return statements
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import verified
+from . import disk, verified
 from .damage import DamagedFile
 from .filenames import (
     HOT,
@@ -237,7 +237,8 @@ def sealed_rows(store: Path, table: str, segment: str, rack: str | None) -> int:
     try:
         paths = sealed_paths(store, table, segment, rack)
         return sound_rows(paths, verified.unverified(paths))
-    except OSError:  # they are just being replaced
+    except OSError as error:  # they are just being replaced
+        disk.refuse_shortage(error, store)
         return 0
 
 
@@ -248,7 +249,10 @@ def sound_rows(paths: Collection[Path], faults: Collection[Path]) -> int:
 
     try:
         return 0 if any(path in faults for path in paths) else sum(pq.read_metadata(path).num_rows for path in paths)
-    except (OSError, pa.ArrowException):
+    except OSError as error:
+        disk.refuse_shortage(error, next(iter(paths)))
+        return 0
+    except pa.ArrowException:
         return 0
 
 

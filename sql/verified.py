@@ -101,7 +101,7 @@ def _verify(waiting: list[tuple[Path, bytes]]) -> dict[Path, str]:
 
 def fault(path: Path, table: str | None = None) -> str:
     """Why the file at PATH does not hold what was written, or not what its name and folder say; '' where it does. Of a
-    file of TABLE that lies in no store, its folder says nothing."""
+    file of TABLE that lies in no store, its folder says nothing. Raises MburstError where this process cannot look."""
     import pyarrow
     import pyarrow.parquet as pq
 
@@ -116,6 +116,7 @@ def fault(path: Path, table: str | None = None) -> str:
         with pq.ParquetFile(path, pre_buffer=False) as content:
             return placing.misnamed(content, name, table)
     except OSError as error:
+        disk.refuse_shortage(error, path)
         return error.strerror or str(error)
     except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
         return (str(error).splitlines() or ["no Parquet file"])[0]

@@ -5,15 +5,17 @@ The command is idempotent, so that a call too many does nothing, and a call that
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
 import shlex
 import subprocess
+import unicodedata
 from pathlib import Path
 
 from .. import privileges, python
-from ..errors import MburstError
+from ..errors import MburstError, UsageError
 from .config import Config, Report
 
 SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
@@ -78,7 +80,7 @@ def units(config: Config, system: bool) -> dict[str, str]:
         about = f"Microburst report {report.name}"
         made[f"mburst-report-{report.name}.service"] = (
             f"[Unit]\nDescription={about}\nAfter=network-online.target\nWants=network-online.target\n\n"
-            f"[Service]\nType=oneshot\nWorkingDirectory={_escaped(str(Path.cwd()))}\n"
+            f"[Service]\nType=oneshot\nWorkingDirectory={_bare(str(Path.cwd()))}\n"
             f"ExecStart={called}\n"
             "Environment=PYTHONSAFEPATH=1\nNice=10\nIOSchedulingClass=idle\n"
             + (_confined(config, report) if system else "UMask=0027\nNoNewPrivileges=yes\n"))
@@ -91,11 +93,35 @@ def units(config: Config, system: bool) -> dict[str, str]:
 def _confined(config: Config, report: Report) -> str:
     """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
     and nowhere else."""
-    folders = [config.deliveries[name].settings["path"] for name in report.deliver
-               if config.deliveries[name].kind == "folder"]
-    paths = [report.store, report.output, *map(Path, folders)]
+    paths = dict.fromkeys([report.store.resolve(), *folders(config, report)])
     return f"User={owner_of(report.store)}\n" + _CONFINED.format(
-        paths=" ".join("-" + _escaped(_path(path)) for path in dict.fromkeys(path.resolve() for path in paths)))
+        paths=" ".join("-" + _escaped(_path(path)) for path in paths))
+
+
+def folders(config: Config, report: Report) -> list[Path]:
+    """Where a report is written to, and delivered to on this machine; but for those that ${NAME} is in, which only who
+    delivers reads."""
+    deliveries = [config.deliveries[name] for name in report.deliver]
+    paths = [str(report.output), *(to.settings["path"] for to in deliveries if to.kind == "folder")]
+    return list(dict.fromkeys(Path(path).resolve() for path in paths if "${" not in path))
+
+
+def missing(config: Config) -> dict[Path, str]:
+    """Those of the folders that there are not, with who writes into them: a service of the system may write into a
+    folder, and cannot make it."""
+    return {folder: owner_of(report.store) for report in config.reports for folder in folders(config, report)
+            if not folder.exists()}
+
+
+def make_folders(config: Config) -> dict[Path, str]:
+    """Make them, as who writes into them; those that he could not make."""
+    for report in config.reports:
+        owner = privileges.owner_of(report.store)
+        who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        for folder in folders(config, report):
+            call = ["mkdir", "--parents", "--mode=0750", "--", str(folder)]
+            subprocess.run(call, check=False, capture_output=True, **who)  # type: ignore[call-overload]
+    return missing(config)
 
 
 def _path(path: Path) -> str:
@@ -120,7 +146,24 @@ def _quoted(word: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%%")
+    """Text of a unit, in which % begins a specifier."""
+    return _one_line(text).replace("%", "%%")
+
+
+def _bare(path: str) -> str:
+    """A path that is the whole of a value: there are no quotes for it. Raises UsageError."""
+    if path.endswith("\\") or path != path.rstrip():
+        raise UsageError(f"{path!r}: systemd has no way to write the name of this folder", "call from another folder")
+    return _escaped(path)
+
+
+def _one_line(text: str) -> str:
+    """TEXT, which a unit or a crontab can have in a line of it. Raises UsageError: whoever named a folder so would
+    write the lines behind it."""
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+        raise UsageError(f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
+                         "rename the file or folder, or call from another folder")
+    return text
 
 
 def cron(config: Config) -> str:
@@ -131,7 +174,7 @@ def cron(config: Config) -> str:
              f"# For the crontab of who owns the store: crontab -u {owners} -e"]
     for report in config.reports:
         minute = report.delay_ns // (60 * 10**9) % 60
-        called = shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report))
+        called = _one_line(shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report)))
         lines.append(f"{minute} * * * * {called.replace('%', chr(92) + '%')}")
     return "\n".join(lines) + "\n"
 
@@ -146,7 +189,7 @@ def kubernetes(config: Config) -> str:
         hour = "*" if report.every == "hour" else at["h"]
         documents.append(_CRON_JOB.format(
             name=re.sub(r"[^a-z0-9-]+", "-", f"mburst-report-{report.name}".lower())[:52].strip("-"), minute=at["m"],
-            hour=hour, day=day, report=report.name, file=config.path.name))
+            hour=hour, day=day, report=report.name, file=json.dumps(f"/etc/mburst/{config.path.name}")))
     return "---\n".join(documents)
 
 
@@ -170,7 +213,7 @@ spec:
           containers:
             - name: mburst
               image: mburst  # an image of yours that has mburst
-              command: ["mburst", "schedule", "--once", "{report}", "--", "/etc/mburst/{file}"]
+              command: ["mburst", "schedule", "--once", "{report}", "--", {file}]
               securityContext:
                 allowPrivilegeEscalation: false
                 readOnlyRootFilesystem: true
@@ -199,9 +242,9 @@ def unit_folder(system: bool) -> Path:
     return (Path(home) if home else Path.home() / ".config") / "systemd" / "user"
 
 
-def install(config: Config, system: bool) -> list[Path]:
-    """Write the units, and start the timers. Raises MburstError where either fails."""
-    folder, made = unit_folder(system), units(config, system)
+def install(made: dict[str, str], system: bool) -> list[Path]:
+    """Write the units that were MADE, and start the timers. Raises MburstError where either fails."""
+    folder = unit_folder(system)
     for name, text in made.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)

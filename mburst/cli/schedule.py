@@ -65,15 +65,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.form == "systemd":
         for name, text in timers.units(config, system).items():
             print(f"# {name}\n{text}")
+        for folder, user in timers.missing(config).items() if system else ():
+            print(f"# {_lacking(folder, user)}")
     elif arguments.form:
         sys.stdout.write({"cron": timers.cron, "kubernetes": timers.kubernetes}[arguments.form](config))
     elif arguments.remove:
         removed = timers.remove(config, system)
         print("\n".join(f"removed: {path}" for path in removed) or "there was nothing to remove")
     else:
-        for path in timers.install(config, system):
+        units = timers.units(config, system)
+        for folder, user in timers.make_folders(config).items() if system else ():
+            say(_lacking(folder, user))
+        for path in timers.install(units, system):
             print(f"installed: {path}")
     return 0
+
+
+def _lacking(folder: Path, user: str) -> str:
+    return f"{folder}: make this folder, for user {user}: the service cannot, and writes no report without it"
 
 
 def _unwritten(config: Config, form: str | None) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..units import parse_duration
 from . import output
 
 if TYPE_CHECKING:
@@ -21,12 +22,15 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("sql", help="ask a store in SQL or by a query's name", description=about)
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     parser.add_argument("query", metavar="QUERY-NAME|SQL", nargs="?", help="one of the named queries, or SQL")
+    parser.add_argument("--timeout", metavar="DURATION", default="1h",
+                        help="end the question when it takes longer (default: %(default)s)")
     output.add_format(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the query, or list what there is."""
+    from ..bounded import bounded
     from ..sql import Store, names
     from ..sql.damage import readable
     from ..sql.named import about, prepare
@@ -35,8 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.query is None:
         output.write(arguments.format, ["query", "answers"], [(name, about(name)) for name in names()])
         return 0
+    timeout_ns = parse_duration(arguments.timeout)
     connection = store.connect()
-    with readable(connection):
+    with bounded(connection, timeout_ns), readable(connection):
         result = connection.execute(prepare(connection, arguments.query))
         output.write(arguments.format, [column[0] for column in result.description], _rows(result))
     return 0

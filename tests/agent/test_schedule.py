@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from mburst.agent import timers
 from mburst.agent.config import Config, load
 from mburst.agent.due import carry_out, loop
 from mburst.agent.reports import last_period
-from mburst.errors import MburstError
+from mburst.errors import MburstError, UsageError
 from mburst.sql import Store
 
 NOW = START + DAY + HOUR  # one o'clock on the day after
@@ -112,6 +114,44 @@ def test_units_are_what_systemd_reads(config):
     assert timers._quoted("/a b/100%/$x") == '"/a b/100%%/$$x"'
 
 
+@pytest.mark.parametrize("name", ["a\nExecStartPre=+/bin/touch x\nb", "a\rb", "a\x1b[2J", "a\\", "a ", b"\xff"])
+def test_a_folder_is_no_line_of_a_unit(config, tmp_path, monkeypatch, name):
+    """Whoever names the folder in which root stands, or that of the file, writes no directive and no line of cron."""
+    name = os.fsdecode(name)
+    (tmp_path / name).mkdir(parents=True)
+    shutil.copy(config.path, tmp_path / name / "mburst.toml")
+    inside = load(tmp_path / name / "mburst.toml")
+    has_lines = not name.strip().rstrip("\\").isprintable()
+    forms = [lambda: timers.units(inside, system=True), lambda: timers.cron(inside)] if has_lines else []
+    for form in forms:
+        with pytest.raises(UsageError, match="control characters"):
+            form()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(UsageError, match="control characters" if has_lines else "no way to write"):
+        timers.units(config, system=True)
+
+
+def test_a_name_is_a_text_in_kubernetes(config, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    odd = tmp_path / 'a"]\n# $(x).toml'
+    shutil.copy(config.path, odd)
+    [job] = yaml.safe_load_all(timers.kubernetes(load(odd)))
+    [container] = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-1] == f"/etc/mburst/{odd.name}"
+
+
+def test_folders_are_made_for_who_writes_into_them(config, tmp_path):
+    """A service of the system may write into them, and cannot make them."""
+    who = pwd.getpwuid(os.geteuid()).pw_name
+    assert timers.missing(config) == {tmp_path / "out": who, tmp_path / "www": who}
+    assert timers.make_folders(config) == {} == timers.missing(config)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("out", "www")] == [0o750, 0o750]
+    if os.geteuid() == 0:  # nobody's store beside folders of root's
+        (tmp_path / "www").rmdir()
+        os.chown(tmp_path / "store", 64_999, 64_999)
+        assert timers.make_folders(config) == {tmp_path / "www": "64999"}
+
+
 def test_cron_and_kubernetes(config):
     yaml = pytest.importorskip("yaml")
     [line] = [line for line in timers.cron(config).splitlines() if not line.startswith("#")]
@@ -164,7 +204,7 @@ def systemctl(tmp_path, monkeypatch):
 
 
 def test_installing_and_removing(config, tmp_path, systemctl):
-    paths = timers.install(config, system=False)
+    paths = timers.install(timers.units(config, system=False), system=False)
     folder = tmp_path / "home" / "systemd" / "user"
     assert sorted(paths) == sorted(folder.iterdir())
     assert (systemctl / "calls").read_text().splitlines() == [
@@ -176,7 +216,7 @@ def test_installing_and_removing(config, tmp_path, systemctl):
 def test_a_systemd_that_does_not_answer_is_said(config, systemctl):
     (systemctl / "broken").touch()
     with pytest.raises(MburstError, match="systemctl --user daemon-reload: Failed to connect to bus"):
-        timers.install(config, system=False)
+        timers.install(timers.units(config, system=False), system=False)
 
 
 def mburst(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from racklib import fill
 
 from mburst.__main__ import main
 from mburst.errors import UsageError
+from mburst.machine import available_memory
 from mburst.sql import Store, in_memory, lockdown, names
 from mburst.sql.lockdown import check
 
@@ -256,13 +258,65 @@ def test_much_is_sorted_on_disk_where_memory_is_short(store, tmp_path, monkeypat
     assert rows == (1000000,)
 
 
-def test_the_memory_that_a_question_takes_is_limited(store, tmp_path, monkeypatch, capsys):
+def test_the_memory_that_a_question_sorts_in_is_limited(store, tmp_path, monkeypatch, capsys):
     """The limit is lower here."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lockdown, "LIMITS", {"memory_limit": "60MB"})
+    monkeypatch.setattr(lockdown, "limits", lambda: {"memory_limit": "60MB"})
     assert main(["sql", str(store.path), "SELECT len(list(md5(i::VARCHAR))) FROM range(2000000) t(i)"]) == 1
+    assert_refused(tmp_path, capsys)
+
+
+def test_the_disk_that_a_question_sorts_on_is_limited(store, tmp_path, monkeypatch, capsys):
+    """The same question is answered where there is more disk."""
+    rows = "(SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) m FROM range(600000) t(i))"
+    question = f"SELECT m FROM {rows} ORDER BY m LIMIT 1 OFFSET 550000"
+    monkeypatch.chdir(tmp_path)
+    for disk, code in (("1GB", 0), ("100KB", 1)):
+        bounds = {"memory_limit": "30MB", "max_temp_directory_size": disk}
+        monkeypatch.setattr(lockdown, "limits", lambda bounds=bounds: bounds)
+        assert main(["sql", str(store.path), question]) == code
+    assert_refused(tmp_path, capsys)
+
+
+def assert_refused(folder: Path, capsys) -> None:
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "Out of Memory" in error and list(tmp_path.iterdir()) == []
+    assert error.count("\n") == 1 and "Out of Memory" in error and "(ask for less at a time)" in error
+    assert list(folder.iterdir()) == []
+
+
+def test_limits_are_shares_of_what_is_free(store):
+    memory, disk = available_memory(), shutil.disk_usage(".").free
+    with store.connect() as con:
+        names = ("memory_limit", "max_temp_directory_size")
+        found = [con.execute(f"SELECT current_setting('{name}')").fetchone()[0].split() for name in names]
+    most_memory, most_disk = (float(number) * 2 ** (10 * " KMGT".index(unit[0])) for number, unit in found)
+    assert 0.3 * memory < most_memory < 0.8 * memory and 0.3 * disk < most_disk < 0.7 * disk
+
+
+# Runs a command line where little memory is free.
+SHORT_OF_MEMORY = """
+import sys
+from mburst import machine
+free = int(sys.argv.pop(1))
+machine.available_memory = lambda: free
+from mburst.__main__ import command
+sys.exit(command())
+"""
+
+
+@pytest.mark.parametrize(("query", "option", "error"), [
+    ("SELECT length(repeat('x', 2000000000))", "--csv", "takes more than 640 MB of memory (ask for less at a time)"),
+    ("SELECT len(range(200000000))", "--csv", "takes more than 640 MB of memory"),
+    ("SELECT count(*) FROM range(1000000000000) t(i)", "--timeout=100ms", "took longer than 100 ms (ask for less at"),
+    ("FROM range(1000000000000) t(i)", "--timeout=2s", "took longer than 2 s (ask for less at a time, or give"),
+])  # fmt: skip
+def test_a_question_ends_at_its_bounds(store, tmp_path, query, option, error):
+    """Of memory, also where one function makes all of it, and of time; nothing is left of it."""
+    done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, "800000000", "sql", option, str(store.path), query],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120,
+                          check=False, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"mburst: the question {error}" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_database_without_a_store_opens_nothing(outside):

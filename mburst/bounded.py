@@ -1,0 +1,96 @@
+"""A question to the database ends when it takes too long, or more memory than there is.
+
+The database bounds what it sorts and joins, but not what one function makes (repeat('x', 10000000000)), and some
+functions do not hear that they are interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import interrupting, machine
+from .errors import MburstError
+from .names import say
+from .units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_SHARE = 0.8  # of what is free when the question begins; the database itself is content with less
+EVERY_S = 0.05  # at which this process is looked at
+GRACE_S = 5.0  # from the interruption of a question to the end of the process
+FIRST_KILLED = 1000  # proc(5), oom_score_adj: by the kernel, where memory is short, before any recorder
+
+
+class _Watch:
+    """Looks at a question until it is over."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, timeout_ns: int, temporary: Path) -> None:
+        self._connection = connection
+        self._timeout_ns = timeout_ns
+        self._temporary = temporary
+        self._most_bytes = int(machine.available_memory() * MEMORY_SHARE)
+        self._over = threading.Event()
+        self.error: MburstError | None = None
+        self._thread = threading.Thread(target=self._run, name="mburst-bounded", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The question is over."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        begun = time.monotonic_ns()
+        while not self._over.wait(EVERY_S):
+            if machine.own_memory() > self._most_bytes:
+                self.error = MburstError(f"the question takes more than {format_bytes(self._most_bytes)} of memory",
+                                         "ask for less at a time")
+                self._end_process(self.error)
+            if time.monotonic_ns() - begun > self._timeout_ns:
+                self.error = MburstError(f"the question took longer than {format_duration(self._timeout_ns)}",
+                                         "ask for less at a time, or give a longer --timeout")
+                return self._interrupt(self.error)
+
+    def _interrupt(self, error: MburstError) -> None:
+        """Again and again: a question may be of several statements. In the end, the process ends instead."""
+        end = time.monotonic() + GRACE_S
+        while time.monotonic() < end:
+            with suppress(Exception):  # it is closed
+                self._connection.interrupt()
+            if self._over.wait(EVERY_S):
+                return
+        self._end_process(error)
+
+    def _end_process(self, error: MburstError) -> None:
+        if interrupting.is_own():
+            say(f"{error} ({error.hint})")
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            os._exit(error.exit_code)
+
+
+@contextmanager
+def bounded(connection: duckdb.DuckDBPyConnection, timeout_ns: int) -> Iterator[None]:
+    """Meanwhile, a question to CONNECTION may take TIMEOUT_NS, and MEMORY_SHARE of the memory that is free now. Raises
+    MburstError where it takes longer; where it does not end then, and where it takes more memory, a process of
+    mburst's own ends with that line."""
+    [(folder,)] = connection.execute("SELECT current_setting('temp_directory')").fetchall()
+    if interrupting.is_own():
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(FIRST_KILLED), encoding="ascii")
+    watch = _Watch(connection, timeout_ns, Path(folder).absolute())
+    try:
+        yield
+    except Exception:
+        if watch.error:
+            raise watch.error from None
+        raise
+    finally:
+        watch.end()

@@ -1,0 +1,143 @@
+"""The units as a living systemd runs them: that of examples/, and those that `mburst schedule` installs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from machine import Machine, NoMachine
+from places import ROOT
+from privilegelib import status, threads
+from racklib import DAY, fill
+
+from mburst.sql import Store
+
+UNIT = "mburst.service"
+LOG = "/run/mburst.log"
+STORE = "/var/lib/mburst/store"
+CONFIGURATION = f"""
+store = "{STORE}"
+host = "h"
+rack = "r1"
+[record]
+inputs = ["wire"]
+link = "1G"
+[metrics]
+listen = "127.0.0.1:9620"
+[live]
+listen = "127.0.0.1:8470"
+open = true
+[reflect]
+listen = "127.0.0.1:8620"
+[probe]
+targets = ["127.0.0.1:8620"]
+rate = "50/s"
+"""
+PARTS = {"record", "metrics", "live", "reflect", "probe"}
+SCHEDULED = """
+store = "/srv/other/store"
+[[report]]
+name = "daily"
+output = "/srv/other/reports of all"
+"""
+SEND = """
+import socket
+far = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+far.bind(("far", 0))
+for number in range(200):
+    far.send(bytes.fromhex("020000000001020000000002080045") + bytes(200))
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    try:
+        with Machine() as made:
+            made.write(f"/etc/systemd/system/{UNIT}", (ROOT / "examples" / UNIT).read_text())
+            # Where its lines go to, and so that the test does not wait: all else is as it is given away.
+            for name, more in ((UNIT, "RestartSec=100ms\n"), ("mburst-report-.service", "")):
+                made.write(f"/etc/systemd/system/{name}.d/test.conf",
+                           f"[Service]\nStandardOutput=append:{LOG}\nStandardError=inherit\n{more}")
+            made.write("/etc/mburst/mburst.toml", CONFIGURATION)
+            made.check("systemctl", "daemon-reload")
+            yield made
+    except NoMachine as reason:
+        pytest.skip(f"no machine with a systemd in this one: {reason}")
+
+
+def processes(machine: Machine) -> dict[str, int]:
+    """The processes of the unit by what they are: "run", or the verb of a part."""
+    group = machine.at(f"/sys/fs/cgroup/system.slice/{UNIT}/cgroup.procs")
+    found = {}
+    with suppress(FileNotFoundError):
+        for pid in map(int, group.read_text().split()):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                if "mburst.agent.child" in words:
+                    found[words[words.index("mburst.agent.child") + 2]] = pid
+                elif "run" in words:
+                    found["run"] = pid
+    return found
+
+
+def works(machine: Machine) -> bool:
+    """Whether all parts run with the rights that they keep, and packets and probes are being stored."""
+    found = processes(machine)
+    if set(found) != PARTS | {"run"}:
+        return False
+    machine.check("/opt/mburst/bin/python3", "-c", SEND)
+    return all(status(found[part])["CapEff"].strip("0") == "" for part in PARTS) and all(
+        any(path.stat().st_size > 4000 for path in machine.at(f"{STORE}/hot/{table}").glob("*.log"))
+        for table in ("bins", "probes"))
+
+
+def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
+    machine.check("systemctl", "start", UNIT)
+    machine.wait(lambda: works(machine), "all parts")
+    before = processes(machine)
+    user = machine.check("id", "--user", "mburst").strip()
+    for part, pid in before.items():
+        for thread in threads(pid):
+            assert thread["Uid"].split() == 4 * [user] and (thread["NoNewPrivs"], thread["Seccomp"]) == ("1", "2"), part
+        place = f"/proc/{pid}/root"
+        mounts = Path(f"/proc/{pid}/mounts").read_text().splitlines()
+        assert any(line.split()[1] == "/" and "ro" in line.split()[3].split(",") for line in mounts), part
+        assert list(Path(place, "home").iterdir()) == [] and not Path(place, "dev", "kmsg").exists()
+
+    for name in ("record", "run"):  # a part is started again by ours, ours by systemd
+        machine.check("kill", "-KILL", status(before[name])["NSpid"].split()[-1])
+        machine.wait(lambda name=name: processes(machine).get(name, before[name]) != before[name], f"another {name}")
+        machine.wait(lambda: works(machine), "all parts again")
+    assert machine.shown(UNIT, "NRestarts") == {"NRestarts": "1"}
+
+    machine.check("systemctl", "stop", UNIT)
+    assert machine.shown(UNIT, "Result", "ExecMainStatus", "ActiveState") == {
+        "Result": "success", "ExecMainStatus": "0", "ActiveState": "inactive"}
+    assert not list(machine.at(STORE).glob("hot/*/*.log"))  # all is sealed
+    with Store.open(machine.at(STORE)).connect() as con:
+        ended = [row[0] for row in con.execute("SELECT ended FROM recordings ORDER BY begun_ns").fetchall()]
+    assert ended[-1] == "stopped" and set(ended[:-1]) == {"killed"}
+    log = machine.at(LOG).read_text()
+    assert f"record: recorded into {STORE}" in log and "reflect: answered" in log
+    assert "Traceback" not in log and "cannot" not in log and "not permitted" not in log
+
+
+def test_a_report_is_made_by_the_units_that_are_installed(machine, tmp_path):
+    made = Store.create(tmp_path / "store")
+    fill(made, {"a": [(50, 10)]}, start=(time.time_ns() // DAY - 1) * DAY)
+    shutil.copytree(made.path, machine.at("/srv/other/store"))
+    machine.write("/srv/other/mburst.toml", SCHEDULED)
+    machine.check("chown", "--recursive", "games:games", "/srv/other")
+    machine.check("env", "--chdir=/srv/other", "mburst", "schedule", "mburst.toml")
+    assert machine.shown("mburst-report-daily.timer", "ActiveState") == {"ActiveState": "active"}
+    machine.check("systemctl", "start", "mburst-report-daily.service")
+    assert machine.shown("mburst-report-daily.service", "Result", "ExecMainStatus", "User") == {
+        "Result": "success", "ExecMainStatus": "0", "User": "games"}
+    pages = list(machine.at("/srv/other/reports of all").glob("rack-*.html"))
+    assert [page.stat().st_mode & 0o777 for page in pages] == [0o640]
+    machine.check("env", "--chdir=/srv/other", "mburst", "schedule", "--remove", "mburst.toml")
+    assert not list(machine.at("/etc/systemd/system").glob("mburst-report-daily*"))
