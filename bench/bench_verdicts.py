@@ -1,13 +1,13 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py), each in a setting
-that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks
-apart, random loss. Prints truth against verdict, and what the share that was stated for bursts is worth.
+Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py,
+latency_networks.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes
+a second, all stamps or few, clocks apart, random loss. Prints truth against verdict, and what the share that was
+stated for bursts is worth.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -16,21 +16,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import seeds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import latency_cases
-import latency_variants
+import latency_networks
 
 from mburst.analysis.cause import gather
 from mburst.analysis.verdict import decide
 
-KINDS = latency_variants.KINDS
+KINDS = latency_networks.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")
 STATED = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # edges of the lower end of the share that is stated for bursts
 
 
-class Judged(NamedTuple):
+class Answered(NamedTuple):
     """A case and what was said of it. share: the lower end of that of bursts, NaN where nothing was late."""
 
     kind: str
@@ -40,7 +41,7 @@ class Judged(NamedTuple):
     share: float
 
 
-def judged(kind: str, seed: int, explain: bool) -> Judged:
+def answered(kind: str, seed: int, explain: bool) -> Answered:
     case = latency_cases.drawn(kind, seed)
     evidence = gather(case.scene, np.random.default_rng(seed))
     verdict = decide(evidence)
@@ -51,16 +52,16 @@ def judged(kind: str, seed: int, explain: bool) -> Judged:
             f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}",
             file=sys.stderr,
         )
-    return Judged(kind, case.truth, verdict.cause, right, evidence.shares["bursts"].low)
+    return Answered(kind, case.truth, verdict.cause, right, evidence.shares["bursts"].low)
 
 
-def matrix_row(kind: str, cases: list[Judged]) -> str:
+def matrix_row(kind: str, cases: list[Answered]) -> str:
     said = Counter(case.cause for case in cases)
     counts = " | ".join(str(said[cause] or "") for cause in CAUSES)
     return f"| {kind} | {counts} | {sum(case.right for case in cases)} of {len(cases)} |"
 
 
-def totals(cases: list[Judged]) -> list[str]:
+def totals(cases: list[Answered]) -> list[str]:
     """False accusations, and answers that the recording could have given."""
     negative = [case for case in cases if case.kind in KINDS["negative"]]
     positive = [case for case in cases if case.kind in KINDS["bursts"] and case.truth == "bursts"]
@@ -75,7 +76,7 @@ def totals(cases: list[Judged]) -> list[str]:
     ]
 
 
-def calibration(cases: list[Judged]) -> list[str]:
+def calibration(cases: list[Answered]) -> list[str]:
     """How often bursts are the truth, by the share that is surely theirs, before and after the doubts of a verdict."""
     head = ("surely of the excess", "cases", "bursts are the cause", "verdict `bursts`", "of these true")
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
@@ -88,17 +89,11 @@ def calibration(cases: list[Judged]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="of each kind (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
-    parser.add_argument("--kinds", nargs="*", help="only these (default: all)")
-    parser.add_argument("--explain", action="store_true", help="say of every wrong verdict why")
-    arguments = parser.parse_args()
+    arguments = seeds.arguments(__doc__, 20)
     began, cases = time.process_time(), []
     print("| case | " + " | ".join(CAUSES) + " | right |\n|" + " --- |" * (len(CAUSES) + 2))
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
     for kind in arguments.kinds or [*KINDS["bursts"], *KINDS["negative"]]:
-        cases += (these := [judged(kind, seed, arguments.explain) for seed in seeds])
+        cases += (these := [answered(kind, seed, arguments.explain) for seed in seeds.of(arguments)])
         print(matrix_row(kind, these), flush=True)
     took = (time.process_time() - began) / max(len(cases), 1)
     print("", *totals(cases), f"{took:.2f} CPU seconds a case.", "", *calibration(cases), sep="\n")

@@ -115,10 +115,20 @@ def test_the_page_says_the_verdict_first(shown):
     assert told["cause"] == "bursts" == reader.page.locator(".cause").text_content()
     assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == told["summary"].replace("`", "")
     questions = reader.page.locator("main h3").all_text_contents()
-    assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be judged?"
+    assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
         "Do bursts explain it, and how much of it", "Whose bursts", "What does the switch's buffer say",
         "Do the sources agree", "What would help"]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_whether_the_sources_agree_fits_the_screen(open_page, width):
+    reader = open_page(viewport={"width": width, "height": 900})
+    question = reader.page.locator("h3", has_text="Do the sources agree")
+    table = reader.page.locator("section", has=question).locator(".scroll")
+    assert table.locator("tbody tr").count() >= 1
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert reader.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_evidence_card_draws_the_shares(shown):
