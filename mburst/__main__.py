@@ -27,6 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: `mburst bursts … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except UnicodeEncodeError as error:
+        return _refused(MburstError(f"an output in {error.encoding} cannot have {error.object[error.start]!a}",
+                                    "set PYTHONIOENCODING=utf-8"))
     except MemoryError:
         say("not enough memory")
         return 1

@@ -206,6 +206,13 @@ def test_the_verb_says_so_in_one_line(store, outside, query):
     assert "precious" not in done.stdout + done.stderr
 
 
+def test_an_output_without_a_letter_is_refused(store):
+    done = subprocess.run([sys.executable, "-m", "mburst", "sql", str(store.path), "SELECT 'é'"], capture_output=True,
+                          text=True, timeout=60, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "mburst: an output in ascii cannot have '\\xe9' (set PYTHONIOENCODING=utf-8)\n"
+
+
 def test_a_segment_is_read_and_not_written(store):
     path, before = sealed(store), sealed(store).read_bytes()
     for how in ("(FORMAT parquet, USE_TMP_FILE false)", ""):
