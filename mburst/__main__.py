@@ -49,6 +49,9 @@ def _refusal(error: Exception) -> MburstError | None:
         return error
     if isinstance(error, MemoryError):
         return MburstError("not enough memory")
+    if isinstance(error, UnicodeEncodeError):
+        return MburstError(f"an output in {error.encoding} cannot have {error.object[error.start]!a}",
+                           "set PYTHONIOENCODING=utf-8")
     if isinstance(error, OSError):
         return MburstError(f"{error.filename or 'system'}: {error.strerror or error}",
                            MORE_FILES if error.errno == EMFILE else "")

@@ -62,8 +62,8 @@ def watch(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def heard(error: BaseException) -> bool:
-    """Whether ERROR comes of SIGINT, which has raised KeyboardInterrupt or interrupted a question: what failed since then
-    failed of that. Where the database looked up before our thread did, it says so itself."""
+    """Whether ERROR comes of SIGINT, which has raised KeyboardInterrupt or interrupted a question: what failed since
+    then failed of that. Where the database looked up before our thread did, it says so itself."""
     return _State.heard or (isinstance(error, RuntimeError) and str(error) == "Query interrupted")
 
 

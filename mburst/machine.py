@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
+MEMORY = Path("/proc/meminfo")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -25,9 +26,13 @@ def was_restarted(boot: str | None) -> bool:
 
 
 def available_memory() -> int:
-    """Bytes that this process may still take: of the machine, and of its cgroup where that has less."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    """Bytes that this process may still take: of the machine, and of its cgroup where that has less. All of the
+    machine's where it does not say what is free (systemd's ProcSubset=pid hides that)."""
+    try:
+        lines = MEMORY.read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except OSError:
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([free, *_left_in_cgroup()])
 
 
@@ -40,9 +45,11 @@ def _left_in_cgroup() -> Iterator[int]:
         return
     for folder in (own, *own.parents):
         try:
-            most, now = ((folder / f"memory.{name}").read_text(encoding="ascii") for name in ("max", "current"))
-            yield max(0, int(most) - int(now))
-        except (OSError, ValueError):  # "max", or no such bound
+            most, now, stat = ((folder / f"memory.{name}").read_text(encoding="ascii")
+                               for name in ("max", "current", "stat"))
+            kept = next(int(line.split()[1]) for line in stat.splitlines() if line.startswith("inactive_file "))
+            yield max(0, int(most) - int(now) + kept)  # files that the kernel gives up when memory is wanted
+        except (OSError, ValueError, StopIteration):  # "max", or no such bound
             continue
 
 

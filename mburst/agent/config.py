@@ -82,7 +82,7 @@ def load(path: Path, fill: bool = True) -> Config:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML: {error}") from error
     known = _runnable()
     only(path, "the file", told, [*SHARED, *known, "report", "deliver"])

@@ -187,7 +187,7 @@ def load(path: Path) -> Vendor:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML: {error}") from None
     name = path.stem
     try:

@@ -84,6 +84,7 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
 
 @pytest.mark.parametrize(("text", "said"), [
     ("store = ", "no TOML"),
+    ("x = " + 5000 * "[", "no TOML"),
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
     (BASE + "record = 5\n", "record is no table"),
     ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from racklib import fill
 
+from mburst import machine
 from mburst.__main__ import main
 from mburst.errors import UsageError
 from mburst.machine import available_memory
@@ -206,6 +207,13 @@ def test_the_verb_says_so_in_one_line(store, outside, query):
     assert "precious" not in done.stdout + done.stderr
 
 
+def test_an_output_without_a_letter_is_refused(store):
+    done = subprocess.run([sys.executable, "-m", "mburst", "sql", str(store.path), "SELECT 'é'"], capture_output=True,
+                          text=True, timeout=60, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "mburst: an output in ascii cannot have '\\xe9' (set PYTHONIOENCODING=utf-8)\n"
+
+
 def test_a_segment_is_read_and_not_written(store):
     path, before = sealed(store), sealed(store).read_bytes()
     for how in ("(FORMAT parquet, USE_TMP_FILE false)", ""):
@@ -291,6 +299,11 @@ def test_limits_are_shares_of_what_is_free(store):
         found = [con.execute(f"SELECT current_setting('{name}')").fetchone()[0].split() for name in names]
     most_memory, most_disk = (float(number) * 2 ** (10 * " KMGT".index(unit[0])) for number, unit in found)
     assert 0.3 * memory < most_memory < 0.8 * memory and 0.3 * disk < most_disk < 0.7 * disk
+
+
+def test_a_machine_that_hides_its_memory_has_some(monkeypatch):
+    monkeypatch.setattr(machine, "MEMORY", Path("/nonexistent"))
+    assert available_memory() > 100_000_000
 
 
 # Runs a command line where little memory is free.

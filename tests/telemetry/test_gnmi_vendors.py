@@ -341,6 +341,7 @@ def test_a_sensor_brings_what_comes_under_other_paths():
 QUEUE = '[[rows]]\ntable = "queues"\npath = "/a/{port}/{queue}"\n'
 BAD = {
     "no TOML": "x = ",
+    "maximum recursion depth": "x = " + 5000 * "[",
     "lacks 'table'": '[[rows]]\npath = "/a"',
     "no table 'quees'": '[[rows]]\ntable = "quees"\npath = "/a"',
     "no column 'max'": QUEUE + 'semantics = "gauge"\ngauges = {x = "max"}',
