@@ -22,7 +22,7 @@ from .fifo import waited_here
 from .repeats import ended, find, seen_again
 from .shares import account, main_port
 from .soundness import against_recording
-from .tail import judge_tail, latency
+from .tail import find_tail, latency
 
 
 def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
@@ -35,7 +35,7 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
     busy = np.zeros(len(probes), dtype=bool)
     for remaining in full:
         busy |= remaining > 0
-    tail = judge_tail(probes, delays, scene.rule, busy)
+    tail = find_tail(probes, delays, scene.rule, busy)
     repeats = find(probes, delays, tail, busy)
     ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
     evidence = Evidence(probes.path, tail, delays, ledger, None, repeats=repeats)

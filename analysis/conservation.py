@@ -7,7 +7,7 @@ has). Clocks may be apart, and devices count frames in different ways: both are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ FRAMING = {
     -14: "packets without their link layer", 0: "frames without FCS", 4: "frames with FCS",
     8: "frames with FCS and a VLAN tag", 24: "frames with FCS, preamble and gap", 54: "frames with FCS in VXLAN",
 }  # fmt: skip
+TUNNELLED = 54  # from so many on, of large frames alike, they make as much of a difference as lost frames
 
 
 class Windows(NamedTuple):
@@ -51,7 +52,7 @@ class Content(NamedTuple):
 
 class Agreement(NamedTuple):
     """One comparison. state: agree, disagree, or untested. blamed: who is wrong where they disagree: host, switch or
-    link; empty where that cannot be told. ratio: switch's bytes over the host's; lag_ns: of the switch's clock after
+    link; empty where that cannot be determined. ratio: switch's bytes over the host's; lag_ns: of the switch's clock after
     the host's."""
 
     what: str
@@ -81,39 +82,42 @@ class Compared(NamedTuple):
 
 
 def counted(
-    what: str, port: Port, told: Windows, holding: Callable[[Windows], Content], filtered: bool = False
+    what: str, port: Port, counts: Windows, holding: Callable[[Windows], Content], filtered: bool = False
 ) -> Agreement:
     """The bytes that a switch counted, against what was recorded. holding: what the bins hold in windows."""
     why = "fewer than five windows lie in the recorded time"
-    at_once = comparable(port, told, holding(told))
+    at_once = comparable(port, counts, holding(counts))
     if len(at_once) < LEAST:
-        return untested(what, told.name, port, why)
-    lag = clocks_apart(port, told, holding(told), at_once)
-    shifted = told._replace(start=told.start - lag, end=told.end - lag)
+        return untested(what, counts.name, port, why)
+    lag = clocks_apart(port, counts, holding(counts), at_once)
+    shifted = counts._replace(start=counts.start - lag, end=counts.end - lag)
     holds = holding(shifted)
     seen = compare(port, shifted, holds, comparable(port, shifted, holds))
-    came = told.bytes[seen.rows]
+    came = counts.bytes[seen.rows]
     good = (came >= seen.low) & (came <= seen.high)
     good |= evened_out(came, seen, good)
     kept = good | ~at_an_end(seen.rows)
     seen, came, good = seen.take(kept), came[kept], good[kept]
     if len(came) < LEAST:
-        return untested(what, told.name, port, why)
+        return untested(what, counts.name, port, why)
     wire = float(volume(port, shifted.start[seen.rows], shifted.end[seen.rows]).sum())
-    state, blamed, said = judged(came, seen, good, holds, filtered)
+    state, blamed, said = outcome(came, seen, good, holds, filtered)
+    if state == "agree" and seen.framing >= TUNNELLED and (lost := lost_instead(port, shifted, holds, seen.rows)):
+        state = "untested"
+        said = f"{said}; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
     if lag:
         said += f"; the switch's clock is {format_duration(abs(lag))} {'after' if lag > 0 else 'before'} the host's"
     if not kept.all():
         said += f"; {format_count(int((~kept).sum()), 'window')} at an end of the compared time left out"
-    if told.began_anew.any():
-        said += f"; {format_count(int(told.began_anew.sum()), 'window')} left out, in which a counter began anew"
-    return Agreement(what, told.name, port.name, state, said, len(came), int(good.sum()),
+    if counts.began_anew.any():
+        said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter began anew"
+    return Agreement(what, counts.name, port.name, state, said, len(came), int(good.sum()),
                      float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
 
 
-def comparable(port: Port, told: Windows, holds: Content) -> NDArray[np.int64]:
+def comparable(port: Port, counts: Windows, holds: Content) -> NDArray[np.int64]:
     """The windows that lie in recorded time, and in which something came."""
-    return np.flatnonzero(inside(port, told.start, told.end) & ~told.began_anew & (holds.packets > 0))
+    return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.began_anew & (holds.packets > 0))
 
 
 def untested(what: str, source: str, port: Port, why: str) -> Agreement:
@@ -149,15 +153,16 @@ def error(came: Floats, expected: Floats) -> float:
     return float(np.minimum(off, 20 * np.median(off) + 1e-12).mean())
 
 
-def clocks_apart(port: Port, told: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
-    """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0."""
-    start, end, came = told.start[rows], told.end[rows], told.bytes[rows]
+def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
+    """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0. Each
+    distance with the framing that fits best then."""
+    start, end, came = counts.start[rows], counts.end[rows], counts.bytes[rows]
     width = float(np.median(end - start))
-    extra = min(FRAMING, key=lambda more: error(came, volume(port, start, end) * per_wire(holds, more)[rows]))
-    part = per_wire(holds, extra)[rows]
+    parts = [per_wire(holds, extra)[rows] for extra in FRAMING]
 
     def error_at(lag: float) -> float:
-        return error(came, volume(port, start - lag, end - lag) * part)
+        wire = volume(port, start - lag, end - lag)
+        return min(error(came, wire * part) for part in parts)
 
     lag = 0.0
     for step in (width / STEPS, width / STEPS**2):
@@ -166,18 +171,31 @@ def clocks_apart(port: Port, told: Windows, holds: Content, rows: NDArray[np.int
     return lag
 
 
-def compare(port: Port, told: Windows, holds: Content, rows: NDArray[np.int64]) -> Compared:
-    """The windows with what they should say, as the framing fits best; edges may be off by two bins, or by how finely
-    the clocks are known."""
-    start, end = told.start[rows], told.end[rows]
+def compare(
+    port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64], framings: Iterable[int] = FRAMING
+) -> Compared:
+    """The windows with what they should say, by the framing that fits best; edges may be off by two bins, or by how
+    finely the clocks are known."""
+    start, end = counts.start[rows], counts.end[rows]
     slack = max(2.0 * port.bin_ns, float(np.median(end - start)) / STEPS**2)
     wire = volume(port, start, end)
     low = volume(port, start + slack, np.maximum(end - slack, start + slack))
     high = volume(port, start - slack, end + slack)
-    extra = min(FRAMING, key=lambda more: error(told.bytes[rows], wire * per_wire(holds, more)[rows]))
+    extra = min(framings, key=lambda more: error(counts.bytes[rows], wire * per_wire(holds, more)[rows]))
     part = per_wire(holds, extra)[rows]
     found = Compared(rows, part * wire, (1 - WITHIN) * part * low - FRAME, (1 + WITHIN) * part * high + FRAME, extra)
     return found.take(np.isfinite(low) & np.isfinite(high) & np.isfinite(wire))
+
+
+def lost_instead(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
+    """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
+    fits the windows as well; else 0. Of frames of one length a tunnel's headers look the same."""
+    plain = compare(port, counts, holds, rows, [extra for extra in FRAMING if 0 <= extra < TUNNELLED])
+    came = counts.bytes[plain.rows]
+    more = float(came.sum()) / max(float(plain.expected.sum()), 1.0)
+    seen = plain._replace(low=more * plain.low, high=more * plain.high)
+    good = (came >= seen.low) & (came <= seen.high)
+    return 1 - 1 / more if more > 1 and (good | evened_out(came, seen, good)).mean() >= ENOUGH else 0.0
 
 
 def at_an_end(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -203,7 +221,7 @@ def evened_out(came: Floats, seen: Compared, good: NDArray[np.bool_]) -> NDArray
     return even
 
 
-def judged(
+def outcome(
     came: Floats, seen: Compared, good: NDArray[np.bool_], holds: Content, filtered: bool
 ) -> tuple[str, str, str]:
     """State, who is wrong, and a sentence."""
@@ -248,7 +266,7 @@ def drained(port: Port, queue: Queue, lag: float) -> Agreement:
         return Agreement(what, queue.name, port.name, "agree", said, n, agreeing)
     worst = int(np.argmax(wait - longest))
     said = (
-        f"{format_count(n - agreeing, 'window')} of {n:,} tell a queue that never left through this port, such as "
+        f"{format_count(n - agreeing, 'window')} of {n:,} show a queue that never left through this port, such as "
         f"{format_bytes(float(queue.max_bytes[rows[worst]]))} while the link was full for "
         f"{format_duration(float(longest[worst]))}"
     )
@@ -271,6 +289,6 @@ def grown(port: Port, queue: Queue, backlog: Floats, lag: float) -> Agreement:
     state = "agree" if good.mean() >= 0.95 else "disagree"
     said = (
         "no queue was deeper than what the recorded senders sent beyond line rate" if state == "agree" else
-        f"{format_count(n - agreeing, 'window')} of {n:,} tell more than the recorded senders sent beyond line rate"
+        f"{format_count(n - agreeing, 'window')} of {n:,} show more than the recorded senders sent beyond line rate"
     )  # fmt: skip
     return Agreement(what, queue.name, port.name, state, said, n, agreeing)

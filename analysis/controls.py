@@ -9,7 +9,7 @@ from .evidence import Control, Evidence, Scene
 from .exposure import block_length, in_bursts, risk_of
 from .port import Port
 from .stats import Floats
-from .tail import Probes, judge_tail, latency
+from .tail import Probes, find_tail, latency
 
 
 def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
@@ -29,7 +29,7 @@ def against_controls(evidence: Evidence, scene: Scene, number: int, met: Floats,
         risk = risk_of(spikes[rows], before[rows], met[rows], length, rng)
         evidence.controls.append(Control("before the bursts", risk, int((spikes & before & rows).sum())))
     opposite = "back" if "forward" in books.queue_stages(scene.crossings[number]) else "forward"
-    other_way = evidence.delays.excess(opposite)
+    other_way = evidence.queued.excess(opposite)
     if port.direction != "mirror" and exposed.any():
         rows = np.isfinite(other_way) & np.isfinite(port.position(met))
         spikes = other_way > scene.rule.excess
@@ -50,7 +50,7 @@ def other_path(
     """The same bursts against probes that do not cross the port; None where they were not sent meanwhile. `sent`: when,
     on the port's clock."""
     delays = latency(other)
-    tail = judge_tail(other, delays, scene.rule, np.zeros(len(other), dtype=bool))
+    tail = find_tail(other, delays, scene.rule, np.zeros(len(other), dtype=bool))
     exposed = in_bursts(sent, bursts, port.bin_ns)
     rows = np.isfinite(delays.total) & np.isfinite(port.position(sent))
     if not (exposed & rows).any():

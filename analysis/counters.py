@@ -36,8 +36,8 @@ def do_the_sources_agree(
 def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list[Agreement]:
     """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
     not."""
-    told = port_windows(con, port, origin)
-    name = port_of(con, port, sorted(told))
+    counts = port_windows(con, port, origin)
+    name = port_of(con, port, sorted(counts))
     if name is None:
         return []
     filtered = is_filtered(con, port)
@@ -46,10 +46,10 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list
     def holding(windows: Windows) -> Content:
         return content(con, port, windows, origin)
 
-    found = [counted(what, port, told[name], holding, filtered)] if name in told else []
+    found = [counted(what, port, counts[name], holding, filtered)] if name in counts else []
     if found and found[0].state == "disagree" and not found[0].blamed:
-        others = [other for other in sorted(told) if other != name][:OTHERS]
-        right = [other for other in others if counted(what, port, told[other], holding).state == "agree"]
+        others = [other for other in sorted(counts) if other != name][:OTHERS]
+        right = [other for other in others if counted(what, port, counts[other], holding).state == "agree"]
         if len(right) == 1:
             said = f"{found[0].said}; those of {' '.join(right[0])} fit: the link names the wrong port"
             found[0] = found[0]._replace(blamed="link", said=said)

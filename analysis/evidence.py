@@ -76,9 +76,9 @@ class Evidence:
     exposed_late: int = 0  # those of them that were late
     relative_risk: Estimate | None = None
     p_value: float | None = None
-    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where that cannot tell
+    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where that can show nothing
     fifo: Fifo | None = None  # whether the waits are those of a queue at that port
-    q_value: float | None = None  # p_value with the false-discovery rate of all paths and ports judged controlled
+    q_value: float | None = None  # p_value with the false-discovery rate of all tested paths and ports controlled
     lag_ns: float | None = None
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
     lag_explained: Estimate | None = None  # at that lag: the part of the waiting that a queue at the port explains
@@ -107,7 +107,7 @@ class Evidence:
 
     @property
     def dropped(self) -> NDArray[np.bool_]:
-        """The probes that the full port dropped, as far as that can be told: lost, or answered after a timeout."""
+        """The probes that the full port dropped, as far as that can be determined: lost, or answered after a timeout."""
         return self.tail.late_losses | self.repeats.dropped
 
     @property

@@ -64,7 +64,7 @@ class Met(NamedTuple):
 def waited_here(delays: Latency, crossing: Crossing) -> Floats:
     """How long each probe waited in the stages in which the port's queue lies, ns; NaN where not known."""
     waited = np.zeros(len(delays.total))
-    for stage in PARTS[delays.judged]:
+    for stage in PARTS[delays.measured]:
         if stage in queue_stages(crossing):
             waited += np.nan_to_num(delays.excess(stage))
     waited[np.isnan(delays.total)] = np.nan
@@ -99,7 +99,7 @@ def examine(
     predicted[seen.rows] = model
     return Fifo(
         carried(ledger, number, port, error),
-        standing(seen, waits, (size + error) / free),
+        standing(seen, waits, (size + error - port.bin_ns) / free),  # a stretch lasts longer than its full bins
         explained(seen, waits, model, error),
         overflowed(seen, waits, model),
         error,

@@ -41,7 +41,7 @@ from .reading import (
 )
 from .stats import Floats, benjamini_hochberg
 from .switch_word import Queue
-from .tail import Probes, Rule, Tail, judge_tail, latency
+from .tail import Probes, Rule, Tail, find_tail, latency
 from .verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ CROSSED = (
     "where they are tunnelled)"
 )
 MOST_PAIRS = 10  # of hosts that burst together
-MOST_CONTROLS = 20  # paths that are laid beside each judged one
+MOST_CONTROLS = 20  # paths that are compared with each tested one
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class Investigation:
 
 
 def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investigation:
-    """Judge what the store behind `con` holds. Raises MburstError where there is nothing at all to judge."""
+    """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to test."""
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:
         raise MburstError(
-            "there is neither a recording nor a probe to judge"
+            "there is neither a recording nor a probe to investigate"
             + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
             "`mburst record` and `mburst probe` make some",
         )
@@ -129,7 +129,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
     addresses = own_addresses(con)
     scenes = make_scenes(con, question, answer, paths, addresses)
-    answer.findings = judge(scenes, question.seed)
+    answer.findings = assess(scenes, question.seed)
     hold_sources_together(con, answer, scenes)
     if not answer.ports and not answer.missing:
         answer.missing.append("a recording of the port (`mburst record`)")
@@ -158,7 +158,7 @@ def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
     if port is None or finding.verdict.cause not in ("bursts", "elsewhere"):
         return finding
     reasons = [
-        f"the sources of {port.name} disagree, and which of them is wrong cannot be told ({row.what}: {row.said})"
+        f"the sources of {port.name} disagree, and which of them is wrong cannot be determined ({row.what}: {row.said})"
         for row in agreements if row.port == port.name and row.state == "disagree" and not row.blamed
     ]  # fmt: skip
     if not reasons:
@@ -253,7 +253,7 @@ def make_scenes(
         rule = question.rule.on(port.link_bps for port in ports)
         for other in others:
             nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
-            answer.others.append(Other(other.path, judge_tail(other, delays, rule, nowhere), delays.total))
+            answer.others.append(Other(other.path, find_tail(other, delays, rule, nowhere), delays.total))
     return scenes
 
 
@@ -288,7 +288,7 @@ def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
     late = int((known > rule.threshold(float(np.median(known)))).sum())
     if late > (1 - rule.levels[0]) * len(known):
         notes.append(f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
-                     "what is judged, the network round trip (probes with application stamps have it)")
+                     "what is measured, the network round trip (probes with application stamps have it)")
 
 
 def crossings_of(
@@ -366,9 +366,9 @@ def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple
     )
 
 
-def judge(scenes: list[Scene], seed: int) -> list[Finding]:
+def assess(scenes: list[Scene], seed: int) -> list[Finding]:
     """Evidence and verdict of every path, false discoveries controlled over all; the deciding one first: the path with
-    the most lateness among those with a tail, else the first that could not be judged, else any."""
+    the most lateness among those with a tail, else the first that could not be assessed, else any."""
     evidence = [cause.gather(scene, np.random.default_rng([seed, k])) for k, scene in enumerate(scenes)]
     tested = [e for e in evidence if e.p_value is not None]
     for e, q in zip(tested, benjamini_hochberg([e.p_value for e in tested if e.p_value is not None]), strict=True):

@@ -6,7 +6,7 @@ Each nanosecond beyond the median of a late probe goes to one account:
 - `host`: spent between application and network interface of either end, or inside the reflector, while the host's own
   outgoing link had room;
 - `elsewhere`: spent in the network while the recorded ports of this path had room;
-- `unknown`: not to be told, with the reason: no stamps, bins too coarse, capture lossy, no recording of that time.
+- `unknown`: cannot be determined, with the reason: no stamps, bins too coarse, capture lossy, no recording of that time.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
     lost, repeated = np.isnan(excess), repeats.either[late]
     # A lost probe has no delay of its own: it weighs as much as the middle one of those that were merely late.
     excess[lost] = np.median(seen) if len(seen) else tail.threshold_ns - tail.median_ns
-    stages = split(delays, PARTS[delays.judged], late, excess)
+    stages = split(delays, PARTS[delays.measured], late, excess)
     accounts = np.zeros((len(late), len(ACCOUNTS)))
     reasons: dict[str, float] = {}
     entries: list[Entry] = []
@@ -152,7 +152,7 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
             answers[rows] = np.where((answers[rows] == Wait.BUSY) | (answers[rows] > found), answers[rows], found)
             answers[rows[found == Wait.BUSY]] = Wait.BUSY
         book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]))
-    dropped = lost | repeated  # late because a full port dropped them (tail.judge_tail, repeats.find)
+    dropped = lost | repeated  # late because a full port dropped them (tail.find_tail, repeats.find)
     accounts[dropped] = 0
     accounts[dropped, BURSTS] = excess[dropped]
     missing = excess - accounts.sum(axis=1)
@@ -176,7 +176,7 @@ def split(delays: Latency, parts: tuple[str, ...], late: NDArray[np.int64], exce
     beyond = {stage: np.nan_to_num(delays.excess(stage, late)) for stage in parts}
     beyond = {stage: np.where(values >= SMALL * excess, values, 0.0) for stage, values in beyond.items()}
     total = sum(beyond.values(), np.zeros(len(late)))
-    # Stamps that are missing leave less than the excess: what they would have told stays unknown.
+    # Stamps that are missing leave less than the excess: what they would have shown stays unknown.
     scale = excess / np.maximum(total, excess * (1 - SMALL))
     return {stage: values * scale for stage, values in beyond.items() if values.any()}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_PROBES = 4_000_000  # of a path that are read: enough for p99.99, in some 500 MB
 MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
-_DRIFT_SPAN = 10e9  # ns of probing before a drift is told
+_DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ClockState:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of one measure, ns. A percentile is None where there are too few values to tell it from the largest."""
+    """Of one measure, ns. A percentile is None where there are too few values to separate it from the largest."""
 
     n: int
     least: float | None
@@ -92,7 +92,7 @@ class Met:
     paths: int = 1  # that these are together
 
     @cached_property
-    def judged(self) -> Distribution:
+    def by_measure(self) -> Distribution:
         """Of the latency by the path's measure."""
         return distribution(self.latency)
 
@@ -125,7 +125,7 @@ def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, A
     stamped: dict[str, Any] = {name.removesuffix("_ns"): column(name) for name in (*read_probes.STAMPS, "rtt_ns")}
     lost = np.ma.filled(np.ma.asarray(columns["lost"]), False).astype(bool)
     probes = Probes(src, dst, protocol, lost=lost, stamp_kind=path["stamps"], **stamped)
-    clocks, offset = judge_clocks(probes, column("clock_error_ns"))
+    clocks, offset = compare_clocks(probes, column("clock_error_ns"))
     values, latency = measures(probes, column("round_trip"), offset if clocks else None), column("latency")
     return Met(src, dst, protocol, path["stamps"], path["sent"], path["lost"], every, start_ns, path["end_ns"], clocks,
                path["measure"], latency, values, probes.tx, np.flatnonzero(lost),
@@ -152,8 +152,8 @@ def _merged(src: str, paths: list[Met]) -> Met:
     kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
     known = [path.clocks for path in paths if path.clocks]
     measure = max(sorted({path.measure for path in paths}), key=lambda name: sum(
-        path.judged.n for path in paths if path.measure == name))
-    latency = np.concatenate([  # a path that was measured otherwise tells nothing of this
+        path.by_measure.n for path in paths if path.measure == name))
+    latency = np.concatenate([  # a path that was measured otherwise shows nothing of this
         path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths])[order]
     return Met(
         src, paths[0].dst, paths[0].protocol, ", ".join(kinds), sum(path.sent for path in paths),
@@ -177,7 +177,7 @@ def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[
     return {name: np.where(probes.lost, np.nan, value) for name, value in found.items()}
 
 
-def judge_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None, Floats]:
+def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None, Floats]:
     """How the two clocks stand to each other, and the offset to take out of each probe's one-way delays (0 where the
     clocks are kept). None where no exchange was stamped in both directions.
 
@@ -195,9 +195,9 @@ def judge_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None
     level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
     offset = clock_offset(level) + trend
     errors = clock_error[known]
-    told = errors[np.isfinite(errors)]
+    stated = errors[np.isfinite(errors)]
     middle = float(np.median(offset[known]))
-    if 2 * len(told) > len(known) and (error := float(told.max())) < half:
+    if 2 * len(stated) > len(known) and (error := float(stated.max())) < half:
         least = min(float(np.min(forward[known])), float(np.min(back[known])))
         if least >= -error:
             return ClockState(True, middle, None, error), np.zeros(len(probes))

@@ -74,7 +74,7 @@ def find(probes: Probes, delays: Latency, tail: Tail, full: NDArray[np.bool_]) -
 
 def ended(probes: Probes, delays: Latency) -> Floats:
     """When each probe was over, on the sender's clock, ns."""
-    end: Floats = (probes.app_send if delays.judged == "application" else probes.tx) + delays.total
+    end: Floats = (probes.app_send if delays.measured == "application" else probes.tx) + delays.total
     return end
 
 
@@ -89,7 +89,7 @@ def near_timeout(excess: Floats) -> NDArray[np.bool_]:
 
 
 def in_hosts(delays: Latency, excess: Floats) -> Floats:
-    """What of a delay was spent in hosts, ns; 0 where no stamp tells."""
+    """What of a delay was spent in hosts, ns; 0 where no stamp shows it."""
     spent = np.zeros(len(excess))
     for stage in HOST_STAGES:
         spent += np.nan_to_num(delays.excess(stage))

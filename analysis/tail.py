@@ -94,13 +94,13 @@ DEFAULT = Rule()
 
 @dataclass(frozen=True)
 class Latency:
-    """What each probe met, ns. `total` is what the tail is judged on: `judged` says what that is.
+    """What each probe met, ns. `total` is what the tail is measured by: `measured` says what that is.
 
-    stages: time in each stage, NaN where it cannot be told apart. The direction stages are free of the clocks' offset,
+    stages: time in each stage, NaN where it cannot be separated. The direction stages are free of the clocks' offset,
     `offset` (reflector's clock − sender's, ns), which is 0 where both directions were not stamped.
     """
 
-    judged: str
+    measured: str
     total: Floats
     stages: dict[str, Floats]
     offset: Floats
@@ -124,9 +124,9 @@ def median_of_known(values: Floats) -> float:
 
 @dataclass(frozen=True)
 class Tail:
-    """The distribution and its tail. `present` is None where there are too few probes to tell."""
+    """The distribution and its tail. `present` is None where there are too few probes to determine that."""
 
-    judged: str
+    measured: str
     n: int
     lost: int
     quantiles_ns: tuple[float | None, ...]  # p50, p90, p99, p99.9, largest; of the answered
@@ -140,11 +140,11 @@ class Tail:
 
 
 def latency(probes: Probes) -> Latency:
-    """Cut each probe's way at its stamps. The tail is judged on the path's measure; one way, on what varies."""
+    """Cut each probe's way at its stamps. The tail is measured by the path's measure; one way, by what varies."""
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
-    if not np.isfinite(back).any():  # one way, the offset cannot be told from the empty path: only what varies counts
+    if not np.isfinite(back).any():  # one way, the offset cannot be separated from the empty path: only what varies counts
         offset = floor(probes.tx, forward)
         forward = forward - offset
     stages = {
@@ -182,15 +182,15 @@ def latency_by(probes: Probes) -> Floats:
 
 def clock_offset(probes: Probes) -> Floats:
     """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
-    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where nobody can
-    tell."""
+    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where
+    nothing shows it."""
     network = probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
     known = np.flatnonzero(np.isfinite(network))
     if len(known) == 0:
         return np.zeros(len(probes))
     fastest = known[smallest_in_windows(probes.tx[known], network[known])]
     usual = float(np.median(network[fastest]))
-    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment tells nothing
+    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment shows nothing
     fastest = fastest[unqueued]
     forward = probes.remote_rx[fastest] - probes.tx[fastest]
     back = probes.rx[fastest] - probes.remote_tx[fastest]
@@ -234,7 +234,7 @@ def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
     return at_least[np.concatenate(([True], np.diff(window[at_least]) > 0))]
 
 
-def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:
+def find_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:
     """Whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was busy.
 
     Established when the share beyond is surely (99 %, Wilson) above 1 − level; at the lowest level the plain share is
@@ -250,13 +250,13 @@ def judge_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.
     spikes = np.zeros(len(probes), dtype=bool)
     spikes[answered] = values > threshold
     late_losses = probes.lost & exposed if losses_follow(probes.lost, exposed) else np.zeros(len(probes), dtype=bool)
-    judged = answered | late_losses
-    n, beyond = int(judged.sum()), int(spikes.sum() + late_losses.sum())
+    known = answered | late_losses
+    n, beyond = int(known.sum()), int(spikes.sum() + late_losses.sum())
     level = established(beyond, n, rule.levels)
     _, high = wilson(beyond, n)
     present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
     return Tail(
-        delays.judged,
+        delays.measured,
         n,
         int(probes.lost.sum()),
         known_levels(values),
@@ -279,8 +279,8 @@ def known_levels(values: Floats) -> tuple[float | None, ...]:
 
 
 def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
-    """The lowest percentile that is beyond the threshold, if any is for sure. Fewer than 3 / (1 − level) probes cannot
-    tell a percentile (the rule of three)."""
+    """The lowest percentile that is beyond the threshold, if any is for sure. Fewer than 3 / (1 − level) probes
+    cannot show a percentile (the rule of three)."""
     low, _ = wilson(beyond, n, Z_99)
     for level in levels:
         enough = n >= 3 / (1 - level)
@@ -312,15 +312,15 @@ def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
     return float((shifted >= here).mean()) <= LOSS_P
 
 
-def episodes(late: NDArray[np.bool_], judged: NDArray[np.bool_]) -> NDArray[np.int64]:
+def episodes(late: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Number of the episode (0, 1, …) of each late probe, −1 for the rest. Probes in order of sending.
 
-    Two late probes belong to one episode unless at least two judged probes between them were on time: then the delay
+    Two late probes belong to one episode unless at least two measured probes between them were on time: then the delay
     was over in between. Episodes, not probes, are what coincides independently or not.
     """
     number = np.full(len(late), -1, dtype=np.int64)
     at = np.flatnonzero(late)
     if len(at):
-        on_time = np.cumsum(judged & ~late)
+        on_time = np.cumsum(known & ~late)
         number[at] = np.concatenate(([0], np.cumsum(np.diff(on_time[at]) >= 2)))
     return number

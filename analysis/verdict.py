@@ -14,9 +14,9 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
       false-discovery rate of all paths and ports controlled; UNLIKELY is enough where the queue of d is surely most of
       the waiting;
    d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
-      whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches), and the
-      queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
-   e. where bursts differ in length and it could tell, waits fit their own burst better than an exchanged one (at the
+      whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches, and not
+      surely fewer than STANDING), and the queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
+   e. where bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged one (at the
       level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to do with each
       other;
    f. the relative risk of a spike in a burst is surely above 1;
@@ -57,6 +57,7 @@ SIGNIFICANT = 0.005
 UNLIKELY = 0.05
 AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
 IDLE = 0.05  # of what the link can carry: more is missing while packets wait only where they wait elsewhere
+STANDING = 0.9  # of the full stretches: in a queue nobody passes; the rest is what stamps and bins get wrong
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
 CONTROL_SPIKES = 5  # fewer make no effect
 
@@ -70,7 +71,7 @@ MORE_PROBES = "more probes (several of each burst), and stamps and bins finer th
 DROPS = "the drop counters of the ports on the path (`mburst collect`)"
 MISSING = {
     "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
-    "network, and the two directions, cannot be told apart",
+    "network, and the two directions, cannot be separated",
     "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
     "losing": "a capture without drops: packets were lost while probes waited, so the bins are lower bounds",
     "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
@@ -99,7 +100,7 @@ def decide(evidence: Evidence) -> Verdict:
     if tail.present is None:
         return Verdict(
             "undetermined",
-            [f"{tail.n} probes are too few to tell a p99"],
+            [f"{tail.n} probes are too few to show a p99"],
             [f"more probes: at least 1,000 on this path (now {tail.n})"],
         )
     leader = max(("bursts", "host", "elsewhere"), key=lambda name: evidence.shares[name].value)
@@ -261,7 +262,7 @@ def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
         doubts.append((f"the link idled {idle} of the time in which probes waited, which a queue never does", QUEUES))
     if model.standing is None:
         doubts.append(("whether all that met the full port waited cannot be tested", MORE_PROBES))
-    elif model.standing.low <= MAJORITY:
+    elif model.standing.low <= MAJORITY or model.standing.high < STANDING:
         passed = format_share(1 - model.standing.value)
         said = f"in {passed} of the full stretches that delayed a probe a later one did not wait, as in a queue it must"
         doubts.append((said, QUEUES))
@@ -304,7 +305,7 @@ def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
 
 
 def failed_controls(evidence: Evidence) -> list[Control]:
-    """Controls that are surely more at risk in bursts, and at least half as often late in them as the judged path: a
+    """Controls that are surely more at risk in bursts, and at least half as often late in them as the tested path: a
     weaker effect cannot make the tail. Rates are compared, not relative risks, which hang on the few late probes
     outside."""
     own = evidence.exposed_late / max(evidence.exposed, 1)

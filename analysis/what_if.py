@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 class Replay:
     """A model of one port that was fitted to the recorded situation.
 
-    arrival_share: of most full stretches, the first part in which their bytes arrive; None where recorded senders told.
+    arrival_share: of most full stretches, the first part in which their bytes arrive; None where recorded senders show it.
     met: sorted. error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait of n
     late probes that the model was not made from; r: of the waits of all that met the port full, measured against
     modelled. fan_in, known: median number of senders of a stretch, and the share of its bytes whose sender is known.
@@ -142,14 +142,14 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     fitted = fit_arrivals(full, at[here], waited[here])
     came = scene.arrivals_at(crossing)
     if came is not None:
-        told = curve_of_senders(port, full, came)
-        waits = np.maximum(told.leaving(at[here]) - at[here], 0)
+        by_senders = curve_of_senders(port, full, came)
+        waits = np.maximum(by_senders.leaving(at[here]) - at[here], 0)
         own = np.isfinite(fitted.modelled)
         if off(waits, waited[here])[own].mean() <= off(fitted.modelled, waited[here])[own].mean() + port.bin_ns / 2:
-            fitted = Fitted(told, None, waits)
-    judged = np.flatnonzero(np.isfinite(fitted.modelled) & (waited[here] > threshold - evidence.tail.median_ns))
-    judged = judged if len(judged) else np.flatnonzero(np.isfinite(fitted.modelled))
-    error = off(fitted.modelled, waited[here])[judged]
+            fitted = Fitted(by_senders, None, waits)
+    late = np.flatnonzero(np.isfinite(fitted.modelled) & (waited[here] > threshold - evidence.tail.median_ns))
+    late = late if len(late) else np.flatnonzero(np.isfinite(fitted.modelled))
+    error = off(fitted.modelled, waited[here])[late]
     whole = whole_pieces(full, fitted.curve)
     quiet = port.bins * port.bin_ns - float(full.length.sum())
     sent = sender_pieces(full, fitted.curve, whole, rows if rows is not None else none_known(), quiet)
@@ -157,8 +157,8 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
         full, whole, sent, port.link_bps, fitted.share, at, base_of(full, at, total, waited), threshold,
         Outcome(Change("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, float((every > threshold).mean())),
         float(np.median(error)), float(np.quantile(error, 0.9)),
-        float(np.median(error / np.maximum(waited[here][judged], 1.0))),
-        correlation(fitted.modelled[judged], waited[here][judged]), len(judged),
+        float(np.median(error / np.maximum(waited[here][late], 1.0))),
+        correlation(fitted.modelled[late], waited[here][late]), len(late),
         fan_in_of(sent), float(sent.bytes[sent.sender != STILL].sum() / max(sent.bytes.sum(), 1.0)),
         dropping(scene, evidence, full, at[here], waited[here]),
     )  # fmt: skip
@@ -196,8 +196,8 @@ def fit_arrivals(full: Stretches, met: Floats, waited: Floats) -> Fitted:
 
 
 def base_of(full: Stretches, met: Floats, total: Floats, waited: Floats) -> Floats:
-    """Each probe's latency without its wait in front of the full port. What it met besides in that stage cannot be
-    told from the wait: it is that of the probes that met no full port, one after the other."""
+    """Each probe's latency without its wait in front of the full port. What else it met in that stage cannot be
+    separated from the wait: it is that of the probes that met no full port, one after the other."""
     here = full.holding(met) >= 0
     base = total.copy()
     base[here] -= waited[here]

@@ -20,17 +20,17 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import latency_cases
-import latency_variants
+import latency_networks
 
 from mburst.analysis.cause import gather
 from mburst.analysis.verdict import decide
 
-KINDS = latency_variants.KINDS
+KINDS = latency_networks.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")
 STATED = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # edges of the lower end of the share that is stated for bursts
 
 
-class Judged(NamedTuple):
+class Answered(NamedTuple):
     """A case and what was said of it. share: the lower end of that of bursts, NaN where nothing was late."""
 
     kind: str
@@ -40,7 +40,7 @@ class Judged(NamedTuple):
     share: float
 
 
-def judged(kind: str, seed: int, explain: bool) -> Judged:
+def answered(kind: str, seed: int, explain: bool) -> Answered:
     case = latency_cases.drawn(kind, seed)
     evidence = gather(case.scene, np.random.default_rng(seed))
     verdict = decide(evidence)
@@ -51,16 +51,16 @@ def judged(kind: str, seed: int, explain: bool) -> Judged:
             f"{ {k: round(v.value, 2) for k, v in evidence.shares.items()} } {case.setting}",
             file=sys.stderr,
         )
-    return Judged(kind, case.truth, verdict.cause, right, evidence.shares["bursts"].low)
+    return Answered(kind, case.truth, verdict.cause, right, evidence.shares["bursts"].low)
 
 
-def matrix_row(kind: str, cases: list[Judged]) -> str:
+def matrix_row(kind: str, cases: list[Answered]) -> str:
     said = Counter(case.cause for case in cases)
     counts = " | ".join(str(said[cause] or "") for cause in CAUSES)
     return f"| {kind} | {counts} | {sum(case.right for case in cases)} of {len(cases)} |"
 
 
-def totals(cases: list[Judged]) -> list[str]:
+def totals(cases: list[Answered]) -> list[str]:
     """False accusations, and answers that the recording could have given."""
     negative = [case for case in cases if case.kind in KINDS["negative"]]
     positive = [case for case in cases if case.kind in KINDS["bursts"] and case.truth == "bursts"]
@@ -75,7 +75,7 @@ def totals(cases: list[Judged]) -> list[str]:
     ]
 
 
-def calibration(cases: list[Judged]) -> list[str]:
+def calibration(cases: list[Answered]) -> list[str]:
     """How often bursts are the truth, by the share that is surely theirs, before and after the doubts of a verdict."""
     head = ("surely of the excess", "cases", "bursts are the cause", "verdict `bursts`", "of these true")
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
@@ -98,7 +98,7 @@ def main() -> None:
     print("| case | " + " | ".join(CAUSES) + " | right |\n|" + " --- |" * (len(CAUSES) + 2))
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     for kind in arguments.kinds or [*KINDS["bursts"], *KINDS["negative"]]:
-        cases += (these := [judged(kind, seed, arguments.explain) for seed in seeds])
+        cases += (these := [answered(kind, seed, arguments.explain) for seed in seeds])
         print(matrix_row(kind, these), flush=True)
     took = (time.process_time() - began) / max(len(cases), 1)
     print("", *totals(cases), f"{took:.2f} CPU seconds a case.", "", *calibration(cases), sep="\n")

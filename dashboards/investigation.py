@@ -88,7 +88,7 @@ def page(answer: Investigation) -> str:
             f'<figure><div class="plot" data-figure="{k}" role="img" aria-label="{escape(figure.title)}">'
             f"</div><figcaption>{escape(figure.title)}</figcaption></figure>"
         )
-    told = json.dumps(
+    content = json.dumps(
         {"figures": [figure.drawing for figure in figures], "light": palette.LIGHT, "dark": palette.DARK},
         ensure_ascii=False,
         sort_keys=True,
@@ -112,7 +112,7 @@ def page(answer: Investigation) -> str:
         css=css,
         policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'",
         sections="".join(section_html(k, s, places.get(s.question, "")) for k, s in enumerate(sections(answer))),
-        facts=compress(told.encode()),
+        facts=compress(content.encode()),
         plotly=compress(plotly.encode()),
         script=script,
         version=escape(__version__),

@@ -19,7 +19,7 @@ from ..analysis.tail import Tail
 from ..analysis.what_if import Outcome
 from .investigation_phrases import before_words
 from .investigation_summary import summary
-from .investigation_words import missing, not_judged
+from .investigation_words import missing, not_assessed
 
 
 def facts(answer: Investigation) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         },
         "fan_in": [group_facts(group) for group in answer.groups],
         "missing": missing(answer),
-        "not_judged": not_judged(answer),
+        "not_judged": not_assessed(answer),
         "reasons": main.verdict.reasons if main else [],
         "notes": answer.notes,
         "damaged_files": [file.facts() for file in answer.damaged],
@@ -74,7 +74,7 @@ def tail_facts(tail: Tail | None) -> dict[str, Any]:
         "n": tail.n,
         "lost": tail.lost,
         **dict(zip(names, map(whole, tail.quantiles_ns), strict=True)),
-        "judged": tail.judged,
+        "judged": tail.measured,
         "threshold_ns": whole(tail.threshold_ns),
         "rule": {"factor": tail.rule.factor, "excess_ns": whole(tail.rule.excess)},
         "late": int(tail.spikes.sum() + tail.late_losses.sum()),
@@ -246,8 +246,8 @@ def contention_facts(seen: Contention | None) -> dict[str, Any] | None:
 
 def queue_facts(answer: Investigation) -> dict[str, Any]:
     """What the switch's windows show, and what recorded senders predict of them."""
-    told = answer.prediction
-    line = told.against_switch if told else None
+    predicted = answer.prediction
+    line = predicted.against_switch if predicted else None
     return {
         "windows": [
             {
@@ -261,10 +261,10 @@ def queue_facts(answer: Investigation) -> dict[str, Any]:
             for port, queue in answer.windows
         ],
         "from_senders": None
-        if told is None
+        if predicted is None
         else {
-            "senders": told.senders,
-            "max_bytes": whole(told.peak_bytes),
+            "senders": predicted.senders,
+            "max_bytes": whole(predicted.peak_bytes),
             "against_windows": None if line is None else {"slope": line.slope, "r": line.r, "n": line.n},
         },
     }

@@ -28,7 +28,7 @@ CAUSES = {
     "host": "The hosts cause the tail, not the network",
     "elsewhere": "The network causes the tail, but not the bursts of the recorded ports",
     "none": "There is no tail to explain",
-    "undetermined": "The cause cannot be told",
+    "undetermined": "The cause cannot be determined",
 }
 
 
@@ -83,13 +83,13 @@ def port_words(port: Port) -> str:
 
 
 def before_words(evidence: Evidence) -> str:
-    """What nothing but a switch's queue windows can tell: a sentence, or nothing where they did, or where the queue is
+    """What nothing but a switch's queue windows can show: a sentence, or nothing where they did, or where the queue is
     in the recorded host."""
     port = evidence.crossing.port if evidence.crossing else None
     if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
         return ""
     return (
-        "The queue was at this port or at one of its speed before it: the switch's queue windows would tell "
+        "The queue was at this port or at one of its speed before it: the switch's queue windows would show "
         "(`mburst collect`, `mburst import queues`)."
     )
 
@@ -160,9 +160,9 @@ def model_words(replay: Replay) -> str:
     """How well the model repeats what was measured."""
     fit_of = f"; r = {replay.r:.3f} against the measured waits" if replay.r is not None else ""
     came = (
-        "as the recorded senders' bins tell"
+        "as the recorded senders' bins show"
         if replay.arrival_share is None
-        else f"as the probes in it tell, mostly in the first {format_share(replay.arrival_share)} of it"
+        else f"as the probes in it show, mostly in the first {format_share(replay.arrival_share)} of it"
     )
     return (
         f"The model repeats the recorded situation with a median error of {format_duration(replay.error_ns)} "
@@ -196,4 +196,4 @@ def wrong_words(row: Agreement) -> str:
         "host": "the recording is wrong",
         "switch": "the switch's counter is wrong",
         "link": "the link is wrong",
-    }.get(row.blamed, "who is wrong cannot be told")
+    }.get(row.blamed, "who is wrong cannot be determined")

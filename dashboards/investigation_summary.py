@@ -19,25 +19,25 @@ OTHER_CAUSES = {
     "bursts": "bursts of another port",
     "host": "its hosts",
     "elsewhere": "the network, not at a recorded port",
-    "undetermined": "the cause cannot be told",
+    "undetermined": "the cause cannot be determined",
 }
 
 
 def summary(answer: Investigation) -> str:
     """The verdict in a few sentences that can be pasted into a ticket."""
     if not answer.findings:
-        return f"The cause cannot be told. What is missing: {'; '.join(answer.missing)}."
+        return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
     said = {"none": no_tail, "undetermined": not_told, "bursts": bursts_told}.get(finding.verdict.cause, others_told)
     return " ".join([said(answer, finding), *beside_words(answer)])
 
 
 def measured_words(finding: Finding) -> str:
-    """The percentile that is judged, against the median."""
+    """The percentile that decides, against the median."""
     tail = finding.evidence.tail
     p50, _, p99, p999, _ = tail.quantiles_ns
     level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
-    return f"{level} against a median of {time_or_none(p50)} ({tail.judged}, {format_count(tail.n, 'probe')})"
+    return f"{level} against a median of {time_or_none(p50)} ({tail.measured}, {format_count(tail.n, 'probe')})"
 
 
 def no_tail(answer: Investigation, finding: Finding) -> str:
@@ -50,7 +50,7 @@ def no_tail(answer: Investigation, finding: Finding) -> str:
 def not_told(answer: Investigation, finding: Finding) -> str:
     lacking = [*answer.missing, *finding.verdict.missing]
     return (
-        f"What causes the latency of {finding.evidence.path} cannot be told: {'; '.join(finding.verdict.reasons)}"
+        f"What causes the latency of {finding.evidence.path} cannot be determined: {'; '.join(finding.verdict.reasons)}"
         + (f"; {measured_words(finding)}." if finding.evidence.tail.n else ".")
         + (f" Needed: {lacking[0]}." if lacking else "")
     )
@@ -96,7 +96,7 @@ def beside_words(answer: Investigation) -> list[str]:
     rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
     if not rest:
         return []
-    told = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_BESIDE])
+    named = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_BESIDE])
     more = f"; and {len(rest) - MOST_BESIDE:,} more" if len(rest) > MOST_BESIDE else ""
     have = "a path has a tail" if len(rest) == 1 else f"{len(rest):,} paths have tails"
-    return [f"This is not all: {have} that this does not explain: {told}{more}."]
+    return [f"This is not all: {have} that this does not explain: {named}{more}."]

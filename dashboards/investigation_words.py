@@ -71,13 +71,13 @@ def sections(answer: Investigation) -> list[Section]:
 
 
 def tail_section(answer: Investigation) -> Section:
-    """Quantiles of every judged path."""
+    """Quantiles of every tested path."""
     section = Section(
         "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
     )
-    judged = [(f.evidence.path, f.verdict.cause, f.evidence.tail) for f in answer.findings]
-    judged += [(other.path, "(control)", other.tail) for other in answer.others]
-    for path, verdict, tail in judged[:MOST_ROWS]:
+    tails = [(f.evidence.path, f.verdict.cause, f.evidence.tail) for f in answer.findings]
+    tails += [(other.path, "(control)", other.tail) for other in answer.others]
+    for path, verdict, tail in tails[:MOST_ROWS]:
         late = int(tail.spikes.sum() + tail.late_losses.sum())
         times = map(time_or_none, tail.quantiles_ns)
         section.rows.append([path, verdict, f"{tail.n:,}", f"{tail.lost:,}", *times, f"{late:,}"])
@@ -85,21 +85,21 @@ def tail_section(answer: Investigation) -> Section:
         section.sentences.append("No probe was recorded, so nobody knows.")
         return section
     tail = answer.findings[0].evidence.tail
-    said = {True: "Yes", False: "No", None: "Too few probes to tell"}[tail.present]
+    said = {True: "Yes", False: "No", None: "Too few probes to determine it"}[tail.present]
     section.sentences.append(
-        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, judged on {tail.judged} latency: more "
+        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, by {tail.measured} latency: more "
         f"than {plain_number(tail.rule.factor)} × the median, and than the median + "
         f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
     )
     if len(answer.findings) > 1:
         causes = Counter(finding.verdict.cause for finding in answer.findings)
-        told = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
+        counts = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
         section.sentences.append(
-            f"{format_count(len(answer.findings), 'path')} judged, false discoveries controlled over all: {told}. What "
+            f"{format_count(len(answer.findings), 'path')} tested, false discoveries controlled over all: {counts}. What "
             f"follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
         )
-    if len(judged) > MOST_ROWS:
-        section.sentences.append(f"The first {MOST_ROWS} of {len(judged):,} paths; `--json` has the others.")
+    if len(tails) > MOST_ROWS:
+        section.sentences.append(f"The first {MOST_ROWS} of {len(tails):,} paths; `--json` has the others.")
     if tail.late_losses.any():
         section.sentences.append(
             f"{int(tail.late_losses.sum()):,} lost probes count as late: probes are lost more often "
@@ -299,7 +299,7 @@ def switch_section(answer: Investigation) -> Section:
     if not answer.windows:
         section.sentences.append(
             "No queue windows of a recorded port are stored (`mburst import queues`, `mburst collect`). "
-            "A receiver sees what leaves the queue, so its own bins cannot tell the depth."
+            "A receiver sees what leaves the queue, so its own bins cannot show the depth."
         )
     if evidence and evidence.correlation_queue:
         section.sentences.append(f"Delay follows the queue windows with {r_words(evidence.correlation_queue)}.")
@@ -332,7 +332,9 @@ def agreement_section(answer: Investigation) -> Section:
         section.rows.append([row.what, row.source, row.port, agreeing, state, row.said])
     tested = [row for row in answer.agreements if row.state != "untested"]
     wrong = [row for row in tested if row.state == "disagree"]
-    if not tested:
+    if answer.agreements and not tested:
+        section.sentences.append("Not tested: the table says why.")
+    elif not tested:
         section.sentences.append(
             "Nothing to compare: no counters and no queue of the switch port before a recorded host are stored for "
             "this time (`mburst collect`)."
@@ -383,9 +385,9 @@ def fanout_section(evidence: Evidence) -> Section:
 
 
 def missing_section(answer: Investigation) -> Section:
-    section = Section("What could not be judged?")
+    section = Section("What could not be assessed?")
     section.sentences = [f"Missing: {item}." for item in missing(answer)]
-    section.sentences += [f"Not judged: {item}." for item in not_judged(answer)]
+    section.sentences += [f"Not assessed: {item}." for item in not_assessed(answer)]
     section.sentences += [f"Note: {note}." for note in answer.notes]
     section.sentences += [f"{said.head}. {said.text}" for said in missing_files(answer.damaged)]
     if not section.sentences:
@@ -393,7 +395,7 @@ def missing_section(answer: Investigation) -> Section:
     return section
 
 
-def not_judged(answer: Investigation) -> list[str]:
+def not_assessed(answer: Investigation) -> list[str]:
     """Questions that stay open whatever the cause is, and what to record to have them answered."""
     found = []
     incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in"}

@@ -130,7 +130,7 @@ def payload(paths: Sequence[Met]) -> list[dict[str, Any]]:
 def facts(paths: Sequence[Met]) -> list[dict[str, Any]]:
     """For programs: every path, its distributions and its minutes. Times in ns."""
     return [{"src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "n": met.sent - met.lost,
-             "measure": met.measure, "judged": _distribution(met.judged), "sent": met.sent, "lost": met.lost,
+             "measure": met.measure, "judged": _distribution(met.by_measure), "sent": met.sent, "lost": met.lost,
              "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
              "clocks": asdict(met.clocks) if met.clocks else None,
              "measures": {name: _distribution(measured) for name, measured in met.measured.items()},

@@ -127,7 +127,7 @@ def short_rhythm(kind: str, seed: int, setting: Setting) -> Case:
 def windows_of(
     model: FluidPort, setting: Setting, width: float, scale: float = 1.0, dropped: int | None = None
 ) -> Queue:
-    """The port's queue as its switch tells it: the largest depth of each window."""
+    """The port's queue as its switch reports it: the largest depth of each window."""
     ratio = round(width / model.step)
     count = len(model.backlog) // ratio
     depth = model.backlog[: count * ratio].reshape(count, ratio).max(axis=1) * scale
@@ -145,7 +145,7 @@ def shallow(kind: str, seed: int, setting: Setting) -> Case:
     return case_of(kind, seed, setting, scene, "elsewhere", EITHER)
 
 
-def told(kind: str, seed: int, setting: Setting) -> Case:
+def windows_agree(kind: str, seed: int, setting: Setting) -> Case:
     """An incast, and the switch's windows agree."""
     rng, model = cases.plain_incast(kind, seed, setting)
     scene = scene_of(model, send(rng, setting, model, {}), setting)
@@ -361,7 +361,7 @@ NEGATIVE: dict[str, Builder] = {
     "step-hop": clock_steps,
 }
 BURSTS: dict[str, Builder] = {
-    "told": told,
+    "windows-agree": windows_agree,
     "sparse": few_in_each,
     "speeds": speeds,
     "doubled": doubled,

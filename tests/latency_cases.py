@@ -53,13 +53,13 @@ class Case:
     def accepts(self, cause: str) -> bool:
         """Whether a verdict is right, or one of those that are honest there (MAY_SAY)."""
         if self.kind == "host" and self.setting.stamps == "no-app" and cause == "none":
-            return True  # the reflector's own time is no part of the network round trip, which is judged then
+            return True  # the reflector's own time is no part of the network round trip, which is measured then
         return cause == self.truth or cause in MAY_SAY.get(self.kind, ())
 
 
-# What a judge may say beside the truth, where the recording cannot tell more.
+# What may be answered instead of the truth, where the recording cannot show more.
 MAY_SAY = {
-    "periodic-equal": {"undetermined"},  # equal rhythms cannot be told apart; but never `bursts`
+    "periodic-equal": {"undetermined"},  # equal rhythms cannot be separated; but never `bursts`
     "periodic-near": {"undetermined"},  # they meet in one train of bursts after another, of which few are recorded
     "few-probes": {"undetermined", "none"},
     "clock-apart": {"undetermined"},  # but never that the network held them elsewhere
@@ -227,7 +227,7 @@ SEEN = {
 
 
 def build(kind: str, seed: int, setting: Setting = Setting()) -> Case:
-    """The case of a kind; `truth` is what a judge with these stamps may know at most."""
+    """The case of a kind; `truth` is what can be known with these stamps at most."""
     if kind in OTHERWISE:
         return OTHERWISE[kind](kind, seed, setting)
     rng = np.random.default_rng([seed, sum(map(ord, kind))])

@@ -18,7 +18,7 @@ from mburst.analysis.moving import SenderRows
 from mburst.analysis.port import Port, port_from_bins
 from mburst.analysis.repeats import find
 from mburst.analysis.stats import join_runs, runs
-from mburst.analysis.tail import judge_tail, latency
+from mburst.analysis.tail import find_tail, latency
 from mburst.analysis.what_if import Change
 
 FRAME = 1538.0  # wire bytes
@@ -208,7 +208,7 @@ def evidence_of(case: PacketCase) -> Evidence:
     crossing, delays = scene.crossings[0], latency(probes)
     met = books.meeting_time(probes, delays, crossing)
     busy = crossing.port.busy_after(met) > 0
-    tail = judge_tail(probes, delays, scene.rule.on([crossing.port.link_bps]), busy)
+    tail = find_tail(probes, delays, scene.rule.on([crossing.port.link_bps]), busy)
     repeats = find(probes, delays, tail, busy)
     ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
     return Evidence(probes.path, tail, delays, ledger, crossing, repeats=repeats, met=met)

@@ -271,7 +271,7 @@ def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
     assert told["paths"][0]["dst"] == "h2" and len(told["paths"]) == 4
     assert told["evidence"]["q_value"] >= told["evidence"]["p_value"]
     assert told["contention"]["hosts"] == 4 and 0 <= told["contention"]["by_chance"] <= 1
-    assert "4 paths judged, false discoveries controlled over all: none 3, bursts 1" in plain(answer)
+    assert "4 paths tested, false discoveries controlled over all: none 3, bursts 1" in plain(answer)
 
 
 def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,7 +284,7 @@ def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: py
     (tmp_path / "s" / "probes").rename(tmp_path / "elsewhere")
     assert main(["investigate", str(tmp_path / "s")]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("The cause cannot be told. What is missing: probes of this time")
+    assert said.startswith("The cause cannot be determined. What is missing: probes of this time")
     assert "3 packets dropped" in said and "8 at" not in said and "What sets" not in said
     assert "what sets the bursts off: record the host's outgoing direction too" in said
 

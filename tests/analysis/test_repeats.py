@@ -14,7 +14,7 @@ from latency_cases import Case, Setting, build, measured
 from mburst.analysis.cause import gather
 from mburst.analysis.port import port_from_bins
 from mburst.analysis.repeats import Repeats, ended_by, find, first_of_each, near_timeout, seen_again
-from mburst.analysis.tail import DEFAULT, Probes, judge_tail, latency
+from mburst.analysis.tail import DEFAULT, Probes, find_tail, latency
 from mburst.analysis.verdict import decide
 
 MS = 1e6
@@ -44,7 +44,7 @@ def planted(seed: int, timeout: float, every: float) -> tuple[np.ndarray, np.nda
 
 def found_in(probes: Probes, full: np.ndarray) -> Repeats:
     delays = latency(probes)
-    return find(probes, delays, judge_tail(probes, delays, DEFAULT, full), full)
+    return find(probes, delays, find_tail(probes, delays, DEFAULT, full), full)
 
 
 @settings(deadline=None, max_examples=30)
@@ -95,7 +95,7 @@ def test_repeated_segments_at_the_port_speak_for_it_or_against() -> None:
     assert away is not None and away.share.high < 0.5
 
 
-def judged(case: Case) -> tuple[str, list[str]]:
+def cause_of(case: Case) -> tuple[str, list[str]]:
     verdict = decide(gather(case.scene, np.random.default_rng(1)))
     return verdict.cause, verdict.reasons
 
@@ -108,11 +108,11 @@ def test_drops_and_repeats_are_of_the_burst_unless_the_port_contradicts() -> Non
     crossing = case.scene.crossings[0]
     elsewhere = replace(crossing.port, repeated=np.arange(100.0), _busy=[])
     scene = replace(case.scene, crossings=[crossing._replace(port=elsewhere)])
-    cause, reasons = judged(replace(case, scene=scene))
+    cause, reasons = cause_of(replace(case, scene=scene))
     assert cause == "undetermined" and "repeated segments" in reasons[-1]
 
 
 @pytest.mark.parametrize("kind", ["timeout-stall", "timeout-elsewhere", "timeout-inside"])
 def test_other_delays_of_a_timeout_are_not_blamed_on_bursts(kind: str) -> None:
     case = variants.NEGATIVE[kind](kind, 3, Setting(seconds=12))
-    assert judged(case)[0] != "bursts"
+    assert cause_of(case)[0] != "bursts"

@@ -18,7 +18,7 @@ from mburst.analysis.tail import (
     episodes,
     established,
     floor,
-    judge_tail,
+    find_tail,
     latency,
     latency_by,
 )
@@ -65,16 +65,16 @@ def test_one_way_stamps_alone_show_what_varies() -> None:
     none = np.full(4000, np.nan)
     one_way = Probes("a", "b", "udp", none, exchange.tx, exchange.remote_rx, none, none, none, none, exchange.lost)
     delays = latency(measured(one_way))
-    assert delays.judged == "one way"
+    assert delays.measured == "one way"
     assert np.abs(delays.total - wait - 12e3).max() < 0.15 * MS
 
 
 def test_what_the_tail_is_judged_on() -> None:
     exchange = probes(100, np.random.default_rng(1))
-    assert latency(measured(exchange)).judged == "application"
+    assert latency(measured(exchange)).measured == "application"
     none = np.full(100, np.nan)
     bare = measured(Probes("a", "b", "", none, exchange.tx, none, none, none, none, np.full(100, 5e4), exchange.lost))
-    assert latency(bare).judged == "reported round trip"
+    assert latency(bare).measured == "reported round trip"
     assert latency(bare).stages["round_trip"] == pytest.approx(5e4)
 
 
@@ -106,7 +106,7 @@ def test_a_tail_is_established_ruled_out_or_open() -> None:
     assert established(3, 100, (0.99, 0.999)) is None
     for n, late, present in ((10_000, 11, False), (10_000, 150, True), (200, 0, None), (2000, 0, False)):
         exchange = probes(n, np.random.default_rng(2), wait=np.where(np.arange(n) < late, 9 * MS, 0.0))
-        assert judge_tail(exchange, latency(exchange), Rule(), np.zeros(n, dtype=bool)).present is present
+        assert find_tail(exchange, latency(exchange), Rule(), np.zeros(n, dtype=bool)).present is present
 
 
 def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
@@ -115,14 +115,14 @@ def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
     exposed = np.repeat(rng.random(1000) < 0.1, 10)
     anywhere = rng.random(10_000) < 0.02
     exchange.lost[:] = anywhere
-    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
     assert tail.lost == anywhere.sum() and not tail.late_losses.any() and tail.present is False
     outages = np.repeat(rng.random(500) < 0.05, 20)  # rows of losses at times of their own, some of them exposed
     exchange.lost[:] = outages
-    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
     assert (outages & exposed).any() and not tail.late_losses.any() and tail.present is False
     exchange.lost[:] = exposed & (rng.random(10_000) < 0.3)
-    tail = judge_tail(exchange, latency(exchange), Rule(), exposed)
+    tail = find_tail(exchange, latency(exchange), Rule(), exposed)
     assert tail.present and tail.late_losses.sum() == exchange.lost.sum()
 
 

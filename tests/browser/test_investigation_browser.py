@@ -115,7 +115,7 @@ def test_the_page_says_the_verdict_first(shown):
     assert told["cause"] == "bursts" == reader.page.locator(".cause").text_content()
     assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == told["summary"].replace("`", "")
     questions = reader.page.locator("main h3").all_text_contents()
-    assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be judged?"
+    assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
         "Do bursts explain it, and how much of it", "Whose bursts", "What does the switch's buffer say",
         "Do the sources agree", "What would help"]  # fmt: skip
