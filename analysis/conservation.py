@@ -21,6 +21,7 @@ from .switch_word import Queue
 WITHIN = 0.02  # of a window's bytes: frames of other lengths, and what a device rounds
 LEAST = 5  # windows, to compare anything
 ENOUGH = 0.99  # of the windows, to agree
+NEARER = 0.5  # of the windows, from which clocks and framing are estimated
 STEPS = 16  # of a window, in which the clocks' distance is looked for, twice
 APART = 0.5  # of the error, at most, that another distance of the clocks must leave to be believed
 # Bytes that a device counts of a frame beyond those of its link layer without FCS.
@@ -28,7 +29,7 @@ FRAMING = {
     -14: "packets without their link layer", 0: "frames without FCS", 4: "frames with FCS",
     8: "frames with FCS and a VLAN tag", 24: "frames with FCS, preamble and gap", 54: "frames with FCS in VXLAN",
 }  # fmt: skip
-TUNNELLED = 54  # from so many on, of large frames alike, they make as much of a difference as lost frames
+PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost frames
 
 
 class Windows(NamedTuple):
@@ -52,8 +53,8 @@ class Content(NamedTuple):
 
 class Agreement(NamedTuple):
     """One comparison. state: agree, disagree, or untested. blamed: who is wrong where they disagree: host, switch or
-    link; empty where that cannot be determined. ratio: switch's bytes over the host's; lag_ns: of the switch's clock after
-    the host's."""
+    link; empty where that cannot be determined. ratio: switch's bytes over the host's; lag_ns: of the switch's clock
+    after the host's."""
 
     what: str
     source: str
@@ -102,9 +103,9 @@ def counted(
         return untested(what, counts.name, port, why)
     wire = float(volume(port, shifted.start[seen.rows], shifted.end[seen.rows]).sum())
     state, blamed, said = outcome(came, seen, good, holds, filtered)
-    if state == "agree" and seen.framing >= TUNNELLED and (lost := lost_instead(port, shifted, holds, seen.rows)):
+    if state == "agree" and seen.framing == TUNNELLED and (lost := lost_instead(port, shifted, holds, seen.rows)):
         state = "untested"
-        said = f"{said}; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
+        said += f"; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
     if lag:
         said += f"; the switch's clock is {format_duration(abs(lag))} {'after' if lag > 0 else 'before'} the host's"
     if not kept.all():
@@ -145,12 +146,13 @@ def per_wire(holds: Content, extra: int) -> Floats:
 
 
 def error(came: Floats, expected: Floats) -> float:
-    """How far off counts are, in all; windows that are far off count as much as twenty usual ones."""
+    """How far off the nearer part of the counts (NEARER) is: edges that a device stamps late, and counters that
+    begin anew, say nothing of clocks and framing."""
     known = np.isfinite(expected)
     if 2 * known.sum() < len(came):
         return np.inf
-    off = np.abs(came - expected)[known] / max(float(expected[known].sum()), 1.0)
-    return float(np.minimum(off, 20 * np.median(off) + 1e-12).mean())
+    off = np.sort(np.abs(came - expected)[known] / max(float(expected[known].sum()), 1.0))
+    return float(off[: max(1, round(NEARER * len(off)))].mean())
 
 
 def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
@@ -189,13 +191,12 @@ def compare(
 
 def lost_instead(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
     """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
-    fits the windows as well; else 0. Of frames of one length a tunnel's headers look the same."""
-    plain = compare(port, counts, holds, rows, [extra for extra in FRAMING if 0 <= extra < TUNNELLED])
+    fits about as well as a tunnel's headers; else 0. Of frames of one length the two look the same."""
+    tunnel, plain = (compare(port, counts, holds, rows, [extra]) for extra in (TUNNELLED, PLAIN))
     came = counts.bytes[plain.rows]
     more = float(came.sum()) / max(float(plain.expected.sum()), 1.0)
-    seen = plain._replace(low=more * plain.low, high=more * plain.high)
-    good = (came >= seen.low) & (came <= seen.high)
-    return 1 - 1 / more if more > 1 and (good | evened_out(came, seen, good)).mean() >= ENOUGH else 0.0
+    as_well = error(came, more * plain.expected) <= 2 * error(came, tunnel.expected)
+    return 1 - 1 / more if more > 1 and as_well else 0.0
 
 
 def at_an_end(rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -107,7 +107,8 @@ class Evidence:
 
     @property
     def dropped(self) -> NDArray[np.bool_]:
-        """The probes that the full port dropped, as far as that can be determined: lost, or answered after a timeout."""
+        """The probes that the full port dropped, as far as that can be determined: lost, or answered after a
+        timeout."""
         return self.tail.late_losses | self.repeats.dropped
 
     @property

@@ -110,7 +110,8 @@ class Investigation:
 
 
 def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investigation:
-    """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to test."""
+    """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to
+    test."""
     runs = read_runs(con, question)
     paths = read_paths(con, question)
     if not runs and not paths:

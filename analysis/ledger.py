@@ -6,7 +6,8 @@ Each nanosecond beyond the median of a late probe goes to one account:
 - `host`: spent between application and network interface of either end, or inside the reflector, while the host's own
   outgoing link had room;
 - `elsewhere`: spent in the network while the recorded ports of this path had room;
-- `unknown`: cannot be determined, with the reason: no stamps, bins too coarse, capture lossy, no recording of that time.
+- `unknown`: cannot be determined, with the reason: no stamps, bins too coarse, capture lossy, no recording of that
+  time.
 """
 
 from __future__ import annotations

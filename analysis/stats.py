@@ -142,7 +142,7 @@ def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, fl
     """95 % interval of sum(part) / sum(whole), 0 to 1, of events that come in trains, however long these are.
 
     The time is cut into blocks, few to many; each cutting gives the standard error of a ratio between blocks (Cochran
-    1977, section 2.11), with as many degrees of freedom as its blocks weigh, on the arcsine scale. The widest counts:
+    1977, section 2.11), with as many degrees of freedom as its blocks weigh, on the logit scale. The widest counts:
     blocks that are shorter than the trains understate the error, longer ones do not.
     """
     total = float(whole.sum())
@@ -153,8 +153,8 @@ def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, fl
     if not 0 < share < 1 or np.abs(rest).max() <= 1e-9 * total:
         return share, share
     half = max(half_width(rest, whole, np.minimum(place * count, count - 1).astype(np.int64)) for count in BLOCKS)
-    middle, half = float(np.arcsin(np.sqrt(share))), half / (2 * float(np.sqrt(share * (1 - share))))
-    return float(np.sin(max(middle - half, 0.0)) ** 2), float(np.sin(min(middle + half, np.pi / 2)) ** 2)
+    odds, factor = share / (1 - share), float(np.exp(min(half / (share * (1 - share)), 700.0)))
+    return odds / (odds + factor), odds / (odds + 1 / factor)
 
 
 def half_width(rest: Floats, whole: Floats, block: Whole) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from .stats import Floats
 
 FITTING = 0.5  # of the depth that the waits need, at least; and they need at least as much of the depth
+ALLOWED = 0.8  # of the waiting, at least: of small frames a device may count a quarter less than they take on the wire
 
 
 class Queue(NamedTuple):
@@ -27,11 +28,18 @@ class Queue(NamedTuple):
 
 
 class Word(NamedTuple):
-    """agreement: median of (largest depth / line rate) / wait over probes that waited. seen: whether windows show as
-    much depth as the longest wait in each needs, and not much more: then the queue that was waited in is this one."""
+    """agreement: median of (largest depth / line rate) / wait over probes that waited. allowed: the part of their
+    waiting that is no longer than that depth takes. seen: whether windows show as much depth as the longest wait in
+    each needs, and not much more: then the queue that was waited in is this one."""
 
     agreement: float
+    allowed: float
     seen: bool
+
+    @property
+    def fits(self) -> bool:
+        """Whether the queue may have made the waits: most of them, and the long ones too."""
+        return self.agreement >= FITTING and self.allowed >= ALLOWED
 
 
 def depth_at(queue: Queue, time: Floats) -> Floats:
@@ -64,7 +72,8 @@ def word(queue: Queue, link_bps: float, met: Floats, waited: Floats, error_ns: f
     peak = np.zeros(len(longest))
     np.maximum.at(peak, window, drain[known])
     typical = float(np.median((longest / np.maximum(peak, 1e-9))[longest > 0]))
-    return Word(float(np.median(ratio)), FITTING <= typical <= 1 / FITTING)
+    allowed = float(np.minimum(drain, waited)[known].sum() / waited[known].sum())
+    return Word(float(np.median(ratio)), allowed, FITTING <= typical <= 1 / FITTING)
 
 
 def lost_elsewhere(queue: Queue | None, lost: Floats) -> int:

@@ -144,7 +144,7 @@ def latency(probes: Probes) -> Latency:
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
     back = probes.rx - probes.remote_tx + offset
-    if not np.isfinite(back).any():  # one way, the offset cannot be separated from the empty path: only what varies counts
+    if not np.isfinite(back).any():  # one way, offset and empty path cannot be separated: only what varies counts
         offset = floor(probes.tx, forward)
         forward = forward - offset
     stages = {

@@ -16,9 +16,9 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
       whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches, and not
       surely fewer than STANDING), and the queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
-   e. where bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged one (at the
-      level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to do with each
-      other;
+   e. where bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged
+      one (at the level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to
+      do with each other;
    f. the relative risk of a spike in a burst is surely above 1;
    g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
    h. negative controls without effect;
@@ -48,7 +48,6 @@ import numpy as np
 from ..units import format_count, format_duration, format_share
 from .evidence import Control, Evidence
 from .stats import Estimate
-from .switch_word import FITTING
 
 MAJORITY = 0.5
 EPISODES = 3
@@ -183,7 +182,7 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
     if evidence.crossing is not None and evidence.crossing.assumed:
         known = "which end of the probes is the recorded host (`--known-as NAME`)"
         doubts.append(("nothing says that these probes cross the recorded port", known))
-    if evidence.switch is not None and evidence.switch.agreement < FITTING:
+    if evidence.switch is not None and not evidence.switch.fits:
         doubts.append(("the switch's queue was too short for these delays", QUEUES))
     return doubts
 

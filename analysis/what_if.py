@@ -66,9 +66,9 @@ class Outcome(NamedTuple):
 class Replay:
     """A model of one port that was fitted to the recorded situation.
 
-    arrival_share: of most full stretches, the first part in which their bytes arrive; None where recorded senders show it.
-    met: sorted. error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait of n
-    late probes that the model was not made from; r: of the waits of all that met the port full, measured against
+    arrival_share: of most full stretches, the first part in which their bytes come; None where recorded senders show
+    it. met: sorted. error_ns, error_high_ns: median and 90th percentile of the absolute error of the predicted wait
+    of n late probes that the model was not made from; r: of the waits of all that met the port full, measured against
     modelled. fan_in, known: median number of senders of a stretch, and the share of its bytes whose sender is known.
     """
 
@@ -79,6 +79,7 @@ class Replay:
     arrival_share: float | None
     met: Floats
     base: Floats  # each probe's latency without its wait at this port
+    repeated: Floats  # the latency of those that the port dropped and TCP repeated, or that waited behind one; else NaN
     threshold_ns: float
     recorded: Outcome
     error_ns: float
@@ -131,9 +132,10 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
         return None
     port, delays, threshold = crossing.port, evidence.queued, evidence.tail.threshold_ns
     full = stretches_of(port)
-    known = np.flatnonzero(np.isfinite(delays.total) & np.isfinite(met))
-    known = known[np.argsort(met[known], kind="stable")]
-    every = evidence.delays.total[np.isfinite(evidence.delays.total) & np.isfinite(met)]
+    answered = np.flatnonzero(np.isfinite(evidence.delays.total) & np.isfinite(met))
+    answered = answered[np.argsort(met[answered], kind="stable")]
+    every, repeated = evidence.delays.total[answered], evidence.repeats.either[answered]
+    known = answered[~repeated]
     at, total = met[known], delays.total[known]
     waited = waited_here(delays, crossing)[known]
     here = np.flatnonzero(full.holding(at) >= 0)
@@ -151,10 +153,13 @@ def calibrate(scene: Scene, evidence: Evidence, rows: SenderRows | None = None) 
     late = late if len(late) else np.flatnonzero(np.isfinite(fitted.modelled))
     error = off(fitted.modelled, waited[here])[late]
     whole = whole_pieces(full, fitted.curve)
+    base = np.full(len(answered), evidence.tail.median_ns)
+    base[~repeated] = base_of(full, at, total, waited)
     quiet = port.bins * port.bin_ns - float(full.length.sum())
     sent = sender_pieces(full, fitted.curve, whole, rows if rows is not None else none_known(), quiet)
     return Replay(
-        full, whole, sent, port.link_bps, fitted.share, at, base_of(full, at, total, waited), threshold,
+        full, whole, sent, port.link_bps, fitted.share, met[answered], base, np.where(repeated, every, np.nan),
+        threshold,
         Outcome(Change("as recorded"), tuple(quantiles(every, LEVELS)), 0.0, float((every > threshold).mean())),
         float(np.median(error)), float(np.quantile(error, 0.9)),
         float(np.median(error / np.maximum(waited[here][late], 1.0))),
@@ -220,13 +225,29 @@ def replayed(replay: Replay, pieces: Pieces, change: Change) -> tuple[Floats, Fl
         return replay.base, np.zeros(len(replay.base))
     link = change.link_bps or replay.link_bps
     port = queued(pieces, replay.free(link), change.buffer_bytes or np.inf)
-    return replay.base + wait_behind(replay, port, link), port.loss(replay.met)
+    total = replay.base + wait_behind(replay, port, link)
+    return total if may_drop_less(replay, change) else as_repeated(replay, total), port.loss(replay.met)
 
 
 def wait_behind(replay: Replay, port: Queued, link_bps: float) -> Floats:
     """How long each probe waits behind what is queued: the bursts have what the background leaves of the link, but what
     is before a probe has all of it."""
     return port.wait(replay.met) * (replay.free(link_bps) / replay.speed(link_bps))
+
+
+def may_drop_less(replay: Replay, change: Change) -> bool:
+    """Whether what the recorded port dropped may find room under a change."""
+    return (change.link_bps or 0.0) > replay.link_bps or change.moves or deepens(replay, change)
+
+
+def deepens(replay: Replay, change: Change) -> bool:
+    """Whether the buffer holds more than it had to."""
+    return change.buffer_bytes is not None and change.buffer_bytes > replay.peak_bytes
+
+
+def as_repeated(replay: Replay, total: Floats) -> Floats:
+    """The latencies, of what was dropped and repeated as it was recorded."""
+    return np.where(np.isnan(replay.repeated), total, replay.repeated)
 
 
 def moved(replay: Replay, pieces: Pieces, change: Change, rng: np.random.Generator | None = None) -> Pieces:
@@ -268,12 +289,13 @@ def with_doubts(replay: Replay, outcome: Outcome) -> Outcome:
 
 def hidden(replay: Replay, change: Change) -> float:
     """The largest p99 that there may be since the recorded port dropped some of what came: the queue that it had, on
-    the changed link; without end where more than that fits the buffer. 0 where it dropped nothing."""
-    deeper = (change.buffer_bytes or 0.0) > replay.peak_bytes
+    the changed link, with as much repeated; without end where more than that fits the buffer. 0 where it dropped
+    nothing."""
+    deeper = deepens(replay, change)
     if not replay.lost_bytes or not (change.link_bps or change.moves or deeper):
         return 0.0
     slower = replay.link_bps / (change.link_bps or replay.link_bps)
-    return np.inf if deeper else near_p99(replay.base + replay_waits(replay) * slower)[1]
+    return np.inf if deeper else near_p99(as_repeated(replay, replay.base + replay_waits(replay) * slower))[1]
 
 
 def why_unsure(replay: Replay, change: Change, dropped: bool) -> str:

@@ -1,13 +1,13 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py), each in a setting
-that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes a second, all stamps or few, clocks
-apart, random loss. Prints truth against verdict, and what the share that was stated for bursts is worth.
+Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py,
+latency_networks.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes
+a second, all stamps or few, clocks apart, random loss. Prints truth against verdict, and what the share that was
+stated for bursts is worth.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import seeds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -88,17 +89,11 @@ def calibration(cases: list[Answered]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="of each kind (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
-    parser.add_argument("--kinds", nargs="*", help="only these (default: all)")
-    parser.add_argument("--explain", action="store_true", help="say of every wrong verdict why")
-    arguments = parser.parse_args()
+    arguments = seeds.arguments(__doc__, 20)
     began, cases = time.process_time(), []
     print("| case | " + " | ".join(CAUSES) + " | right |\n|" + " --- |" * (len(CAUSES) + 2))
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
     for kind in arguments.kinds or [*KINDS["bursts"], *KINDS["negative"]]:
-        cases += (these := [answered(kind, seed, arguments.explain) for seed in seeds])
+        cases += (these := [answered(kind, seed, arguments.explain) for seed in seeds.of(arguments)])
         print(matrix_row(kind, these), flush=True)
     took = (time.process_time() - began) / max(len(cases), 1)
     print("", *totals(cases), f"{took:.2f} CPU seconds a case.", "", *calibration(cases), sep="\n")

@@ -7,12 +7,12 @@ range that is said, and how often the prediction calls itself unsure.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import seeds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -22,15 +22,10 @@ from mburst.analysis.what_if import Change, calibrate, usual_changes, what_if
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="of each kind (default: %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
-    parser.add_argument("--kinds", nargs="*", help="only these (default: all)")
-    parser.add_argument("--explain", action="store_true", help="print every prediction that is wrong")
-    arguments = parser.parse_args()
-    told = defaultdict(list)
+    arguments = seeds.arguments(__doc__, 10)
+    found = defaultdict(list)
     for kind in arguments.kinds or packet_port.KINDS:
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
+        for seed in seeds.of(arguments):
             case = packet_port.drawn(kind, seed)
             evidence = packet_port.evidence_of(case)
             replay = calibrate(case.scene, evidence, case.rows)
@@ -44,18 +39,18 @@ def main() -> None:
                 near = abs(said - truth) <= 0.25 * truth
                 row = (near, said / truth, 0.9 * low <= truth <= 1.1 * high, bool(outcome.unsure))
                 name = "fan-in" if outcome.change.fan_in else outcome.change.name
-                told[name, kind].append(row)
-                told[name, "all"].append(row)
+                found[name, kind].append(row)
+                found[name, "all"].append(row)
                 if arguments.explain and not near:
                     print(f"{kind} {seed} {outcome.change}: {truth / 1e3:.0f} µs, said {said / 1e3:.0f} "
                           f"({low / 1e3:.0f} to {high / 1e3:.0f}) {outcome.unsure}; error {replay.relative_error:.3f} "
                           f"{case.made}", file=sys.stderr)  # fmt: skip
-    kinds = list(dict.fromkeys(kind for _, kind in told))
+    kinds = list(dict.fromkeys(kind for _, kind in found))
     kinds.remove("all")
     print("| change | n | unsure | within 25 %, of the others | median ratio | in range | " + " | ".join(kinds))
-    for name in dict.fromkeys(name for name, _ in told):
-        near, ratio, inside, unsure = (np.array(column) for column in zip(*told[name, "all"], strict=True))
-        parts = [[row[0] for row in told[name, kind] if not row[3]] for kind in kinds]
+    for name in dict.fromkeys(name for name, _ in found):
+        near, ratio, inside, unsure = (np.array(column) for column in zip(*found[name, "all"], strict=True))
+        parts = [[row[0] for row in found[name, kind] if not row[3]] for kind in kinds]
         right, middle = near[~unsure].sum(), np.median(ratio[~unsure]) if not unsure.all() else np.nan
         print(f"| {name} | {len(near)} | {unsure.sum()} | {right} | {middle:.2f} | {inside.mean():.1%} | "
               + " | ".join(f"{sum(part)} of {len(part)}" for part in parts))  # fmt: skip

@@ -95,8 +95,8 @@ def tail_section(answer: Investigation) -> Section:
         causes = Counter(finding.verdict.cause for finding in answer.findings)
         counts = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
         section.sentences.append(
-            f"{format_count(len(answer.findings), 'path')} tested, false discoveries controlled over all: {counts}. What "
-            f"follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
+            f"{format_count(len(answer.findings), 'path')} tested, false discoveries controlled over all: {counts}. "
+            f"What follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
         )
     if len(tails) > MOST_ROWS:
         section.sentences.append(f"The first {MOST_ROWS} of {len(tails):,} paths; `--json` has the others.")
@@ -325,11 +325,11 @@ def switch_section(answer: Investigation) -> Section:
 def agreement_section(answer: Investigation) -> Section:
     """What the switch says of a port, against what the host behind it received."""
     section = Section("Do the sources agree?")
-    section.head = ["compared", "of", "with", "windows that agree", "result", "what it says"]
+    section.head = ["compared", "windows that agree", "result"]
     for row in answer.agreements[:MOST_ROWS]:
         agreeing = f"{row.agreeing:,} of {row.windows:,}" if row.windows else "–"
         state = {"agree": "agree", "untested": "not tested"}.get(row.state) or f"disagree: {wrong_words(row)}"
-        section.rows.append([row.what, row.source, row.port, agreeing, state, row.said])
+        section.rows.append([f"{row.what} {row.source}, with {row.port}", agreeing, f"{state}. {row.said}"])
     tested = [row for row in answer.agreements if row.state != "untested"]
     wrong = [row for row in tested if row.state == "disagree"]
     if answer.agreements and not tested:

@@ -52,7 +52,7 @@ class Case:
 
     def accepts(self, cause: str) -> bool:
         """Whether a verdict is right, or one of those that are honest there (MAY_SAY)."""
-        if self.kind == "host" and self.setting.stamps == "no-app" and cause == "none":
+        if self.truth == "host" and self.setting.stamps == "no-app" and cause == "none":
             return True  # the reflector's own time is no part of the network round trip, which is measured then
         return cause == self.truth or cause in MAY_SAY.get(self.kind, ())
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import latency_cases as cases
 import latency_variants as variants
 import numpy as np
-from latency_attacks import EITHER, Builder, case_of, generator, paced_port, queue_stage, windows_of, without
+from latency_attacks import Builder, case_of, generator, paced_port, queue_stage, windows_of, without
 from latency_cases import MS, Case, FluidPort, S, Setting, fluid, held, jitter, moments, scene_of, send
-from latency_variants import INNOCENT, burst_bytes, regimes
+from latency_variants import INNOCENT, burst_bytes
 
 Trouble = tuple[np.ndarray, np.ndarray]
 
@@ -356,9 +356,8 @@ def surrounded(kind: str, seed: int, setting: Setting) -> Case:
 
     pareto: sizes and gaps of a heavy tail; rounds: each in three parts, the later ones smaller; ramps: each begins
     slowly; noisy-host: one probe in ten is also late by up to the tail's excess in a host; lossy-path: 3 % are lost
-    anywhere; far-drift: clocks that drift apart by 80 ppm; seldom: few and long; trickle: hardly above line rate, beside
-    much other traffic; in-trains: probes come in trains with each burst; some-stalls: a host stalls too, for a fifth
-    of the lateness.
+    anywhere; far-drift: clocks that drift apart by 80 ppm; seldom: few and long; trickle: hardly above line rate,
+    beside much other traffic; some-stalls: a host stalls too, for a fifth of the lateness.
     """
     rng = generator(kind, seed)
     setting, sizes, rates = shaped(kind, rng, setting)

@@ -16,12 +16,16 @@ ORIGIN = 1_800_000_000_000_000_000
 LANE = {"recording_id": "r", "host": "h", "rack": "a", "interface": "eth0", "direction": "in"}
 
 
-def store_case(folder: Path, case: Case, **recording: object) -> Store:
-    """A simulated case as rows; every burst comes from the same eight senders. recording: columns of its row."""
+def store_case(
+    folder: Path, case: Case, columns: dict[str, np.ndarray] | None = None, **recording: object
+) -> Store:
+    """A simulated case as rows; every burst comes from the same eight senders. columns: numbers of the bins in which a
+    column counts one packet. recording: columns of its row."""
     store = Store.create(folder)
     port, probes = case.scene.crossings[0].port, case.scene.probes
     bytes_ = np.diff(port.carried)
-    used = np.flatnonzero(bytes_)
+    columns = columns or {}
+    used = np.union1d(np.flatnonzero(bytes_), np.concatenate([np.zeros(0, dtype=int), *columns.values()]))
     write(
         store,
         "recordings",
@@ -44,7 +48,8 @@ def store_case(folder: Path, case: Case, **recording: object) -> Store:
     numbers = ("packets", "ce_packets", "retransmits", "clock_epoch", "quality")
     with store.writer("bins", "h", "a") as writer:
         writer.append(
-            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers}})
+            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers},
+                      **{name: np.isin(used, at).astype(int) for name, at in columns.items()}})
             .select(schema("bins").names)
             .cast(schema("bins"))
         )
@@ -92,7 +97,7 @@ def write_probes(store: Store, case: Case) -> None:
         for name, values in names.items()
     }
     table["rtt_ns"] = pa.array(np.nan_to_num(probes.rtt).astype(np.int64), mask=np.isnan(probes.rtt))
-    words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": "udp", "stamp_kind": "sw"}
+    words = {"batch": "b", "src": probes.src, "dst": probes.dst, "protocol": probes.protocol, "stamp_kind": "sw"}
     table |= {
         "seq": pa.array(np.arange(n)),
         "lost": pa.array(probes.lost),

@@ -89,7 +89,10 @@ def test_a_window_of_any_width_bounds_the_wait(width: int) -> None:
     shallow = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 20e3)), 1e9, met, waited, 1e5)
     deep = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 1.9e6)), 1e9, met, waited, 1e5)
     assert shallow is not None and shallow.agreement < 0.05 and not shallow.seen
-    assert deep is not None and deep.agreement == pytest.approx(1, abs=0.1) and deep.seen
+    assert deep is not None and deep.agreement == pytest.approx(1, abs=0.1) and deep.seen and deep.fits
+    mixed = np.where(np.arange(25) % 2, 15 * MS, 3 * MS)  # what 400 kB explain half of, and not the long ones
+    part = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 400e3)), 1e9, met, mixed, 1e5)
+    assert part is not None and part.agreement > 0.5 and part.allowed < 0.5 and not part.fits and not shallow.fits
 
 
 def test_a_port_loses_no_more_than_its_switch_counts() -> None:

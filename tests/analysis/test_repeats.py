@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import latency_variants as variants
 import numpy as np
@@ -10,12 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import Case, Setting, build, measured
+from latency_store import store_case
 
+from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.cause import gather
+from mburst.analysis.investigate import investigate
 from mburst.analysis.port import port_from_bins
+from mburst.analysis.reading import Question
 from mburst.analysis.repeats import Repeats, ended_by, find, first_of_each, near_timeout, seen_again
 from mburst.analysis.tail import DEFAULT, Probes, find_tail, latency
 from mburst.analysis.verdict import decide
+from mburst.dashboards.investigation_facts import facts
 
 MS = 1e6
 
@@ -93,6 +99,26 @@ def test_repeated_segments_at_the_port_speak_for_it_or_against() -> None:
     away = seen_again(replace(port, repeated=np.floor(ends / 1e5) - 900), ends, rng)
     assert there is not None and there.share.value == 1 and there.p_value < 0.01
     assert away is not None and away.share.high < 0.5
+
+
+def test_stored_retransmits_and_marks_are_evidence(tmp_path: Path) -> None:
+    """From the columns of the stored bins to the answer: segments that were seen again when repeated probes were over,
+    and packets that a queue marked in the stretches that delayed probes."""
+    case = build("repeated", 3, Setting(seconds=12))
+    evidence = gather(case.scene, np.random.default_rng(1))
+    behind = np.unique(evidence.repeats.behind[evidence.repeats.held])
+    port, probes = case.scene.crossings[0].port, case.scene.probes
+    ended = np.floor((probes.tx + evidence.delays.total)[behind] / port.bin_ns).astype(int) - 1
+    full = (port.busy_periods()[0] + 1).astype(int)
+    store = store_case(tmp_path / "s", case, columns={"retransmits": ended, "ce_packets": full})
+    answer = investigate(store.connect(), Question(BurstDefinition()))
+    [read] = answer.ports
+    assert read.repeated is not None and np.isin(ended, read.repeated).all()
+    assert read.marked is not None and read.marked.tolist() == full.tolist()
+    shown = facts(answer)["evidence"]
+    assert shown["marked"]["share"]["value"] > 0.9 and shown["marked"]["by_chance"] < 0.5
+    again = shown["repeated"]["seen_again"]
+    assert again["share"]["value"] > 0.9 and again["p_value"] < 0.05
 
 
 def cause_of(case: Case) -> tuple[str, list[str]]:

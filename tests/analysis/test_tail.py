@@ -17,8 +17,8 @@ from mburst.analysis.tail import (
     clock_offset,
     episodes,
     established,
-    floor,
     find_tail,
+    floor,
     latency,
     latency_by,
 )

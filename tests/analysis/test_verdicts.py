@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import latency_attacks as attacks
 import latency_cases as cases
+import latency_networks as networks
 import latency_variants as variants
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latency_cases import Case, Setting, measured
 
+from mburst.__main__ import main
 from mburst.analysis.cause import gather
 from mburst.analysis.evidence import Evidence, Scene
 from mburst.analysis.ledger import Crossing
@@ -76,6 +78,25 @@ def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter(
     lossy[((starts + ends) / 2).astype(int)] = 1
     _, verdict = judge(changed_port(case, dropped=10**7, lossy=np.cumsum(lossy, dtype=np.int32)))
     assert verdict.cause == "undetermined" and any("capture lost" in reason for reason in verdict.reasons)
+
+
+@pytest.mark.parametrize("kind", ["cut-short", "shallow-windows", "policer", "fast-repeated"])
+def test_networks_that_imitate_a_queue(kind: str) -> None:
+    case = {**networks.BURSTS, **networks.NEGATIVE}[kind](kind, 0, replace(BASE, seconds=8))
+    _, verdict = judge(case.scene)
+    assert case.accepts(verdict.cause), verdict
+
+
+def test_a_strict_rhythm_is_undetermined_with_an_option_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """All bursts alike and by the clock: any shift by a period fits as well."""
+    case = cases.build("short-rhythm", 1, BASE)
+    evidence, verdict = judge(case.scene)
+    assert evidence.p_value is not None and evidence.p_value > 0.05 and verdict.cause == "undetermined"
+    [advice] = [item for item in verdict.missing if "rhythm" in item]
+    assert "a longer recording" in advice and "`mburst probe --spacing poisson`" in advice
+    with pytest.raises(SystemExit):
+        main(["probe", "--help"])
+    assert "--spacing {poisson,fixed}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

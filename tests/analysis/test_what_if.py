@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import latency_attacks
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from packet_port import KINDS, Made, PacketCase, Traffic, case_of, drawn, eviden
 from storelib import write
 
 from mburst.__main__ import main
+from mburst.analysis.cause import gather
 from mburst.analysis.frames import Pieces, queued
 from mburst.analysis.moving import STILL, in_waves, staggered
 from mburst.analysis.what_if import Change, Replay, calibrate, predict, usual_changes, what_if
@@ -134,6 +136,21 @@ def test_a_full_buffer_is_noticed_by_its_waits(seed: int) -> None:
         outcome = predict(replay, change)
         assert outcome.p99_range is not None and outcome.p99_range[1] >= 0.9 * case.p99(change)
     assert not model(case_of(Made(setting=setting), seed)).lost_bytes
+
+
+def test_what_tcp_repeated_is_in_the_model_and_in_the_measurement() -> None:
+    """Dropped probes that were answered after a timeout make the measured p99; a change may save them or not."""
+    case = latency_attacks.repeated("repeated", 3, Setting())
+    evidence = gather(case.scene, np.random.default_rng(3))
+    assert evidence.repeats.either.mean() > 0.02
+    replay = calibrate(case.scene, evidence)
+    assert replay is not None
+    measured, modelled = (outcome.quantiles_ns[1] for outcome in (replay.recorded, replay.modelled))
+    assert measured is not None and measured > 1.5e8 and modelled == pytest.approx(measured, rel=0.1)
+    assert len(replay.met) == np.isfinite(evidence.delays.total).sum()
+    faster = predict(replay, Change("", link_bps=2.5 * replay.link_bps))
+    assert faster.p99_range is not None and faster.p99_range[1] >= measured and "not known how much" in faster.unsure
+    assert (predict(replay, Change("", priority=True)).quantiles_ns[1] or 0) < 1e7
 
 
 def stored(folder: Path, case: PacketCase) -> Path:

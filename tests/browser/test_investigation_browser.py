@@ -121,6 +121,16 @@ def test_the_page_says_the_verdict_first(shown):
         "Do the sources agree", "What would help"]  # fmt: skip
 
 
+@pytest.mark.parametrize("width", [390, 1300])
+def test_whether_the_sources_agree_fits_the_screen(open_page, width):
+    reader = open_page(viewport={"width": width, "height": 900})
+    question = reader.page.locator("h3", has_text="Do the sources agree")
+    table = reader.page.locator("section", has=question).locator(".scroll")
+    assert table.locator("tbody tr").count() >= 1
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert reader.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_the_evidence_card_draws_the_shares(shown):
     reader, told = shown
     [bars] = plot(reader, "Where the late probes' time went").values()
