@@ -29,6 +29,9 @@ FRAMING = {
     -14: "packets without their link layer", 0: "frames without FCS", 4: "frames with FCS",
     8: "frames with FCS and a VLAN tag", 24: "frames with FCS, preamble and gap", 54: "frames with FCS in VXLAN",
 }  # fmt: skip
+ALIKE = 0.003  # of a window's bytes, by which two explanations may differ at its edges
+UNEXPLAINED = 0.01  # of the bytes, that the switch counted more in all
+AS_WELL = 5  # times the error of another explanation: no worse than that, and both are possible
 PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost frames
 
 
@@ -103,7 +106,7 @@ def counted(
         return untested(what, counts.name, port, why)
     wire = float(volume(port, shifted.start[seen.rows], shifted.end[seen.rows]).sum())
     state, blamed, said = outcome(came, seen, good, holds, filtered)
-    if state == "agree" and seen.framing == TUNNELLED and (lost := lost_instead(port, shifted, holds, seen.rows)):
+    if state == "agree" and (lost := lost_instead(port, shifted, holds, seen)):
         state = "untested"
         said += f"; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
     if lag:
@@ -189,13 +192,17 @@ def compare(
     return found.take(np.isfinite(low) & np.isfinite(high) & np.isfinite(wire))
 
 
-def lost_instead(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
+def lost_instead(port: Port, counts: Windows, holds: Content, seen: Compared) -> float:
     """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
-    fits about as well as a tunnel's headers; else 0. Of frames of one length the two look the same."""
-    tunnel, plain = (compare(port, counts, holds, rows, [extra]) for extra in (TUNNELLED, PLAIN))
+    fits about as well as a tunnel's headers, or as a framing that leaves more than UNEXPLAINED; else 0. Of frames of
+    one length the two look the same."""
+    plain, left = compare(port, counts, holds, seen.rows, [PLAIN]), counts.bytes[seen.rows].sum() / seen.expected.sum()
+    if seen.framing != TUNNELLED and left < 1 + UNEXPLAINED:
+        return 0.0
     came = counts.bytes[plain.rows]
     more = float(came.sum()) / max(float(plain.expected.sum()), 1.0)
-    as_well = error(came, more * plain.expected) <= 2 * error(came, tunnel.expected)
+    noise = ALIKE / max(len(came), 1)
+    as_well = error(came, more * plain.expected) <= AS_WELL * error(counts.bytes[seen.rows], seen.expected) + noise
     return 1 - 1 / more if more > 1 and as_well else 0.0
 
 
