@@ -44,7 +44,7 @@ def test_the_cause_is_told(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [*attacks.BURSTS, *attacks.NEGATIVE])
 def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
-    case = cases.build(kind, 0, replace(BASE, seconds=8))
+    case = cases.build(kind, 0, BASE)
     evidence, verdict = judge(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.fifo)
 
