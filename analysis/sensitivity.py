@@ -82,7 +82,10 @@ class Curve:
     offset_error_ns: int
     drift_ppb: int
     sent_error_ns: int
-    recordings: frozenset[str]
+
+    def is_of(self, batch: str, row: Mapping[str, Any]) -> bool:
+        """Whether it is from that run, and of the interface and definition of ROW, a row of `canary`."""
+        return self.batch == batch and all(row[name] == value for name, value in self.setting.items())
 
     def limits(self) -> list[Point]:
         """For each length, the smallest size down to which PROMISED of the bursts are detected, as far as there is one;
@@ -136,7 +139,7 @@ def _curve(setting: dict[str, Any], batch: str, rows: Sequence[dict[str, Any]]) 
         [_point(size, length, cells[length, size]) for length, size in sorted(cells)],
         dict(Counter(row["excluded"] for row in rows if row["excluded"])), middle["offset_ns"],
         max(row["offset_error_ns"] for row in rows), middle["drift_ppb"],
-        int(np.median([row["sent_error_ns"] for row in rows])), frozenset(row["recording_id"] for row in rows))
+        int(np.median([row["sent_error_ns"] for row in rows])))
 
 
 def _point(size: int, length: int, rows: Sequence[dict[str, Any]]) -> Point:

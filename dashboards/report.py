@@ -65,7 +65,7 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
     caption = words.count(total, "burst") if len(shown) == total else \
         f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
     name = words.lane_name(report.lane)
-    found = words.statements(report)
+    found, seen = words.statements(report), _seen(report, definition) if shown else ""
     return _template("lane.html").substitute(
         id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
         rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "",
@@ -75,7 +75,7 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
         resolution=escape(words.resolution(report)) if report.bins else "",
         legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
         bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
-        no_bursts=escape(_no_bursts(report, definition)), seen=escape(_seen(report, definition)) if shown else "",
+        no_bursts=escape(_no_bursts(report, definition)), seen=escape(seen), seen_class="" if seen else "absent",
         table=fragments.bursts_table(shown, caption) if shown else "",
         senders=fragments.senders(report), dist_class="" if shown else "absent",
         distributions="".join(fragments.distribution(report, key, title) for key, title in (

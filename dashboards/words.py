@@ -86,7 +86,7 @@ def canaries(report: LaneReport) -> Iterator[Statement]:
         senders = ", ".join(sorted({burst["canary"] for burst in found})[:3])
         are = "is a canary burst" if len(found) == 1 else "are canary bursts"
         yield Statement(NOTE, f"{len(found):,} of {count(len(report.bursts), 'burst')} {are}",
-                        f"`mburst canary` sent them from {senders} to measure what is detected. The table calls them "
+                        f"mburst canary sent them from {senders} to measure what is detected. The table calls them "
                         "canary; times, sums and distributions count them like any other.")
 
 

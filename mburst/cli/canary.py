@@ -60,7 +60,6 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     what.add_argument("--gap", default="10ms", metavar="TIME", help="at least between bursts (default: %(default)s)")
     what.add_argument("--share", default="5%", metavar="SHARE",
                       help="of the link, at most in any second (default: 5%%, at most 25%%)")
-    what.add_argument("--seed", type=int, metavar="N", help="of the order and the random waits")
     what.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
                       help="IPv4 only")
     what.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
@@ -97,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.plan:
             return 0
         confined(arguments)
-        sent = send(sender, plan, arguments.seed, stop)
+        sent = send(sender, plan, stop)
         if sent:
             done = Run(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
             finish(done, store, wanted, arguments, timeout_s, ended_by)
@@ -186,7 +185,7 @@ def length_words(cell: Cell) -> str:
     return f"over {format_duration(cell.length_ns)}" if cell.length_ns else "back to back"
 
 
-def send(sender: Sender, plan: Plan, seed: int | None, stop: threading.Event) -> list[Any]:
+def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
     """Send, with a line of progress on a terminal. Raises MburstError."""
     from ..telemetry.canary import bursts
 
@@ -194,7 +193,7 @@ def send(sender: Sender, plan: Plan, seed: int | None, stop: threading.Event) ->
         print(f"\rcanary: {done:,} of {of:,} bursts\033[K", end="", file=sys.stderr, flush=True)
 
     live = sys.stderr.isatty()
-    sent = list(bursts(sender, plan, random.Random(seed), stop, *([told] if live else [])))
+    sent = list(bursts(sender, plan, random.Random(), stop, *([told] if live else [])))
     if live:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     return sent
@@ -241,9 +240,8 @@ def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.N
     from ..canary import read
 
     lanes = read(store, done, wanted, arguments.host, arguments.sender)
-    wrote = {lane.recording["recording_id"] for lane in lanes}
     with store.connect() as con:
-        found = [curve for curve in curves(con) if curve.batch == done.batch and wrote & curve.recordings]
+        found = [curve for curve in curves(con) if any(curve.is_of(done.batch, lane.rows[0]) for lane in lanes)]
     if arguments.json:
         from ..dashboards.sensitivity_words import facts
 
