@@ -142,7 +142,8 @@ def placed_in(sent: Sequence[Sent], starts: Whole, clocks: Mapping[int, Clock], 
               link_bps: int) -> list[dict[str, Any]]:
     """When and in which clock epoch each burst should be in the recording; `recorded` says whether it was recorded
     then. A burst ends no sooner than the link can have carried it."""
-    arrivals = {epoch: (clock.arrival(starts), clock.error_ns(starts)) for epoch, clock in clocks.items()}
+    arrivals = {epoch: (clock.arrival(starts), clock.error_ns(starts), clock.late_ns(starts))
+                for epoch, clock in clocks.items()}
     placed = []
     for i, one in enumerate(sent):
         epoch = _epoch_of(i, arrivals, clocks, spans)
@@ -152,12 +153,13 @@ def placed_in(sent: Sequence[Sent], starts: Whole, clocks: Mapping[int, Clock], 
         since, until = spans.get(epoch, (0, 0))
         placed.append({"clock_epoch": epoch, "start_ns": start, "end_ns": end,
                        "recorded": since <= start and end <= until + 2 * int(clock.scatter_ns),
-                       "slack_ns": int(4 * clock.scatter_ns + arrivals[epoch][1][i]), "offset_ns": clock.offset_ns,
+                       "slack_ns": int(4 * clock.scatter_ns + arrivals[epoch][1][i]),
+                       "late_ns": int(arrivals[epoch][2][i]), "offset_ns": clock.offset_ns,
                        "offset_error_ns": int(arrivals[epoch][1][i]), "drift_ppb": round(clock.drift * PPB)})
     return placed
 
 
-def _epoch_of(i: int, arrivals: Mapping[int, tuple[Any, Any]], clocks: Mapping[int, Clock],
+def _epoch_of(i: int, arrivals: Mapping[int, tuple[Any, Any, Any]], clocks: Mapping[int, Clock],
               spans: Mapping[int, tuple[int, int]]) -> int:
     """The clock epoch in which burst I was seen, or else was recorded, or else that of the nearest burst that was
     seen."""
@@ -170,7 +172,7 @@ def _epoch_of(i: int, arrivals: Mapping[int, tuple[Any, Any]], clocks: Mapping[i
 
 def seen_of(row: Mapping[str, Any], came: Sequence[Mapping[str, Any]], quiet_ns: int) -> tuple[int, int] | None:
     """Packets and bytes of the sender in the time of a burst; None where its source bins hold more than that."""
-    since, until = row["start_ns"] - quiet_ns, row["end_ns"] + quiet_ns
+    since, until = row["start_ns"] - quiet_ns, row["end_ns"] + row["late_ns"] + quiet_ns
     near = [one for one in came if one["clock_epoch"] == row["clock_epoch"] and one["first_ns"] < until
             and one["last_ns"] >= since]
     if any(one["first_ns"] < since or one["last_ns"] >= until for one in near):
@@ -182,8 +184,8 @@ def met_by(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]], slack_ns:
            quiet_ns: int) -> Mapping[str, Any] | None:
     """The burst in the time of a canary burst of which its sender has most bytes; where it has none of any, the
     longest."""
-    slack = min(slack_ns, quiet_ns)
-    near = [one for one in found if one["clock_epoch"] == row["clock_epoch"] and one["start_ns"] < row["end_ns"] + slack
+    slack, end = min(slack_ns, quiet_ns), row["end_ns"] + row["late_ns"]
+    near = [one for one in found if one["clock_epoch"] == row["clock_epoch"] and one["start_ns"] < end + slack
             and one["end_ns"] > row["start_ns"] - slack]
     return max(near, key=lambda one: (one["bytes"], one["end_ns"] - one["start_ns"]), default=None)
 

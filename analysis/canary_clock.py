@@ -27,7 +27,8 @@ _95, _MEDIANS = 1.96, 1.2533  # of a normal distribution; error of a median agai
 @dataclass(frozen=True)
 class Clock:
     """offset_ns at sender's time middle_ns (Unix), and how much it grows each ns. matched: of each burst the number of
-    its arrival; -1 for none. The errors are half widths of 95 % intervals."""
+    its arrival; -1 for none. apart_ns: of each burst, its arrival less its sending; 0 for none. The errors are half
+    widths of 95 % intervals."""
 
     middle_ns: int
     offset_ns: int
@@ -36,6 +37,11 @@ class Clock:
     drift_error: float
     scatter_ns: float
     matched: Whole
+    apart_ns: Whole
+
+    def late_ns(self, sent_ns: Whole) -> Whole:
+        """By how much each burst came after when it should: queues on the way; 0 for those that no arrival matches."""
+        return np.where(self.matched >= 0, np.maximum(0, sent_ns + self.apart_ns - self.arrival(sent_ns)), 0)
 
     def arrival(self, sent_ns: Whole) -> Whole:
         """When what was sent arrives, by the recorder's clock."""
@@ -108,4 +114,5 @@ def _line(sent: Whole, arrived: Whole, matched: Whole) -> Clock:
     offset = float(np.median(rest))
     scatter = 1.4826 * float(np.median(np.abs(rest - offset)))
     error = _95 * _MEDIANS * scatter / len(x) ** 0.5
-    return Clock(middle, base + round(offset), error, slope, error / max(float(x.std()), 1.0), scatter, matched)
+    every = np.where(matched >= 0, arrived[matched] - sent, 0)
+    return Clock(middle, base + round(offset), error, slope, error / max(float(x.std()), 1.0), scatter, matched, every)

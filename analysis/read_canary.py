@@ -102,6 +102,15 @@ def readings(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
         return dicts(con, "FROM canary ORDER BY host, interface, direction, start_ns, number", {})
 
 
+def detected_in(con: duckdb.DuckDBPyConnection, rack: str, since_ns: int, until_ns: int) -> tuple[int, list[str]]:
+    """How many canary bursts were detected at hosts of RACK in a time, and who sent them."""
+    [(count, senders)] = con.execute(
+        "SELECT count(DISTINCT (batch, number, recording_id)), list(DISTINCT source ORDER BY source) FROM canary "
+        "WHERE detected AND rack = $1 AND found_start_ns >= $2 AND found_start_ns < $3",
+        [rack, since_ns, until_ns]).fetchall()
+    return int(count), senders or []
+
+
 def marked(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """Where canary bursts lie in which recording, as they were read."""
     with readable(con):

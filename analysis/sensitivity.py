@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..quality import Quality
 from . import binomial, read_canary
 from .canary import OWN_SHARE, settings_of, stamps_of
 
@@ -82,6 +83,7 @@ class Curve:
     offset_error_ns: int
     drift_ppb: int
     sent_error_ns: int
+    missed_dropping: int = 0  # of those that were not detected, in times in which the recorder dropped packets
 
     def is_of(self, batch: str, row: Mapping[str, Any]) -> bool:
         """Whether it is from that run, and of the interface and definition of ROW, a row of `canary`."""
@@ -139,7 +141,8 @@ def _curve(setting: dict[str, Any], batch: str, rows: Sequence[dict[str, Any]]) 
         [_point(size, length, cells[length, size]) for length, size in sorted(cells)],
         dict(Counter(row["excluded"] for row in rows if row["excluded"])), middle["offset_ns"],
         max(row["offset_error_ns"] for row in rows), middle["drift_ppb"],
-        int(np.median([row["sent_error_ns"] for row in rows])))
+        int(np.median([row["sent_error_ns"] for row in rows])),
+        sum(not row["detected"] and not row["excluded"] and bool(row["quality"] & Quality.DROPS) for row in rows))
 
 
 def _point(size: int, length: int, rows: Sequence[dict[str, Any]]) -> Point:

@@ -10,6 +10,7 @@ from ..units import NS_PER_S, format_bytes, format_count, format_duration, forma
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
 HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
+MOST_SAID = 3  # interfaces and directions
 DAY_NS = 86_400 * NS_PER_S
 STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
 EXCLUDED = {
@@ -32,6 +33,13 @@ def size_words(point: Point) -> str:
     return f"{format_bytes(point.size_bytes)} or more {how}"
 
 
+def part_words(point: Point) -> str:
+    """That of such bursts less than half is found, where that is so: they hardly reach the threshold."""
+    if point.bytes.median is None or point.bytes.median > -0.5:
+        return ""
+    return f" (of which the bursts that are found have {format_share(1 + point.bytes.median)} of the bytes)"
+
+
 def stamps_words(stamps: str) -> str:
     """ "kernel stamps" """
     return f"{', '.join(STAMPS.get(name, name) for name in stamps.split(', '))} stamps" if stamps else "unknown stamps"
@@ -52,7 +60,8 @@ def limit_words(curve: Curve, until_ns: int | None = None) -> str:
         told = f"; at best {best.detected:,} of {best.n:,}, of {size_words(best)}" if best and best.n else ""
         return (f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{told} "
                 f"({age_words(curve, until_ns)}, {stamps}, {width}).")
-    sizes = ", and of ".join(size_words(point) for point in limits) + ("," if len(limits) > 1 else "")
+    sizes = ", and of ".join(size_words(point) + part_words(point) for point in limits)
+    sizes += "," if len(limits) > 1 else ""
     counts = " and ".join(f"{point.detected:,} of {point.n:,}" for point in limits)
     return (f"Bursts of {sizes} are detected with {format_share(PROMISED)} or more ({counts} canary bursts, "
             f"{age_words(curve, until_ns)}, {stamps}, {width}).")
@@ -70,7 +79,9 @@ def seen_words(known: Sequence[Curve], asked: Iterable[Asked], until_ns: int | N
         elif have := others(known, one):
             said[name] = (f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by this "
                           "definition of a burst and these stamps (`mburst import canary` reads the run again).")
-    return " ".join(name + sentence for name, sentence in said.items()) or UNMEASURED
+    told = [name + sentence for name, sentence in said.items()]
+    more = [f"And {len(told) - MOST_SAID:,} more that were measured."] if len(told) > MOST_SAID else []
+    return " ".join([*told[:MOST_SAID], *more]) or UNMEASURED
 
 
 def heading(curve: Curve) -> str:
@@ -88,7 +99,8 @@ def facts(curve: Curve) -> dict[str, Any]:
     """A curve for programs, with its sentence."""
     return {**curve.setting, "batch": curve.batch, "source": curve.source, "since_ns": curve.since_ns,
             "until_ns": curve.until_ns, "offset_ns": curve.offset_ns, "offset_error_ns": curve.offset_error_ns,
-            "drift_ppb": curve.drift_ppb, "sent_error_ns": curve.sent_error_ns, "excluded": curve.excluded,
+            "drift_ppb": curve.drift_ppb, "sent_error_ns": curve.sent_error_ns,
+            "missed_dropping": curve.missed_dropping, "excluded": curve.excluded,
             "summary": limit_words(curve), "points": [point_facts(point) for point in curve.points]}
 
 
@@ -138,13 +150,16 @@ def share_error(error: Error) -> str:
     """ "+0.2 %, 95 % within 1 %" """
     if error.median is None or error.p95 is None:
         return "–"
-    return f"{100 * error.median:+.2g} %, 95 % within {100 * error.p95:.2g} %"
+    sign = "−" if error.median < 0 else "+"
+    return f"{sign}{100 * abs(error.median):.2g} %, 95 % within {100 * error.p95:.2g} %"
 
 
 def excluded_words(curve: Curve) -> str:
-    """What does not count and why, or ''."""
+    """What does not count and why, and what was missed for want of packets; or ''."""
     told = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
-    return f"Left out of the curve: {', '.join(told)}." if told else ""
+    dropping = f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping \
+        else ""
+    return " ".join(filter(None, [f"Left out of the curve: {', '.join(told)}." if told else "", dropping]))
 
 
 def clock_words(curve: Curve) -> str:

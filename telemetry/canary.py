@@ -97,11 +97,12 @@ class Sender:
                      sum(lengths[:packets]), late or sent < len(calls))
 
     def _calls(self, number: int, lengths: list[int], plan: Plan, cell: Cell) -> list[list[bytes]]:
-        """The payloads of each call: several packets of one length where the link carries one faster than a call is
-        made. The last packet goes alone, since of those that go together only the first is stamped."""
-        worth = plan.link_bps * _CALL_NS / 8e9
+        """The payloads of each call: several packets of one length where one takes less time than a call should. The
+        last packet goes alone, since of those that go together only the first is stamped."""
+        wire = WIRE_BYTES * len(lengths) + sum(lengths)
+        worth = wire * _CALL_NS / cell.length_ns if cell.length_ns else plan.link_bps * _CALL_NS / 8e9
         together = max(1, min(round(worth / lengths[0]), _MOST_SEGMENTS, _MOST_BYTES // lengths[0]))
-        together = together if self._segments and cell.length_ns == 0 else 1
+        together = together if self._segments else 1
         payloads = [self._payload(number, i, len(lengths), length - plan.frames.headers)
                     for i, length in enumerate(lengths)]
         body = payloads[:-1]

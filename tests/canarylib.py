@@ -18,7 +18,8 @@ SENDER = "10.0.0.9"
 FRAME = 1514
 
 
-def sent_at(starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9, held_up: Sequence[int] = ()) -> list[Sent]:
+def sent_at(starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9,
+            held_up: Sequence[int] = ()) -> list[Sent]:
     """Bursts back to back at line rate, of whole frames."""
     found = []
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True), 1):
@@ -58,5 +59,6 @@ def record(store: Store, sent: Sequence[Sent], arrival: Callable[[int], int], *,
                                "packets": packets, "first_ns": first, "last_ns": last}
                               for (epoch, at, who), (size, packets, first, last) in rows.items()))
     epochs = 1 + max(epoch for epoch, _ in bins)
-    write(store, "recordings", {**head, "bin_ns": bin_ns, "start_ns": frames[0][0], "end_ns": frames[-1][0], "quality": 2,
-                                "packets": len(frames), "clock_epochs": epochs, "backend": "afpacket", **run})
+    write(store, "recordings", {
+        **head, "bin_ns": bin_ns, "start_ns": frames[0][0], "end_ns": frames[-1][0], "quality": 2,
+        "packets": len(frames), "clock_epochs": epochs, "backend": "afpacket", **run})

@@ -104,7 +104,9 @@ def test_damaged_notes_are_refused_in_a_line(tmp_path_factory: pytest.TempPathFa
         assert str(path) in str(error) and "\n" not in str(error)
 
 
-def test_what_was_sent_elsewhere_is_read_beside_the_recorder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, run = some_notes(tmp_path)
     store = Store.create(tmp_path / "s")
     record(store, run.bursts, lambda ns: ns + 1800 * MS)
@@ -147,8 +149,8 @@ def shared() -> Iterator[Path]:
 
 
 def run_in(namespace: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ip", "netns", "exec", namespace, *arguments], capture_output=True, text=True, timeout=timeout,
-                          env={**os.environ, "LANG": "C.UTF-8"})
+    return subprocess.run(["ip", "netns", "exec", namespace, *arguments], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, "LANG": "C.UTF-8"})
 
 
 def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None:

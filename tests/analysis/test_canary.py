@@ -14,14 +14,17 @@ import pytest
 from canarylib import FRAME, MS, SECOND, SENDER, START, US, record, run_of, sent_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from storelib import write
 
 import mburst
 from mburst import canary
-from mburst.analysis import binomial, sensitivity
+from mburst.analysis import binomial, rack, sensitivity
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.canary_clock import compare
+from mburst.analysis.rack_period import Period
 from mburst.analysis.report_data import gather, judge, lanes
 from mburst.analysis.sensitivity import Curve, Error, Point
+from mburst.dashboards import rack_words
 from mburst.dashboards import report as page
 from mburst.dashboards.sensitivity_words import UNMEASURED, limit_words, seen_words
 from mburst.errors import MburstError
@@ -168,7 +171,7 @@ def test_two_canaries_at_once_are_told_apart_by_their_senders(tmp_path: Path) ->
 
 def test_nothing_of_it_was_recorded(tmp_path: Path) -> None:
     store, sent = Store.create(tmp_path / "s"), alternating(40)
-    with pytest.raises(MburstError, match="no packet of 10.0.0.9 was recorded within an hour"):
+    with pytest.raises(MburstError, match=r"no packet of 10\.0\.0\.9 was recorded within an hour"):
         canary.read(store, run_of(sent), BurstDefinition())
     record(store, alternating(40, seed=5), lambda ns: ns)
     with pytest.raises(MburstError, match="they do not come when the 40 canary bursts were sent"):
@@ -224,6 +227,37 @@ def test_no_burst_and_no_canary_says_that_it_was_not_measured(tmp_path: Path) ->
     assert str(mburst.open(tmp_path / "s").sensitivity()) == UNMEASURED
 
 
+def test_an_investigation_says_what_would_have_been_seen(tmp_path: Path) -> None:
+    """Of probes without a tail, beside canary bursts: unmeasured first, then down to which size, and whose bursts."""
+    store, sent = Store.create(tmp_path / "s"), alternating(120)
+    record(store, sent, lambda ns: ns)
+    times = range(sent[0].start_ns, sent[-1].end_ns, MS)
+    write(store, "probes", *({"seq": i, "src": "10.0.0.3", "dst": "cache-1", "tx_ns": at, "rx_ns": at + 50_000 + i % 7}
+                             for i, at in enumerate(times)))
+    before = mburst.open(tmp_path / "s").investigate()
+    assert before.cause == "none" and before.summary.endswith(UNMEASURED)
+    canary.read(store, run_of(sent), BurstDefinition())
+    after = mburst.open(tmp_path / "s").investigate()
+    told = after.to_dict()
+    assert told["bursts"]["canaries"] == 60
+    assert told["smallest_burst"].startswith("Bursts of 60.6 kB or more back to back")
+    assert "All of them, 60 bursts, are canary bursts: `mburst canary` sent them from 10.0.0.9." in after.summary
+    assert after.cause == "none" and told["smallest_burst"] in after.summary
+    assert "canary bursts" in after.markdown()
+
+
+def test_a_racks_report_names_canaries_and_says_what_no_burst_means(tmp_path: Path) -> None:
+    store, sent = Store.create(tmp_path / "s"), alternating(120)
+    record(store, sent, lambda ns: ns)
+    canary.read(store, run_of(sent), BurstDefinition())
+    whole = Period(START, START + 10 * SECOND)
+    heads = {one.head: one.text for one in rack_words.statements(rack.gather(store, "r1", whole, BurstDefinition()))}
+    assert heads["60 bursts here are canary bursts"].startswith("mburst canary sent them from 10.0.0.9")
+    quiet = rack.gather(store, "r1", whole, BurstDefinition(threshold=5))
+    heads = {one.head: one.text for one in rack_words.statements(quiet)}
+    assert "but not by this definition of a burst" in heads["What no burst means"]
+
+
 def point(size: int, length: int, k: int, n: int) -> Point:
     none = Error(None, None)
     return Point(size, length, n, n, k, 0.0, 1.0, none, none, none)
@@ -247,6 +281,13 @@ def test_the_limit_is_the_smallest_size_down_to_which_all_hold(given_points: lis
         wanted += [(min(sizes), length)] if sizes else []
     assert [(p.size_bytes, p.length_ns) for p in curve.limits()] == wanted
     assert ("are detected with 95 % or more" in limit_words(curve)) == bool(wanted)
+
+
+def test_a_burst_that_is_found_in_part_is_said_to_be() -> None:
+    points = [replace(point(9000, 0, 60, 60), bytes=Error(-0.89, 0.95)), point(9000, MS, 60, 60)]
+    assert limit_words(Curve(SETTING, "b", "s", 0, START, points, {}, 0, 0, 0, 0)).startswith(
+        "Bursts of 9 kB or more back to back (of which the bursts that are found have 11 % of the bytes), and of "
+        "9 kB or more within 1 ms, are detected")
 
 
 def test_the_age_of_a_measurement_is_said() -> None:
