@@ -39,6 +39,7 @@ from .reading import (
     read_queues,
     read_runs,
 )
+from .sensitivity import Seen, seen_by
 from .stats import Floats, benjamini_hochberg
 from .switch_word import Queue
 from .tail import Probes, Rule, Tail, find_tail, latency
@@ -94,6 +95,7 @@ class Investigation:
     notes: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: list[DamagedFile] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def cause(self) -> str:
@@ -141,6 +143,7 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
         answer.onsets = read_onsets(con, answer.main_bursts)
         answer.contention = contention(con, MOST_PAIRS)
     consider_changes(con, answer)
+    answer.seen = seen_by(con, chosen.values(), answer.bursts, question.definition)
     return answer
 
 

@@ -29,6 +29,8 @@ from .rack_period import (
     overlapping,
     worst,
 )
+from .read_canary import detected_in
+from .sensitivity import Curve, curves
 
 if TYPE_CHECKING:
     from ..sql import Store
@@ -84,6 +86,8 @@ class RackReport:
     worst: Sequence[dict[str, Any]]
     overlaps: int
     damaged: Sequence[DamagedFile]
+    curves: Sequence[Curve] = ()
+    canaries: tuple[int, Sequence[str]] = (0, ())  # how many of the bursts `mburst canary` sent, and from where
 
     @property
     def recorded(self) -> bool:
@@ -121,7 +125,8 @@ def gather(store: Store, rack: str, period: Period, definition: BurstDefinition)
             duration=duration, durations_ns=points, fractions=fractions, feeders=top, feeder_count=feeder_count,
             fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
             queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
-            worst=worst(con, WORST), overlaps=overlapping(con), damaged=damaged_files(con))
+            worst=worst(con, WORST), overlaps=overlapping(con), damaged=damaged_files(con), curves=curves(con),
+            canaries=detected_in(con, rack, period.since_ns, period.until_ns))
         fed = feeding(con)
     return _compared(store, report, period, fed)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..quality import Quality as Bits
 from ..sql.damage import DamagedFile, damaged_files
-from . import beside, coverage, distributions, envelope, read_bins, read_sources
+from . import beside, coverage, distributions, envelope, read_bins, read_sources, sensitivity
 from .bursts import BurstDefinition, find_bursts
 from .endings import ending, gaps_behind
 from .envelope import Envelope, Interval, Slice
@@ -132,6 +132,7 @@ class LaneReport:
     queue_count: int = 0
     damaged: list[DamagedFile] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)  # of recordings that broke off or have not ended
+    curves: list[sensitivity.Curve] = field(default_factory=list)  # that canary bursts left, here and elsewhere
 
     @property
     def recorded_ns(self) -> int:
@@ -146,6 +147,19 @@ class LaneReport:
     @property
     def burst_bytes(self) -> int:
         return sum(int(burst["bytes"]) for burst in self.bursts)
+
+    @property
+    def canaries(self) -> list[dict[str, Any]]:
+        """The bursts that `mburst canary` sent: their key `canary` has the sender."""
+        return [burst for burst in self.bursts if "canary" in burst]
+
+    def asked(self, definition: BurstDefinition) -> list[sensitivity.Asked]:
+        """What is asked of canary bursts for this lane: one, or nothing where the link's speed is not known."""
+        bits = 0
+        for run in self.lane.runs:
+            bits |= int(run["quality"])
+        one = sensitivity.asked_of({**self.lane.runs[0], "link_bps": self.lane.link_bps}, definition, bits)
+        return [one] if one else []
 
 
 _LANE = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
@@ -194,12 +208,13 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     busy = sum(any(run["recording_id"] in facts for run in lane.runs) for lane in chosen)
     share = (limits or Limits()).share(busy)
     recorded = coverage.recorded(con, since_ns, until_ns)
-    owned = _assign(bursts, chosen)
+    owned = _assign(sensitivity.named(con, bursts), chosen)
+    known = sensitivity.curves(con)
     damaged, behind = damaged_files(con), gaps_behind(con)
     return [
         replace(_lane_report(con, lane, recorded, facts, qualities, own, share), damaged=[
             file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
-            endings=[told for run in lane.runs if (told := ending(run, behind.get(run["recording_id"])))])
+            endings=[told for run in lane.runs if (told := ending(run, behind.get(run["recording_id"])))], curves=known)
         for lane, own in zip(chosen, owned, strict=True)
     ]
 

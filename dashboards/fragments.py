@@ -35,6 +35,11 @@ def _senders(burst: Mapping[str, Any]) -> str:
     return ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:3])
 
 
+def pattern(burst: Mapping[str, Any]) -> str:
+    """How a burst was made; `canary` where mburst itself sent it."""
+    return "canary" if "canary" in burst else str(burst["pattern"])
+
+
 COLUMNS = [
     Column("Start, UTC", "when the first bin of the burst begins", lambda b: b["start_ns"],
            lambda b: words.exact_clock(b["start_ns"], b["bin_ns"])),
@@ -51,8 +56,8 @@ COLUMNS = [
     Column("Onset", "between the first frames of the first and of the last of those senders",
            lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
            lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
-    Column("Pattern", "single source, incast (together) or many sources (not together)", lambda b: b["pattern"],
-           lambda b: PATTERNS.get(b["pattern"], b["pattern"]), False),
+    Column("Pattern", "single source, incast (together), many sources (not together), or sent by mburst canary",
+           pattern, lambda b: PATTERNS.get(pattern(b), pattern(b)), False),
     Column("Top senders", "by bytes in the burst", _senders, _senders, False),
     Column("Quality", "what is known of the stamps, and loss", lambda b: ", ".join(b["quality"]),
            lambda b: ", ".join(b["quality"]), False),

@@ -20,6 +20,7 @@ from ..analysis.what_if import Outcome
 from .investigation_phrases import before_words
 from .investigation_summary import summary
 from .investigation_words import missing, not_assessed
+from .sensitivity_words import answer_words
 
 
 def facts(answer: Investigation) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "bursts": {
             "count": main.evidence.bursts if main and main.evidence.crossing else len(answer.bursts),
             "stored": len(answer.bursts),
+            "canaries": answer.seen.canaries,
         },
         "fan_in": [group_facts(group) for group in answer.groups],
         "missing": missing(answer),
@@ -49,6 +51,7 @@ def facts(answer: Investigation) -> dict[str, Any]:
         "what_if": what_if_facts(answer),
         "fan_out": fan_out_facts(main),
         "sensitivities": sensitivity_facts(main),
+        "smallest_burst": answer_words(answer.seen),
         "mburst": __version__,
     }
 

@@ -13,6 +13,7 @@ from .investigation_phrases import (
     time_or_none,
     who_words,
 )
+from .sensitivity_words import answer_words, canary_words
 
 MOST_BESIDE = 3  # paths that the summary names beside its own
 OTHER_CAUSES = {
@@ -29,7 +30,8 @@ def summary(answer: Investigation) -> str:
         return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
     said = {"none": no_tail, "undetermined": not_told, "bursts": bursts_told}.get(finding.verdict.cause, others_told)
-    return " ".join([said(answer, finding), *beside_words(answer)])
+    canary = [canary_words(answer.seen, len(answer.bursts))] if answer.seen.canaries else []
+    return " ".join([said(answer, finding), *beside_words(answer), *canary])
 
 
 def measured_words(finding: Finding) -> str:
@@ -44,7 +46,8 @@ def no_tail(answer: Investigation, finding: Finding) -> str:
     evidence = finding.evidence
     carried = format_count(evidence.bursts, "burst")
     count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
-    return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}."
+    seen = f" {answer_words(answer.seen)}" if answer.seen.asked else ""
+    return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}.{seen}"
 
 
 def not_told(answer: Investigation, finding: Finding) -> str:

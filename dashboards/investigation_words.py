@@ -37,6 +37,7 @@ from .investigation_phrases import (
     unsure_words,
     wrong_words,
 )
+from .sensitivity_words import answer_words, canary_words
 from .words import missing_files
 
 MOST_ROWS = 30  # of a table
@@ -261,8 +262,12 @@ def whose_section(answer: Investigation) -> Section:
     if not answer.groups:
         nothing = "There was no burst." if answer.ports else "No port was recorded, so nobody knows."
         section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
+        if not answer.bursts and answer.seen.asked:
+            section.sentences.append(answer_words(answer.seen))
     else:
         section.sentences.extend(group_sentences(answer.groups[0]))
+    if answer.seen.canaries:
+        section.sentences.append(canary_words(answer.seen, len(answer.bursts)))
     if len(answer.groups) > 10:
         section.sentences.append(f"The first 10 of {len(answer.groups):,} groups; `--json` has the others.")
     if answer.contention:

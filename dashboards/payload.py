@@ -11,7 +11,7 @@ import numpy as np
 from ..analysis.beside import Latency, Queue
 from ..analysis.envelope import Envelope, Interval
 from ..analysis.report_data import LaneReport
-from . import figures
+from . import figures, fragments
 from .packing import Pack
 from .words import exact_clock
 
@@ -79,7 +79,7 @@ def burst_of(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]
     return {
         "number": number, "start": burst["start_ns"] - zero, "end": burst["end_ns"] - zero,
         "clock": exact_clock(burst["start_ns"], burst["bin_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],
-        "fanIn": burst["fan_in"], "pattern": burst["pattern"], "spread": burst["onset_spread_ns"],
+        "fanIn": burst["fan_in"], "pattern": fragments.pattern(burst), "spread": burst["onset_spread_ns"],
         "effective": burst["effective_sources"],
         "top": [[sender["source"], sender["bytes"], sender["share"]] for sender in burst["top_sources"]],
     }

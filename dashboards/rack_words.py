@@ -10,8 +10,10 @@ from ..analysis.coarse import FINE_NS
 from ..analysis.rack import RackReport
 from ..analysis.rack_change import Change, Rates
 from ..analysis.rack_period import Lane
+from ..analysis.sensitivity import asked_of
 from ..quality import COARSE_STAMPS, Quality
 from ..units import format_duration, format_share
+from .sensitivity_words import seen_words
 from .words import DIRECTIONS, NOTE, WARNING, Statement, count, impossible_windows, missing_files
 
 DAY_NS = 86_400 * 10**9
@@ -118,7 +120,7 @@ def rates(found: Rates) -> str:
 def statements(report: RackReport) -> list[Statement]:
     """What to know before the figures are believed."""
     found = [*missing_files(report.damaged), *_recording(report), *_loss(report), *_clocks(report), *_stamps(report),
-             *_baseline(report), *impossible_windows(report.queues)]
+             *_baseline(report), *_canaries(report), *impossible_windows(report.queues)]
     return sorted(found, key=lambda statement: (WARNING, NOTE).index(statement.level))
 
 
@@ -141,6 +143,20 @@ def _recording(report: RackReport) -> Iterator[Statement]:
         names = report.previous.missing
         yield Statement(WARNING, f"{count(len(names), 'host')} recorded before and not now",
                         ", ".join(names[:10]) + (" …" if len(names) > 10 else ""))
+
+
+def _canaries(report: RackReport) -> Iterator[Statement]:
+    """Bursts that mburst itself sent; and where there are none, how small one would have been seen."""
+    number, senders = report.canaries
+    if number:
+        are = "is a canary burst" if number == 1 else "are canary bursts"
+        yield Statement(NOTE, f"{count(number, 'burst')} here {are}",
+                        f"mburst canary sent them from {', '.join(senders[:3])} to measure what is detected.")
+    if report.recorded and not report.bursts:
+        asked = [asked_of({"rack": report.rack, **vars(lane)}, report.definition, lane.quality)
+                 for lane in report.inbound]
+        said = seen_words(report.curves, [one for one in asked if one], report.until_ns)
+        yield Statement(NOTE, "What no burst means", said)
 
 
 def _loss(report: RackReport) -> Iterator[Statement]:

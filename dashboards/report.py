@@ -17,7 +17,7 @@ from ..analysis.paths import Met
 from ..analysis.report_data import LaneReport, worst_first
 from ..names import escape, file_part
 from ..units import format_share
-from . import fragments, palette, paths, words
+from . import fragments, palette, paths, sensitivity_words, words
 from .packing import Pack, compress
 from .path_words import name_of
 from .payload import lane_payload
@@ -65,7 +65,7 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
     caption = words.count(total, "burst") if len(shown) == total else \
         f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
     name = words.lane_name(report.lane)
-    found = words.statements(report)
+    found, seen = words.statements(report), _seen(report, definition) if shown else ""
     return _template("lane.html").substitute(
         id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
         rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "",
@@ -75,7 +75,8 @@ def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mappi
         resolution=escape(words.resolution(report)) if report.bins else "",
         legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
         bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
-        no_bursts=escape(_no_bursts(report)), table=fragments.bursts_table(shown, caption) if shown else "",
+        no_bursts=escape(_no_bursts(report, definition)), seen=escape(seen), seen_class="" if seen else "absent",
+        table=fragments.bursts_table(shown, caption) if shown else "",
         senders=fragments.senders(report), dist_class="" if shown else "absent",
         distributions="".join(fragments.distribution(report, key, title) for key, title in (
             ("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))) if shown else "",
@@ -87,10 +88,18 @@ def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
     return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
 
 
-def _no_bursts(report: LaneReport) -> str:
+def _no_bursts(report: LaneReport, definition: BurstDefinition) -> str:
     if not report.lane.link_bps:
         return "Bursts cannot be detected: a burst is a share of line rate, and the link's speed is not known."
-    return "None by this definition." if report.bins else "None: no packet was recorded in this time."
+    if not report.bins:
+        return "None: no packet was recorded in this time."
+    return f"None by this definition. {_seen(report, definition) or sensitivity_words.UNMEASURED}"
+
+
+def _seen(report: LaneReport, definition: BurstDefinition) -> str:
+    """How small a burst is detected here, where canary bursts have shown it."""
+    said = sensitivity_words.seen_words(report.curves, report.asked(definition), report.end_ns)
+    return "" if said == sensitivity_words.UNMEASURED else said
 
 
 def _beside_words(report: LaneReport) -> str:
@@ -195,11 +204,11 @@ def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
                probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> dict[str, Any]:
     """The facts of the page, with every burst."""
     return {"mburst": __version__, "damaged_files": [file.facts() for file in damaged],
-            "definition": asdict(definition), "lanes": [_lane_json(r) for r in reports],
+            "definition": asdict(definition), "lanes": [_lane_json(r, definition) for r in reports],
             "paths": paths.facts(probed)}
 
 
-def _lane_json(report: LaneReport) -> dict[str, Any]:
+def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any]:
     lane = report.lane
     return {
         "rack": lane.rack, "host": lane.host, "interface": lane.interface, "direction": lane.direction,
@@ -222,6 +231,7 @@ def _lane_json(report: LaneReport) -> dict[str, Any]:
                     "impossible": q.impossible, "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets}
                    for q in report.queues],
         "recordings": [dict(run) for run in lane.runs], "bursts": report.bursts,
+        "sensitivity": _seen(report, definition) or sensitivity_words.UNMEASURED,
     }
 
 

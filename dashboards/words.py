@@ -74,10 +74,20 @@ def statements(report: LaneReport) -> list[Statement]:
     found = [
         *missing_files(report.damaged), *_completeness(report), *_overlap(report), *_loss(report), *_link(report),
         *_clock(report), *_frames(report), *_senders(report), *_recording(report),
-        *impossible_windows(report.queues),
+        *impossible_windows(report.queues), *canaries(report),
     ]
     order = (WARNING, NOTE, GOOD)
     return sorted(found, key=lambda statement: order.index(statement.level))
+
+
+def canaries(report: LaneReport) -> Iterator[Statement]:
+    """Bursts that somebody sent to measure what is detected are no traffic of the host's own."""
+    if found := report.canaries:
+        senders = ", ".join(sorted({burst["canary"] for burst in found})[:3])
+        are = "is a canary burst" if len(found) == 1 else "are canary bursts"
+        yield Statement(NOTE, f"{len(found):,} of {count(len(report.bursts), 'burst')} {are}",
+                        f"mburst canary sent them from {senders} to measure what is detected. The table calls them "
+                        "canary; times, sums and distributions count them like any other.")
 
 
 def impossible_windows(queues: Sequence[beside.Queue | rack_beside.Queue]) -> Iterator[Statement]:
@@ -282,7 +292,9 @@ def headline(report: LaneReport) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
     if lane.link_bps:
         per_minute = f"{len(bursts) / minutes:.3g} a minute" if report.recorded_ns >= 1_000_000_000 else ""
-        found.append(("Bursts", f"{len(bursts):,}", f"{per_minute} in {format_duration(report.recorded_ns)}".strip()))
+        canary = f", {len(report.canaries):,} of them canary bursts" if report.canaries else ""
+        found.append(("Bursts", f"{len(bursts):,}",
+                      f"{per_minute} in {format_duration(report.recorded_ns)}{canary}".strip()))
         share = report.burst_ns / report.recorded_ns if report.recorded_ns else 0.0
         found.append(("Time in bursts", format_share(share), format_duration(report.burst_ns) if bursts else "none"))
         part = report.burst_bytes / report.bytes if report.bytes else 0.0

@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     from .api.investigating import Investigation, WhatIf
     from .api.recording import Demo, Recorded, demo, import_csv, record
     from .api.reporting import RackReport, Report
+    from .api.sensing import Sensitivity
     from .api.store import Store, open
 
 __version__ = "0.1.0"
 __all__ = [
     "Compared", "DamagedFileWarning", "Demo", "Imported", "Investigation", "MburstError", "Quality", "RackReport",
-    "Recorded", "Report", "Store", "UsageError", "WhatIf", "asked", "demo", "import_csv", "open", "record",
+    "Recorded", "Report", "Sensitivity", "Store", "UsageError", "WhatIf", "asked", "demo", "import_csv", "open",
+    "record",
 ]  # fmt: skip
 
 _PLACES = {
     "asked": "api.asked", "Compared": "api.comparing", "DamagedFileWarning": "api.damage", "Imported": "api.importing",
     "Investigation": "api.investigating", "WhatIf": "api.investigating", "Demo": "api.recording",
     "Recorded": "api.recording", "demo": "api.recording", "import_csv": "api.recording", "record": "api.recording",
-    "RackReport": "api.reporting", "Report": "api.reporting", "Store": "api.store", "open": "api.store",
+    "RackReport": "api.reporting", "Report": "api.reporting", "Sensitivity": "api.sensing",
+    "Store": "api.store", "open": "api.store",
 }  # fmt: skip
 
 

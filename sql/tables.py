@@ -19,7 +19,7 @@ COMPLETE = ("finished", "stopped")  # `ended` of a recording that came to its en
 # Recordings come last: a row is written before its bins, so no reader sees bins without their recording.
 LISTING = [
     "bins", "sources", "queues", "ports", "buffers", "links", "gnmi_values", "gnmi_events", "device_clocks", "probes",
-    "clock", "gaps", "recordings",
+    "clock", "gaps", "canary", "recordings",
 ]  # fmt: skip
 
 # The views of model/*.sql, each after those that it asks.
@@ -34,6 +34,7 @@ ORDER = {
     "probes": ("tx_ns",),
     "clock": ("interface", "ts_ns"),
     "gaps": ("interface", "start_ns"),
+    "canary": ("interface", "start_ns"),
     "ports": ("device", "port", "ts_ns"),
     "buffers": ("device", "component", "resource", "ts_ns"),
     "links": ("device", "port", "ts_ns"),

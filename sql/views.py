@@ -54,6 +54,16 @@ QUALIFY row_number() OVER (
 """
 
 
+# A run of canary bursts may be read again; of each recording and definition the newest reading counts.
+_CANARY = """
+CREATE VIEW canary AS FROM defined.all_canary
+QUALIFY rank() OVER (
+    PARTITION BY batch, recording_id, bin_ns, link_bps, threshold_ppb, release_ppb, join_ns, min_duration_ns
+    ORDER BY read_ns DESC) = 1
+"""
+_NEWEST = {"gaps": _GAPS, "canary": _CANARY}  # tables of which not every row counts: the views over `defined.all_…`
+
+
 def in_memory(threads: int | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the tables quality and damaged_files, the macros, and the other tables empty in the
     schema `defined`: for rows that are in no store yet, registered under the names of the tables. It opens no files."""
@@ -106,9 +116,10 @@ def over(found: Mapping[str, Snapshot], every_bins_file: Callable[[], list[Seale
         connection.execute(f"CREATE TABLE defined.replaced_writers AS {_REPLACED}")
     replaced = {row[0] for row in connection.execute("FROM defined.replaced_writers").fetchall()}
     for table in LISTING[:-1]:
-        view = "defined.all_gaps" if table == "gaps" else table
+        view = f"defined.all_{table}" if table in _NEWEST else table
         create(connection, view, table, found[table].without(replaced))
-    connection.execute(_GAPS)
+    for newest in _NEWEST.values():
+        connection.execute(newest)
     _create_recordings(connection, found["bins"], every_bins_file)
     create_model(connection)
     every = [damaged for snap in found.values() for damaged in snap.damage]
@@ -143,6 +154,8 @@ def _narrow_for(table: str, narrow: Narrow) -> Narrow:
     """Which files of a table to list: not by rack where rows have none, never by time where rows hold on."""
     if table == "links":
         return Narrow()
+    if table == "canary":
+        return Narrow(narrow.rack)
     names = {column.name for column in tables.columns(table)}
     return narrow if "rack" in names else Narrow(None, narrow.since_ns, narrow.until_ns)
 

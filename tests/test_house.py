@@ -62,7 +62,7 @@ def test_imports_go_one_way(room):
 # ask these, or the views and queries of sql/.
 ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
 READING = {"reading.py", *(f"read_{what}.py" for what in (
-    "bins", "counters", "period_senders", "probes", "rows", "sources", "utilization"))}
+    "bins", "canary", "counters", "period_senders", "probes", "rows", "sources", "utilization"))}
 LIVE_TAIL = {"mburst/agent/meter.py"}
 
 

@@ -16,6 +16,7 @@ from .damage import warn
 from .investigating import Investigation, WhatIf
 from .options import duration_ns, names, newest_ns, rate_bps, span_of
 from .reporting import RackReport, Report
+from .sensing import Sensitivity
 
 if TYPE_CHECKING:
     import os
@@ -191,6 +192,13 @@ class Store:
         with self._detected(asked.definition(options), self._scope(options),
                           bool(options.get("force"))) as con:
             return tables.of_query(con, prepared(con, "contention"), about="contention")
+
+    def sensitivity(self) -> Sensitivity:
+        """How small a burst is detected: what the canary bursts in the store show (docs/canary.md)."""
+        from ..analysis.sensitivity import curves
+
+        with self._connected() as (con, _):
+            return Sensitivity(curves(con))
 
     # --- probes and switch queues ---
 

@@ -18,9 +18,9 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..sql.damage import DamagedFile
 
-VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "bursts", "sql", "live",
-         "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "check", "repair", "migrate",
-         "demo"]
+VERBS = ["record", "probe", "reflect", "collect", "switch_agent", "doctor", "import_", "canary", "bursts", "sql",
+         "live", "report", "schedule", "run", "metrics", "investigate", "what_if", "compare", "check", "repair",
+         "migrate", "demo"]
 
 WRITERS = {"record", "probe", "collect", "import"}  # whose work is done though another file of the store is damaged
 

@@ -1,4 +1,4 @@
-"""mburst import: probes and switch queues from CSV files into a store."""
+"""mburst import: probes and switch queues from CSV files, and what `mburst canary` sent, into a store."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from .. import privileges
 from ..api import importing
 from ..stopping import stopping
 from ..units import format_count, format_time
-from . import record
+from . import canary, definition, record
 
 DESCRIPTION = """Add probes or switch queues from a CSV file to a store. The first line names the columns; times are
 Unix nanoseconds. probes: src, dst, tx_ns, and what there is of seq, app_send_ns, remote_rx_ns, remote_tx_ns, rx_ns,
 app_recv_ns, lost, rtt_ns (instead of the stamps), protocol, stamp_kind, clock_error_ns. queues: device, port, queue,
 window_start_ns, ts_ns, semantics, and what there is of max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-ecn_marked_packets, receive_ns, quality. A file that is already in the store adds nothing."""
+ecn_marked_packets, receive_ns, quality. A file that is already in the store adds nothing. canary: what `mburst canary
+--sent` wrote, to see what was recorded of it by the definition of a burst that the options make."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = verbs.add_parser("import", help="add probes or switch queues from a CSV file", description=DESCRIPTION)
-    parser.add_argument("kind", choices=["probes", "queues"], help="what the file holds")
+    parser.add_argument("kind", choices=["probes", "queues", "canary"], help="what the file holds")
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
     parser.add_argument("-o", "--store", metavar="STORE", required=True,
                         help="folder of the store; made where there is none")
     parser.add_argument("--protocol", default="", help="of probes whose file does not say: udp, tcp, icmp")
-    parser.add_argument("--json", action="store_true", help="print what was added as JSON")
+    canary.add_reading_options(parser, "print what was added as JSON")
+    definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run)
 
@@ -38,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..sql import Store
     from ..telemetry.csv_import import open_text
 
+    if arguments.kind == "canary":
+        return canary.import_run(arguments)
     # A flag and no KeyboardInterrupt, which may come where Arrow's code or a callback loses it.
     with open_text(arguments.file) as text, stopping(lambda: None) as ended_by:
         privileges.lower(arguments.store, arguments.user)

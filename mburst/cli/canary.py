@@ -1,0 +1,262 @@
+"""`mburst canary`: send bursts of known size to a recorded host, and see which of them its recorder detects."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import files, privileges
+from ..errors import UsageError
+from ..names import say, tell
+from ..stopping import stopping
+from ..units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_rate,
+    format_share,
+    parse_duration,
+    parse_fraction,
+    parse_rate,
+    parse_size,
+)
+from . import definition, output, record
+
+if TYPE_CHECKING:
+    from ..analysis.bursts import BurstDefinition
+    from ..analysis.sensitivity import Curve
+    from ..canary import Run
+    from ..sql import Store
+    from ..telemetry.canary import Sender
+    from ..telemetry.canary_plan import Cell, Plan
+
+DESCRIPTION = """Send bursts of known size and length to a host that mburst records, by UDP to its discard port, and
+see which of them the recorder there detects. With -o STORE, the store in which it records, the detection curve is
+printed and kept there; without, --sent FILE keeps what was sent, for `mburst import canary FILE -o STORE` beside the
+recorder. Takes no more than a share of the link in any second; Ctrl-C ends it at once. Nothing else in mburst sends
+bursts."""
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("canary", help="measure how small a burst is detected", description=DESCRIPTION)
+    parser.add_argument("target", metavar="HOST[:PORT]", help="the recorded host (port: 9, discard, unless given)")
+    parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store in which the host is recorded")
+    parser.add_argument("--sent", metavar="FILE", help="write here what was sent")
+    parser.add_argument("--plan", action="store_true", help="say what would be sent, and send nothing")
+    what = parser.add_argument_group("what is sent")
+    what.add_argument("--size", metavar="SIZES", help="bytes of each burst, such as 15kB,60kB (default: what the link "
+                      "carries in 50, 100, 200 and 500 µs, 1 and 2 ms)")
+    what.add_argument("--length", default="0,2ms", metavar="TIMES",
+                      help="over how long each is spread; 0: back to back (default: %(default)s)")
+    what.add_argument("--count", type=int, default=75, metavar="N",
+                      help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)")
+    what.add_argument("--gap", default="10ms", metavar="TIME", help="at least between bursts (default: %(default)s)")
+    what.add_argument("--share", default="5%", metavar="SHARE",
+                      help="of the link, at most in any second (default: 5%%, at most 25%%)")
+    what.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
+                      help="IPv4 only")
+    what.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
+    add_reading_options(parser, "print the detection curve as JSON")
+    definition.add_burst_options(parser)
+    parser.add_argument("--timeout", default="30s", metavar="TIME",
+                        help="how long to wait for the recorder (default: %(default)s)")
+    record.add_user_option(parser)
+    parser.set_defaults(run=run)
+
+
+def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None:
+    """--json, and of canary bursts --host and --sender."""
+    parser.add_argument("--json", action="store_true", help=json_help)
+    parser.add_argument("--host", help="of canary bursts: only recordings of this host, as the store calls it")
+    parser.add_argument("--sender", metavar="ADDRESS", help="of canary bursts: what the recorder calls their sender, "
+                        "where that is not its own address (NAT, tunnels)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send, wait, read. 130 where somebody ended it."""
+    from ..canary import Run, new_batch
+
+    wanted = definition.definition_of(arguments)
+    timeout_s = parse_duration(arguments.timeout) / 1e9
+    store = opened(arguments)
+    batch, stop = new_batch(), threading.Event()
+    with stopping(stop.set) as ended_by, closing(sender_to(arguments, batch)) as sender:
+        link_bps, said_by = link_of(arguments, sender, store)
+        plan, left_out = planned(arguments, sender, link_bps)
+        say_or_tell = tell if arguments.plan or not arguments.json else say
+        for line in plan_lines(plan, left_out, arguments.target, sender, said_by):
+            say_or_tell(line)
+        if arguments.plan:
+            return 0
+        confined(arguments)
+        sent = send(sender, plan, stop)
+        if sent:
+            done = Run(batch, arguments.target, sender.target.address[1], sender.source, plan.link_bps, sent)
+            finish(done, store, wanted, arguments, timeout_s, ended_by)
+    return 130 if ended_by else 0
+
+
+def opened(arguments: argparse.Namespace) -> Store | None:
+    """The store, where one is named; this process works as its owner from here on. Raises UsageError where nobody would
+    learn what was sent."""
+    from ..sql import Store
+
+    if not (arguments.store or arguments.sent or arguments.plan):
+        raise UsageError("nobody would know what was sent", "name the recorder's store with -o, or a file with --sent")
+    if arguments.sent and Path(arguments.sent).exists():
+        raise UsageError(f"{arguments.sent} exists", "name a new file with --sent")
+    store = Store.open(arguments.store) if arguments.store else None
+    if arguments.store or arguments.sent:
+        privileges.lower(arguments.store or Path(arguments.sent).absolute().parent, arguments.user)
+    return store
+
+
+def confined(arguments: argparse.Namespace) -> None:
+    """From here on, write nothing but what was asked for."""
+    folders = [Path(arguments.sent).absolute().parent] if arguments.sent else []
+    privileges.confine([], [*folders, *([arguments.store] if arguments.store else [])])
+    privileges.drop()
+
+
+def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
+    """A socket to the host. Raises MburstError."""
+    from ..telemetry.canary import PORT, Sender
+    from ..telemetry.targets import resolve
+
+    target = resolve(arguments.target, PORT, socket.SOCK_DGRAM, arguments.family)
+    return Sender(target, bytes.fromhex(batch.removeprefix("canary-")))
+
+
+def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tuple[Plan, list[Cell]]:
+    """The plan that the options make, and the cells that no such link carries. Raises UsageError."""
+    from ..telemetry import canary_plan
+
+    version = 6 if sender.target.family == socket.AF_INET6 else 4
+    sizes = [parse_size(text) for text in arguments.size.split(",")] if arguments.size \
+        else canary_plan.default_sizes(link_bps)
+    lengths = [0 if text.strip() == "0" else parse_duration(text) for text in arguments.length.split(",")]
+    return canary_plan.planned(sizes, lengths, arguments.count, link_bps, parse_fraction(arguments.share),
+                               parse_duration(arguments.gap), canary_plan.Frames.of(sender.mtu, version))
+
+
+def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) -> tuple[int, str]:
+    """The speed of the recorded link and who says so: as given, or the least that the store and this host's interface
+    say. Raises UsageError where nobody knows it."""
+    from ..canary import interface_of, recorded_speeds
+    from ..capture import device
+
+    if arguments.link:
+        return parse_rate(arguments.link), ""
+    found = device(interface_of(sender.source))
+    known = [(speed, "") for speed in (recorded_speeds(store, arguments.host or arguments.target) if store else [])]
+    if found and found["link_bps"] and found["driver"] != "veth":  # which says 10 Gb/s of any
+        known.append((found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded "
+                                         "one)"))
+    if not known:
+        raise UsageError("the speed of the recorded link is not known, so neither is what share of it the bursts take",
+                         "give it with --link, such as --link 10G")
+    return min(known)
+
+
+def plan_lines(plan: Plan, left_out: list[Cell], target: str, sender: Sender, said_by: str) -> list[str]:
+    """What will be sent, in words."""
+    sizes = ", ".join(dict.fromkeys(format_bytes(cell.size_bytes) for cell in plan.cells))
+    lengths = " and ".join(dict.fromkeys(length_words(cell) for cell in plan.cells))
+    address, port = sender.target.address[:2]
+    whom = target if target == address else f"{target} ({address})"
+    lines = [f"{format_count(plan.bursts, 'burst')} from {sender.source} to {whom}, UDP port {port}: {sizes}, each "
+             f"{lengths}, {plan.count:,} times; {format_bytes(plan.wire_bytes)} in about "
+             f"{format_duration(plan.about_ns())}, at most {format_share(plan.share)} of "
+             f"{format_rate(plan.link_bps)} in any second{said_by}"]
+    if left_out:
+        lines.append("left out, as the link carries no more: " + ", ".join(
+            f"{format_bytes(cell.size_bytes)} {length_words(cell)}" for cell in left_out))
+    return lines
+
+
+def length_words(cell: Cell) -> str:
+    return f"over {format_duration(cell.length_ns)}" if cell.length_ns else "back to back"
+
+
+def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
+    """Send, with a line of progress on a terminal. Raises MburstError."""
+    from ..telemetry.canary import bursts
+
+    def told(done: int, of: int) -> None:
+        print(f"\rcanary: {done:,} of {of:,} bursts\033[K", end="", file=sys.stderr, flush=True)
+
+    live = sys.stderr.isatty()
+    sent = list(bursts(sender, plan, random.Random(), stop, *([told] if live else [])))
+    if live:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+    return sent
+
+
+def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: argparse.Namespace, timeout_s: float,
+           ended_by: list[Any]) -> None:
+    """Keep what was sent, and read what was recorded of it. Raises MburstError."""
+    from ..canary import wait_for
+
+    if arguments.sent:
+        files.write(Path(arguments.sent), done.text(), "what was sent", "name another file with --sent")
+    held = sum(burst.held_up for burst in done.bursts)
+    if held:
+        say(f"this host was held up in {held:,} of {format_count(len(done.bursts), 'burst')}, which do not count")
+    if not store:
+        say(f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
+             f"{arguments.sent} -o STORE")
+        return
+    if not ended_by:
+        wait_for(store, done, timeout_s, lambda: ended_by)
+    show(store, done, wanted, arguments)
+
+
+def import_run(arguments: argparse.Namespace) -> int:
+    """`mburst import canary`: read what a store has of what was sent elsewhere. Raises MburstError."""
+    from ..canary import load
+    from ..sql import Store
+
+    wanted = definition.definition_of(arguments)
+    done = load(Path(arguments.file))
+    store = Store.open(arguments.store)
+    privileges.lower(arguments.store, arguments.user)
+    privileges.confine([], [arguments.store])
+    privileges.drop()
+    show(store, done, wanted, arguments)
+    return 0
+
+
+def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
+    """Read, keep, and print the detection curve of each interface and direction that saw the run. Raises
+    MburstError."""
+    from ..analysis.sensitivity import curves
+    from ..canary import read
+
+    lanes = read(store, done, wanted, arguments.host, arguments.sender)
+    with store.connect() as con:
+        found = [curve for curve in curves(con) if any(curve.is_of(done.batch, lane.rows[0]) for lane in lanes)]
+    if arguments.json:
+        from ..dashboards.sensitivity_words import facts
+
+        output.write_json_value([facts(curve) for curve in found])
+        return
+    for curve in found:
+        print_curve(curve)
+    tell("", f"kept in {store.path}")
+
+
+def print_curve(curve: Curve) -> None:
+    """A detection curve, and what it means."""
+    from ..dashboards import sensitivity_words as words
+
+    tell("", words.heading(curve))
+    output.write("table", words.HEAD, (words.row(point) for point in curve.points))
+    tell(words.limit_words(curve), words.confidence())
+    tell(*filter(None, [words.excluded_words(curve), words.clock_words(curve)]))

@@ -1,0 +1,139 @@
+"""What `mburst canary` sends: how much of the link in any second, which packets, and when."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.errors import UsageError
+from mburst.telemetry import canary, canary_plan
+from mburst.telemetry.canary_plan import SECOND, Cell, Frames, Pace, Plan, planned
+from mburst.telemetry.targets import resolve
+
+FRAMES = Frames.of(1500, 4)
+RUN = bytes(range(8))
+
+
+def plan_of(cells: list[Cell], count: int = 1, link_bps: int = 10**9, **changed: object) -> Plan:
+    return Plan(**{"cells": tuple(cells), "count": count, "link_bps": link_bps, "share": 0.05, "gap_ns": 10**6,
+                   "frames": FRAMES, **changed})  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(100, 400_000), min_size=1, max_size=60), st.floats(0.01, 0.25), st.integers(0, 10**7),
+       st.integers(0, 2**32))
+def test_no_second_has_more_than_the_share(sizes: list[int], share: float, took: int, seed: int) -> None:
+    """Against a sum over every second that begins or ends with a burst."""
+    plan = plan_of([Cell(100, 0)], share=share)
+    sizes = [size for size in sizes if FRAMES.wire_bytes(size) <= plan.budget] or [100]
+    pace, now, sent = Pace(plan, random.Random(seed)), 10**12, []
+    for size in sizes:
+        wire = FRAMES.wire_bytes(size)
+        start = max(now, pace.next_ns(wire))
+        now = start + took
+        sent.append((start, now, wire))
+        pace.sent(now, wire)
+    for begin, _, _ in sent:
+        within = sum(wire for start, end, wire in sent if end > begin and start < begin + SECOND)
+        late = sum(wire for start, end, wire in sent if start < begin + SECOND <= end)
+        assert within - late <= plan.budget
+    assert all(b[0] - a[1] >= plan.gap_ns for a, b in itertools.pairwise(sent))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**7), st.integers(1280, 9216), st.sampled_from([4, 6]))
+def test_packets_are_full_but_the_last(size: int, mtu: int, version: int) -> None:
+    frames = Frames.of(mtu, version)
+    lengths = frames.split(size)
+    assert all(length == mtu + 14 for length in lengths[:-1])
+    assert frames.headers + canary.MARK.size <= lengths[-1] <= mtu + 14
+    assert 0 <= sum(lengths) - size < frames.headers + canary.MARK.size
+    assert canary.MARK.size == canary_plan.MARK_BYTES
+
+
+@pytest.mark.parametrize(("wrong", "says"), [
+    ({"sizes": [10_000_000]}, "a burst of 10 MB alone is more than 5 % of a second of 1 Gb/s (6.25 MB)"),
+    ({"share": 0.3}, "at most 25 % of the link"),
+    ({"count": 40_000}, "80,000 bursts are more than the 50,000 of a run"),
+    ({"count": 0}, "nothing to send"),
+    ({"sizes": [1_000_000], "lengths": [10**6]}, "no burst of 1 MB fits into 1 ms at 1 Gb/s"),
+])
+def test_what_is_refused(wrong: dict[str, object], says: str) -> None:
+    asked = {"sizes": [10_000, 20_000], "lengths": [0], "count": 10, "link_bps": 10**9, "share": 0.05,
+             "gap_ns": 10**7, "frames": FRAMES, **wrong}
+    with pytest.raises(UsageError) as refused:
+        planned(**asked)  # type: ignore[arg-type]
+    assert says in str(refused.value)
+
+
+def test_what_no_link_carries_is_left_out() -> None:
+    plan, left_out = planned([50_000, 500_000], [0, 10**6], 3, 10**9, 0.1, 10**7, FRAMES)
+    assert plan.cells == (Cell(50_000, 0), Cell(500_000, 0), Cell(50_000, 10**6)) and plan.bursts == 9
+    assert left_out == [Cell(500_000, 10**6)]
+    assert canary_plan.default_sizes(10**9) == (6200, 12_000, 25_000, 62_000, 120_000, 250_000)
+
+
+@pytest.fixture(params=[socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
+def receiver(request: pytest.FixtureRequest):
+    """A socket on loopback, and a sender to it. Loopback's MTU is taken for 1500."""
+    host = "127.0.0.1" if request.param == socket.AF_INET else "::1"
+    with socket.socket(request.param, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.bind((host, 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        sock.settimeout(5)
+        port = sock.getsockname()[1]
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        sender = canary.Sender(resolve(name, 9, socket.SOCK_DGRAM, request.param), RUN)
+        try:
+            yield sock, sender
+        finally:
+            sender.close()
+
+
+@pytest.mark.parametrize("link_bps", [10**9, 10**11], ids=["one by one", "segments"])
+def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
+    sock, sender = receiver
+    frames = Frames.of(sender.mtu, 4 if sock.family == socket.AF_INET else 6)
+    plan = plan_of([Cell(20_000, 0), Cell(100, 0), Cell(5_000, 2 * 10**6)], 2, link_bps, frames=frames)
+    before = time.time_ns()
+    sent = list(canary.bursts(sender, plan, random.Random(1), threading.Event()))
+    after = time.time_ns()
+    got: dict[int, list[tuple[int, int, int]]] = {}
+    for _ in range(sum(burst.packets for burst in sent)):
+        data = sock.recv(65_536)
+        magic, run, number, place, packets = canary.MARK.unpack_from(data)
+        assert (magic, run) == (canary.MAGIC, RUN)
+        got.setdefault(number, []).append((place, packets, len(data)))
+    assert sum(not burst.held_up for burst in sent) <= 6 <= len(sent) <= 12
+    for burst in sent:
+        rows = got[burst.number]
+        assert sorted(place for place, _, _ in rows) == list(range(burst.packets))
+        assert {packets for _, packets, _ in rows} == {burst.packets}
+        assert burst.bytes == sum(length + frames.headers for _, _, length in rows)
+        assert abs(burst.bytes - burst.size_bytes) <= frames.headers + canary.MARK.size
+        assert before - 10**6 <= burst.start_ns <= burst.end_ns <= after + 10**6
+        assert burst.stamps in ("sw", "app") and burst.error_ns >= 0
+        if burst.length_ns and burst.packets > 1:  # spread: not sooner than asked
+            assert burst.end_ns - burst.start_ns > burst.length_ns * (burst.packets - 1) // burst.packets - 500_000
+    assert all(a.end_ns + plan.gap_ns - 10**6 <= b.start_ns for a, b in itertools.pairwise(sent))
+
+
+def test_a_stop_ends_it_within_the_burst(receiver) -> None:
+    _, sender = receiver
+    stop = threading.Event()
+    sending = canary.bursts(sender, plan_of([Cell(2_000, 0)], 1000), random.Random(1), stop)
+    assert next(sending).packets == 2
+    stop.set()
+    assert list(sending) == []
+    cut = sender.send(7, Cell(2_000, 0), plan_of([Cell(2_000, 0)]), stop)
+    assert (cut.packets, cut.held_up) == (0, True)
