@@ -22,7 +22,7 @@ from mburst.analysis import binomial, rack, sensitivity
 from mburst.analysis.bursts import BurstDefinition
 from mburst.analysis.canary_clock import compare
 from mburst.analysis.rack_period import Period
-from mburst.analysis.report_data import gather, judge, lanes
+from mburst.analysis.report_data import detect, gather, lanes
 from mburst.analysis.sensitivity import Curve, Error, Point
 from mburst.dashboards import rack_words
 from mburst.dashboards import report as page
@@ -202,11 +202,11 @@ def test_a_report_names_canaries_and_says_what_would_have_been_seen(tmp_path: Pa
     other = [{"at": sent[-1].end_ns + 40 * MS + i * 12_304, "bytes": FRAME, "source": "10.0.0.5"} for i in range(90)]
     record(store, sent, lambda ns: ns, others=other)
     con = store.connect()
-    [before] = gather(con, lanes(con), judge(con, lanes(con), BurstDefinition()))
+    [before] = gather(con, lanes(con), detect(con, lanes(con), BurstDefinition()))
     assert before.canaries == [] and len(before.bursts) == 61
     canary.read(store, run_of(sent), BurstDefinition())
     con = store.connect()
-    [after] = gather(con, lanes(con), judge(con, lanes(con), BurstDefinition()))
+    [after] = gather(con, lanes(con), detect(con, lanes(con), BurstDefinition()))
     assert len(after.canaries) == 60 and "canary" not in after.bursts[-1]
     html = page.render([after], BurstDefinition())
     assert "60 of 61 bursts are canary bursts" in html and "60 of them canary bursts" in html
@@ -222,7 +222,7 @@ def test_no_burst_and_no_canary_says_that_it_was_not_measured(tmp_path: Path) ->
     store = Store.create(tmp_path / "s")
     record(store, sent_at(spread(20), [SMALL] * 20), lambda ns: ns)
     con = store.connect()
-    [report] = gather(con, lanes(con), judge(con, lanes(con), BurstDefinition()))
+    [report] = gather(con, lanes(con), detect(con, lanes(con), BurstDefinition()))
     assert f"None by this definition. {UNMEASURED}" in page.render([report], BurstDefinition())
     assert str(mburst.open(tmp_path / "s").sensitivity()) == UNMEASURED
 
