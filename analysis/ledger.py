@@ -27,7 +27,7 @@ ACCOUNTS = ("bursts", "host", "elsewhere", "unknown")
 BURSTS, HOST, ELSEWHERE, UNKNOWN = range(4)
 SMALL = 0.1  # of a probe's excess: smaller parts are the jitter of the other stages
 
-# The stages that add up to each thing a tail is judged on.
+# The stages that add up to each measure of a tail.
 PARTS = {
     "application": ("send", "forward", "turn", "back", "receive", "round_trip", "return"),
     "network round trip": ("forward", "back"),

@@ -111,7 +111,7 @@ class Port:
     def waits(self, arrival: Floats, departure: Floats, slack: float = 0.0) -> NDArray[np.int8]:
         """What the link did in each interval: a Wait for each. `slack`: how far the ends may be off, ns.
 
-        Judged on the bins that lie wholly inside, so that what happened before and after does not count; they must be
+        Taken from the bins that lie wholly inside, so that what happened before and after does not count; they must be
         full. The bins that the interval touches must hold enough bytes too. Without a whole bin inside, only bins that
         are themselves full, or too empty to have made anybody wait, can tell.
         """

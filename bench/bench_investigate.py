@@ -1,7 +1,7 @@
-"""How long does it take to judge an hour of 100 µs bins with 3.6 M probes, and how much memory?
+"""How long does it take to investigate an hour of 100 µs bins with 3.6 M probes, and how much memory?
 
 Makes a store of one hour: a 1 Gb/s port with a packet in every bin, four incasts of 40 senders a second, 1,000 probes a
-second with all stamps; then judges it in a process of its own. Prints seconds, peak resident memory and the verdict.
+second with all stamps; then asks in a process of its own. Prints seconds, peak resident memory and the verdict.
 """
 
 from __future__ import annotations

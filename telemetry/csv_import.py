@@ -6,7 +6,7 @@
         for batch in source.read(summary):  # Arrow, with the columns of telemetry.tables
             ...
 
-A file is read twice: `scan` judges all of it before `read` yields a row, so that a bad file brings nothing.
+A file is read twice: `scan` checks all of it before `read` yields a row, so that a bad file brings nothing.
 Times are Unix nanoseconds. Whatever is wrong with a file is one MburstError, with the line where it stands.
 """
 

@@ -113,7 +113,7 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 # --- probes -----------------------------------------------------------------------------------------------------------
 
-PATHS = {  # to host a: protocol, and what a probe of it is judged by
+PATHS = {  # to host a: protocol, and the measure of its probes
     "api-1": ("udp", "application"), "api-2": ("udp", "network round trip"), "api-3": ("icmp", "round trip"),
     "api-4": ("tcp", "reported round trip"), "api-5": ("udp", "application"),
 }

@@ -1,4 +1,4 @@
-"""The demo: whose files it touches, how it judges what was found, and that it ends well whatever ends it."""
+"""The demo: whose files it touches, how its finds are compared with the truth, and that it ends well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bins that the stamps cannot carry are not judged, unless it is asked for."""
+"""Bins that the stamps cannot carry are refused, unless the user insists."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def take(store: Store) -> tuple[dict[str, Counter[Row]], set[str]]:
             for table in TABLES}, named
 
 
-def judge(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, str]], mends: bool) -> list[str]:
+def problems(store: Path, harmed: Path, kind: str, known: dict[str, dict[Row, str]], mends: bool) -> list[str]:
     """What is wrong with what mburst makes of the damage: who takes what a query is to read, and with MENDS who
     queries, seals, checks and repairs."""
     name = str(harmed.relative_to(store))
@@ -247,7 +247,7 @@ def test_damage_is_never_a_wrong_answer(shard: int, original: tuple[Path, dict[s
         TRIED[which] += 1
         where = f"trial {trial}: {kind} in {harmed.relative_to(store)}"
         try:
-            wrong = in_child(lambda: judge(store, harmed, kind, known, trial // SHARDS % 8 == 0))  # noqa: B023
+            wrong = in_child(lambda: problems(store, harmed, kind, known, trial // SHARDS % 8 == 0))  # noqa: B023
         except AssertionError as error:
             pytest.fail(f"{where}: {error}")
         assert not wrong, f"{where}: {wrong}"

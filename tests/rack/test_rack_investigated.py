@@ -36,7 +36,7 @@ def depths(recording: Recording) -> Path:
     return kept
 
 
-def judged(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def investigated(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The answer about one file of probes, from the capture and the switch's windows. Rounds are 300 ms apart: a pause
     of some milliseconds, in which the machine that plays all hosts stood still, ends none."""
     capsys.readouterr()
@@ -50,7 +50,7 @@ def judged(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]
 
 def check(recording: Recording, probes: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The answer, when it is the true one."""
-    answer = judged(recording, probes, capsys)
+    answer = investigated(recording, probes, capsys)
     assert answer["cause"] == WANTED[probes], answer["summary"]
     if probes == "busy":
         evidence, whose = answer["evidence"], answer["fan_in"][0]
