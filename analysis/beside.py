@@ -21,14 +21,14 @@ ORDER BY ($host IN (src, dst)) DESC, sent DESC, src, dst, protocol
 """
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS n, max(depth_bytes) AS largest,
-    CAST(sum(dropped_packets) AS BIGINT) AS dropped, coalesce(any_value(impossible), 0) AS impossible
+    total(dropped_packets) AS dropped, coalesce(any_value(impossible), 0) AS impossible
 FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
     USING (device, port, queue, semantics)
 GROUP BY device, port, queue, semantics ORDER BY largest DESC NULLS LAST, device, port, queue, semantics
 """
 _WINDOWS = """
 SELECT min(window_start_ns) AS begin, max(ts_ns) AS until, max(depth_bytes) AS largest,
-    CAST(sum(dropped_packets) AS BIGINT) AS dropped
+    total(dropped_packets) AS dropped
 FROM believable_windows('queues', $since, $until)
 WHERE device = $device AND port = $port AND queue = $queue AND semantics = $semantics
 GROUP BY CASE WHEN $width = 0 THEN ts_ns ELSE ts_ns // greatest($width, 1) END,

@@ -237,8 +237,9 @@ class LiveStore:
             start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
             found.append(Queue(
                 device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
-                max_bytes=int(largest.max()) if (largest >= 0).any() else None, dropped_packets=int(dropped.sum()),
-                impossible=left_out.stop - left_out.start, width_ns=0, start_ns=start,
+                max_bytes=int(largest.max()) if (largest >= 0).any() else None,
+                dropped_packets=int(dropped.sum(dtype=float)), impossible=left_out.stop - left_out.start,
+                width_ns=0, start_ns=start,
                 end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
         return found
 

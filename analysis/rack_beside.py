@@ -38,9 +38,9 @@ ORDER BY src, dst, protocol, met
 _QUEUES = """
 SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
        max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
-       CAST(coalesce(sum(dropped_packets), 0) AS BIGINT) AS dropped,
+       coalesce(total(dropped_packets), 0) AS dropped,
        count(*) FILTER (dropped_packets > 0) AS dropping_windows,
-       CAST(coalesce(sum(ecn_marked_packets), 0) AS BIGINT) AS ecn_marked
+       coalesce(total(ecn_marked_packets), 0) AS ecn_marked
 FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
     USING (device, port, queue, semantics)
 GROUP BY device, port, queue, semantics

@@ -254,7 +254,7 @@ def read_windows(
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
     told = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
-    dropped, marked = (int(values.sum()) if len(values) else None for values in told)
+    dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in told)
     device, port, queue = name
     return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked)
 

@@ -16,7 +16,7 @@ void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss)
 		losses->last_ns = loss->last_ns;
 	}
 	extend(&losses->first_ns, &losses->last_ns, loss);
-	losses->dropped += loss->packets;
+	losses->dropped = mb_lost_in_all(losses->dropped, loss->packets);
 	if (losses->count == MB_LOSSES_CAPACITY) {
 		uint32_t newest = (losses->oldest + losses->count - 1) % MB_LOSSES_CAPACITY;
 		struct mb_loss *last = &losses->queue[newest];

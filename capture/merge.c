@@ -308,7 +308,7 @@ static void merge_stats(const struct mb_source *source, struct mb_source_stats *
 			stats->drop_first_ns = one.drop_first_ns;
 		if (!stats->dropped || one.drop_last_ns > stats->drop_last_ns)
 			stats->drop_last_ns = one.drop_last_ns;
-		stats->dropped += one.dropped;
+		stats->dropped = mb_lost_in_all(stats->dropped, one.dropped);
 		adrift |= !one.drop_first_ns && !one.drop_last_ns;
 	}
 	if (adrift)

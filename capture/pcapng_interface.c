@@ -5,6 +5,7 @@
 
 #include "bytes.h"
 #include "interfaces.h"
+#include "source.h"
 
 #define NS_PER_S 1000000000
 #define BINARY 128 /* flag in if_tsresol */
@@ -91,11 +92,6 @@ bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock)
 
 /* --- losses --- */
 
-static uint64_t add_saturated(uint64_t a, uint64_t b)
-{
-	return a + b < a ? UINT64_MAX : a + b;
-}
-
 void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss *more)
 {
 	if (!more->packets)
@@ -104,7 +100,7 @@ void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss
 		loss->first_ns = more->first_ns;
 	if (!loss->packets || more->last_ns > loss->last_ns)
 		loss->last_ns = more->last_ns;
-	loss->packets = add_saturated(loss->packets, more->packets);
+	loss->packets = mb_lost_in_all(loss->packets, more->packets);
 	loss->adrift |= more->adrift;
 }
 
@@ -158,7 +154,7 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 						     &loss.last_ns);
 		if (option.code != ISB_IFDROP && option.code != ISB_OSDROP)
 			continue;
-		drops = add_saturated(drops, mb_load64(option.value, swapped));
+		drops = mb_lost_in_all(drops, mb_load64(option.value, swapped));
 		has_drops = true;
 	}
 	if (!has_drops)

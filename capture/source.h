@@ -56,6 +56,12 @@ struct mb_source_stats {
 	int64_t drop_first_ns, drop_last_ns; /* the span in which they fell; 0 when not known */
 };
 
+/* Lost packets in all, at most as many as a row can hold: a file may say any number of its own. */
+static inline uint64_t mb_lost_in_all(uint64_t some, uint64_t more)
+{
+	return some >= INT64_MAX || more >= INT64_MAX - some ? INT64_MAX : some + more;
+}
+
 /* Packets lost before read(), and when: each of them fell in [first_ns, last_ns] of the clock
  * that stamps the frames. */
 struct mb_loss {

@@ -5,6 +5,7 @@ Whoever may write to a folder can put a link, a pipe or a foreign file where mbu
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -61,6 +62,20 @@ def read_own(path: Path) -> bytes:
 def first_line(path: Path, most: int = 1 << 20) -> str:
     """The first line of a regular file that is no link, up to MOST bytes. Raises MburstError."""
     return _read(path, lambda facts: True, "", most).partition(b"\n")[0].decode(errors="replace")
+
+
+def read_text(path: Path, most: int = 1 << 20) -> tuple[str, os.stat_result]:
+    """The text of a file that its user named, in UTF-8, and what the kernel says of it. Links are followed; what is not
+    a regular file of at most MOST bytes is refused, and never waited for. Raises OSError and UnicodeDecodeError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as stream:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+    return content.decode("utf-8"), facts
 
 
 def is_own(path: Path) -> bool:

@@ -113,11 +113,24 @@ SELECT src, dst, protocol, measure, count(*) AS sent, count(*) FILTER (lost) AS 
        coalesce(string_agg(DISTINCT nullif(stamp_kind, ''), ', ' ORDER BY nullif(stamp_kind, '')), '') AS stamps
 FROM measured_probes(probe_rows, since_ns, until_ns, one_batch) GROUP BY src, dst, protocol, measure;
 
+-- Whether figures of a queue's window are such as a port can have at all: no port drops or marks 2^48 packets, or sends or
+-- holds 2^60 bytes, in one window (at 10 Tb/s and full load, of the smallest frames, in 5 hours; in 10 days).
+CREATE MACRO conceivable(any_bytes, any_packets) AS
+    coalesce(any_bytes, 0) < 1152921504606846976 AND coalesce(any_packets, 0) < 281474976710656;
+
+-- What was counted in all: a sum of whole numbers, or the largest BIGINT where it is larger, so that figures that somebody
+-- invents end no question.
+CREATE MACRO total(amount) AS
+    CAST(CASE WHEN sum(amount) < 9223372036854775807 THEN sum(amount) WHEN sum(amount) IS NOT NULL THEN 9223372036854775807 END
+         AS BIGINT);
+
 -- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is to be believed.
 CREATE MACRO told_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
        queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
-       ecn_marked_packets, bit_or(quality) AS quality, believable(quality) AS believed
+       ecn_marked_packets, bit_or(quality) AS quality, believable(quality)
+       AND conceivable(greatest(max_bytes, avg_bytes, transmit_bytes), greatest(dropped_packets, ecn_marked_packets))
+       AS believed
 FROM query_table(queue_rows)
 WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns)
 GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, transmit_bytes, dropped_packets,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import files
 from ..api.asked import Definition
 from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
@@ -79,7 +80,7 @@ def load(path: Path, fill: bool = True) -> Config:
     for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
     secrets = environment.read(path, fill)
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        told = tomllib.loads(files.read_text(path)[0])
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

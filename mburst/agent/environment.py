@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import files
 from ..errors import MburstError, UsageError
 
 _LINE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*")
@@ -71,15 +72,14 @@ def read(configuration: Path, fill: bool = True) -> Environment:
     it, and UsageError for a line that says nothing."""
     path = configuration.with_suffix(".env")
     try:
-        with path.open(encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read()
+        text, facts = files.read_text(path)
     except FileNotFoundError:
         return Environment(path, fill=fill)
     except PermissionError as error:
         return Environment(path, unread=f"cannot be read: {error.strerror}", fill=fill)
     except (OSError, UnicodeDecodeError) as error:
         raise MburstError(f"{path}: cannot read: {getattr(error, 'strerror', None) or 'no text'}") from None
+    mode = facts.st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise MburstError(f"{path}: others than its owner may write it", f"chmod 600 {path}")
     warnings = [f"{path}: everybody may read it (chmod 600 {path})"] if mode & stat.S_IROTH else []

@@ -99,7 +99,7 @@ FROM told_windows('queues', $since, 9223372036854775807)
 _QUEUES = """
 SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
        count(*) FILTER (NOT believed) AS impossible,
-       CAST(coalesce(sum(dropped_packets) FILTER (believed), 0) AS BIGINT) AS dropped
+       coalesce(total(CASE WHEN believed THEN dropped_packets END), 0) AS dropped
 FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
 """
 _TARGETS = f"""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import socket
 import ssl
@@ -20,6 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, cast
 
 import uvicorn
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -38,6 +40,7 @@ HEADER_BYTES, MESSAGE_BYTES = 16 << 10, 4 << 10  # of a request, and of a WebSoc
 SPARE_BYTES, BYTES_PER_S = 256 << 10, 64 << 10  # that a client may send at once, and in the long run
 WATCH_S = 0.5
 LINGER_S = 0.2  # for answers under way when the server ends
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 Peer = tuple[Any, ...]
 
 
@@ -143,15 +146,22 @@ class Bounded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
+        if _has_body(scope):
+            return await PlainTextResponse("a request has no body here\n", 400, {"Connection": "close"})(
+                scope, receive, send)
         with self.connections.answered(tuple(scope.get("client") or ())) as room:
             if room:
                 await self.app(scope, receive, send)
             elif scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1013})
             else:
-                from starlette.responses import PlainTextResponse
-
                 await PlainTextResponse("too many connections\n", 503, {"Retry-After": "5"})(scope, receive, send)
+
+
+def _has_body(scope: Scope) -> bool:
+    """Whether a request has a body, or says so in more than one way."""
+    said = [(name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")]
+    return scope["type"] == "http" and bool(said) and said != [(b"content-length", b"0")]
 
 
 class _Metered(asyncio.Protocol):
@@ -180,7 +190,17 @@ class _Metered(asyncio.Protocol):
 
 
 class _Http(_Metered, H11Protocol):
-    pass
+    """Lines end in CR LF: what a proxy might read as one request and a server as two (RFC 9112, 11.2) ends the
+    connection. So do bodies, in Bounded; all that is read here is heads of requests."""
+
+    _last = b""
+
+    def data_received(self, data: bytes) -> None:
+        if _BARE.search(self._last + data):
+            self.stream.abort()
+            return
+        self._last = data[-1:]
+        super().data_received(data)
 
 
 class _WebSocket(_Metered, WebSocketsSansIOProtocol):

@@ -17,6 +17,6 @@ SELECT rack,                        -- VARCHAR: as in `recordings`
        max(end_ns) AS end_ns,       -- BIGINT: end of the last bin
        count(DISTINCT recording_id) AS recordings,                 -- BIGINT: that cover it
        count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not come to their end
-       CAST(sum(dropped) AS BIGINT) AS dropped,  -- BIGINT: packets lost before they were seen
-       CAST(sum(late) AS BIGINT) AS late         -- BIGINT: packets too far out of order for any bin
+       total(dropped) AS dropped,  -- BIGINT: packets lost before they were seen
+       total(late) AS late         -- BIGINT: packets too far out of order for any bin
 FROM placed GROUP BY rack, host, interface, direction, place;

@@ -9,8 +9,8 @@ SELECT device,      -- VARCHAR: as in `queues`
        coalesce(any_value(impossible), 0) AS impossible,  -- BIGINT: windows that are not, and are left out
        max(depth_bytes) AS max_bytes,                  -- BIGINT: of the fullest window
        known_quantile(depth_bytes, 0.99) AS p99_bytes, -- BIGINT: 99 % of the windows were no fuller
-       CAST(sum(dropped_packets) AS BIGINT) AS dropped_packets,        -- BIGINT: NULL where the device does not say
-       CAST(sum(ecn_marked_packets) AS BIGINT) AS ecn_marked_packets   -- BIGINT: NULL where the device does not say
+       total(dropped_packets) AS dropped_packets,        -- BIGINT: NULL where the device does not say
+       total(ecn_marked_packets) AS ecn_marked_packets   -- BIGINT: NULL where the device does not say
 FROM believable_windows('queues', coalesce(CAST(getvariable('since_ns') AS BIGINT), -9223372036854775808),
                         coalesce(CAST(getvariable('until_ns') AS BIGINT), 9223372036854775807))
     FULL JOIN impossible_windows('queues', coalesce(CAST(getvariable('since_ns') AS BIGINT), -9223372036854775808),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -123,6 +125,37 @@ def test_what_is_wrong_is_said(read, text, said):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(MburstError, match="cannot read"):
         load(tmp_path / "nothing.toml")
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    """In the place of the file and of its secrets: a pipe, a folder, a device that never ends, more than is read."""
+    makers = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path),
+              "large": lambda path: path.write_bytes(bytes((1 << 20) + 1))}
+    for kind, make in makers.items():
+        for name in ("mburst.toml", "mburst.env"):
+            folder = tmp_path / kind / name
+            folder.mkdir(parents=True)
+            (folder / "mburst.toml").write_text("")
+            (folder / name).unlink(missing_ok=True)
+            make(folder / name)
+            said: list[str] = []
+            waiting = threading.Thread(target=refused, args=(folder / "mburst.toml", said), daemon=True)
+            waiting.start()
+            waiting.join(30)
+            assert said and f"{name}: cannot read: " in said[0], (kind, name)
+
+
+def refused(path: Path, said: list[str]) -> None:
+    with pytest.raises(MburstError) as caught:
+        load(path)
+    said.append(str(caught.value))
+
+
+def test_a_file_may_be_a_link(tmp_path):
+    """As those of Kubernetes are."""
+    (tmp_path / "real").write_text(BASE + '[record]\ninputs = "lo"\n')
+    (tmp_path / "link.toml").symlink_to(tmp_path / "real")
+    assert load(tmp_path / "link.toml").parts
 
 
 def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 
@@ -20,6 +21,8 @@ from mburst.agent.config import Delivery
 from mburst.agent.delivery import Digest, Ledger, deliver
 from mburst.agent.delivery import ledger as book
 from mburst.agent.delivery.digest import Entry
+from mburst.agent.delivery.http import send_webhook
+from mburst.agent.delivery.send import Refused, Unsure
 from mburst.dashboards import rack as page
 from mburst.sql import Store
 
@@ -82,7 +85,8 @@ def mail(inbox: Inbox, **more) -> Delivery:
 
 @pytest.fixture
 def web():
-    """An HTTP server: `seen` has (path, body); `answers` are status codes in turn, None hangs up, then it is 200."""
+    """An HTTP server: `seen` has (path, body); `answers` are status codes in turn, None hangs up, then it is 200;
+    `locations` are where they lead."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -93,6 +97,8 @@ def web():
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return
             self.send_response(status)
+            if self.server.locations:
+                self.send_header("Location", self.server.locations.pop(0))
             self.send_header("Content-Length", "2")
             self.end_headers()
             self.wfile.write(b"ok")
@@ -101,7 +107,7 @@ def web():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.seen, server.answers = [], []
+    server.seen, server.answers, server.locations = [], [], []
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -240,6 +246,42 @@ def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(fold
     web.answers = [None]
     done, told = sent(other, to("webhook", url=web.url), ledger)
     assert done and len(web.seen) == 4 and "may not have been delivered" in told[0]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_webhook_that_leads_elsewhere_is_not_followed(digest, web, status):
+    """Neither to another path, host, scheme nor file: what is sent stays with who was named."""
+    elsewhere = [f"{web.url}/elsewhere", "http://169.254.169.254/latest", "file:///etc/passwd", "//evil.example/x",
+                 "gopher://127.0.0.1:25/_MAIL%0d%0a", "http://a\r\nX: y/"]
+    web.locations = [*elsewhere]
+    for number in range(len(elsewhere)):
+        web.answers.append(status)
+        with pytest.raises(Refused, match=str(status)):
+            send_webhook(digest, to("webhook", url=f"{web.url}/secret/{number}"))
+    assert [path for path, *_ in web.seen] == [f"/secret/{number}" for number in range(len(elsewhere))]
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
+                         ids=["ever on", "letters", "a header"])
+def test_a_server_that_answers_without_end_is_given_up(digest, said):
+    """Something comes all the time, so that no read times out."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def answering() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(said)
+                while True:
+                    time.sleep(0.02)
+                    connection.sendall(said if b"100" in said else b"x")
+
+        thread = threading.Thread(target=answering, daemon=True)
+        thread.start()
+        where = Delivery("ops", "webhook", 1, 10**6, 3 * 10**8, "", "always",
+                         {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"})
+        with nullcontext() if b"200" in said else pytest.raises(Unsure):  # who says 200 has taken it
+            send_webhook(digest, where)
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def test_alertmanager_gets_an_alert_a_rack_that_bursts(digest, web, ledger):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ports import free_port
 from racklib import fill
@@ -293,6 +293,7 @@ def test_no_process_is_called_by_it(folder, store, web):
     assert len(seen) == 2 and CANARY not in out + error + everything(folder)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.text(max_size=50), st.text(max_size=50))
 def test_a_secret_is_hidden_wherever_it_stands(secret, before, after):
     hidden = Secrets([secret]).hide(before + secret + after)

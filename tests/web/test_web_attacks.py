@@ -247,6 +247,41 @@ def test_a_client_that_leaves_at_once(server):
     ends_quietly(server)
 
 
+BODY = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+AMBIGUOUS = {  # each is followed by a request that only some servers see (RFC 9112, 11.2)
+    "two lengths": BODY + b"Content-Length: 0\r\nContent-Length: 36\r\n\r\n",
+    "one length twice": BODY + b"Content-Length: 36\r\nContent-Length: 36\r\n\r\n",
+    "a list of lengths": BODY + b"Content-Length: 0, 36\r\n\r\n",
+    "a length with a sign": BODY + b"Content-Length: +0\r\n\r\n",
+    "a length and chunks": BODY + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks twice": BODY + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    "another encoding": BODY + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "chunks of a GET": HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length of a GET": HEAD + b"Content-Length: 36\r\n\r\n",
+    "a chunk of a negative size": BODY + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+    "a line that ends in LF": b"GET / HTTP/1.1\nHost: 127.0.0.1\r\n\r\n",
+    "a head that ends in LF": HEAD + b"X: a\n\n",
+    "a CR inside of a line": HEAD + b"X: a\rHost: evil\r\n\r\n",
+    "two names": HEAD + b"Host: evil\r\n\r\n",
+}
+
+
+def test_what_may_be_read_as_two_requests_ends_its_connection(server):
+    """Nothing behind it is answered, whether it comes in one piece or byte by byte."""
+    for case, asked in AMBIGUOUS.items():
+        for pieces in ([asked + HEAD + b"\r\n"], [asked[:-1], asked[-1:], HEAD + b"\r\n"]):
+            with server.open() as connection, suppress(ConnectionError):
+                said = b""
+                for piece in pieces:
+                    connection.sendall(piece)
+                while more := connection.recv(65536):
+                    said += more
+                assert said.count(b"HTTP/1.1 ") <= 1 and b"HTTP/1.1 200" not in said, (case, said[:200])
+    assert server.ask()[0] == 200
+    ends_quietly(server)
+
+
 LINES = st.one_of(st.binary(max_size=300), st.builds(
     lambda method, path, version, headers: b" ".join([method, path, version]) + b"\r\n" + b"".join(
         name + b": " + value + b"\r\n" for name, value in headers) + b"\r\n",

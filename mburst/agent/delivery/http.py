@@ -7,7 +7,9 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -25,6 +27,19 @@ SAID_BYTES, SAID = 4096, 200  # of an answer that are read, and characters of it
 SLACK_LINES = 15
 
 
+class Ending(threading.Timer):
+    """Ends a connection after so many seconds in all: a server that sends a byte now and then never times out."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        super().__init__(seconds, self._end)
+        self.connection, self.daemon = connection, True
+        self.start()
+
+    def _end(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
 def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str], Exception]) -> None:
     """POST as JSON; any answer of 200 to 299 is a yes. Raises Refused where it did not arrive or was refused, and what
     AGAIN makes of the reason where it was sent and no answer came."""
@@ -38,12 +53,15 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
             connection.connect()
         except (OSError, ssl.SSLError, socket.gaierror) as error:
             raise Refused(str(error.strerror or error)) from error
+        ending = Ending(connection.sock, timeout_s)
         try:
             connection.request("POST", target, json.dumps(body).encode(), headers)
             answer = connection.getresponse()
             said = answer.read(SAID_BYTES).decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise again(f"no answer: {error or type(error).__name__}") from error
+        finally:
+            ending.cancel()
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
