@@ -7,7 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gnmilib import agent, collect, heard, messages, query, said_so_far
+
+from mburst.switch_agent.requests import LEAST_HEARTBEAT_NS
 
 
 def test_unsupported_paths_and_intervals_of_the_agent_are_one_line(tmp_path):
@@ -30,14 +33,26 @@ subscriptions:
     ]
 
 
-def ask(address: str, mode: str, encoding: str = "PROTO", polls: int = 0, **options: Any) -> list[Any]:
+def test_heartbeats_that_would_spin_are_refused():
+    import grpc
+
+    change = messages.STREAM_MODES.index("ON_CHANGE")
+    with agent("lo") as (address, _):
+        for interval in (1, 10**6, LEAST_HEARTBEAT_NS - 1):
+            with pytest.raises(grpc.RpcError) as refused:
+                ask(address, "STREAM", mode=change, heartbeat_interval=interval)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert "heartbeat interval" in refused.value.details()
+
+
+def ask(address: str, list_mode: str, encoding: str = "PROTO", polls: int = 0, **options: Any) -> list[Any]:
     """The responses to one subscription to the counters of lo."""
     import grpc
 
     from mburst.telemetry.gnmi.path import as_message, parse
 
     wanted = messages.SubscriptionList(
-        mode=messages.LIST_MODES.index(mode), encoding=messages.ENCODINGS.index(encoding)
+        mode=messages.LIST_MODES.index(list_mode), encoding=messages.ENCODINGS.index(encoding)
     )
     wanted.subscription.add(path=as_message(parse("/interfaces/interface[name=lo]/state/counters")), **options)
 
