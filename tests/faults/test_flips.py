@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute  # here, so that not every trial's process loads it
 import pyarrow.parquet as pq
 import pytest
+from forking import fork
 from outcomes import outcome
 from storelib import hot_logs, rows, sealed_files, write
 
@@ -41,7 +42,7 @@ Row = tuple[Any, ...]
 def in_child(work: Callable[[], object]) -> Any:
     """What WORK returns, in a process of its own: it may crash without taking this one down."""
     reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
+    if (child := fork()) == 0:
         os.close(reader)
         try:
             with os.fdopen(writer, "wb") as out:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from forking import fork
 from places import ROOT
 
 from mburst import recovery
@@ -173,7 +174,7 @@ def test_an_interrupted_migration_begins_again(old: Path, tmp_path: Path) -> Non
              if path.name != ".verified"}
     for files in (0, 1, 10, 21):
         new = tmp_path / str(files)
-        if (child := os.fork()) == 0:
+        if (child := fork()) == 0:
             migrate(old, new, lambda done, total, files=files: os._exit(9) if done > files else None)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -223,7 +224,7 @@ def test_flipped_bits_never_crash_it(old: Path, tmp_path: Path) -> None:
         broken = bytearray(data)
         broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
         path.write_bytes(broken)
-        if (child := os.fork()) == 0:
+        if (child := fork()) == 0:
             try:
                 outcome = migrate(old, tmp_path / f"new-{trial}")
                 good = outcome.files == 22 and {file.path for file in outcome.damaged} <= {str(path)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import fork
 from storelib import hot_logs, rows, sealed_files, write
 from test_checking import T0, flip, left_hot
 
@@ -131,7 +132,7 @@ def killed_after(steps: int, work: Callable[[], object]) -> bool:
 
         return step
 
-    child = os.fork()
+    child = fork()
     if child == 0:
         for module, name in STEPS:
             setattr(module, name, counted(getattr(module, name)))
