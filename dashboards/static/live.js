@@ -312,6 +312,7 @@ class LiveView {
 
   tellContrast() {
     const { view, seconds } = this.timeline, unit = this.lane.suffix.trim();
+    if (!view) return; // the first drawing is under way, or the page has no width yet
     const most = (values) => values.reduce((p, q) => Math.max(p, q), 0) * this.lane.factor;
     const told = (value) => `${Number(value.toPrecision(3))} ${unit}`;
     one("#fullest").textContent = view.start.length ? told(most(view.largest)) : "–";

@@ -28,13 +28,12 @@ SMALL, LARGE = 3_000, 60_000  # 24 and 480 µs at 1 Gb/s; a bin is 100 µs
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of the bursts of one size. edge_ns: how far the begin is off the median, at most of half of them."""
+    """What became of the bursts of one size."""
 
     sent: int
     counted: int
     detected: int
     excluded: dict[str, int]
-    edge_ns: float
 
 
 def send(rack: Rack, *arguments: str) -> None:
@@ -49,15 +48,12 @@ def send(rack: Rack, *arguments: str) -> None:
 
 def cells(store: Path) -> dict[int, Cell]:
     con = Store.open(store).connect()
-    rows = con.execute("SELECT size_bytes, excluded, detected, found_start_ns - start_ns FROM canary").fetchall()
+    rows = con.execute("SELECT size_bytes, excluded, detected FROM canary").fetchall()
     found = {}
     for size in {row[0] for row in rows}:
         mine = [row for row in rows if row[0] == size]
-        edges = sorted(row[3] for row in mine if row[2] and row[3] is not None)
         why = {word: sum(row[1] == word for row in mine) for word in {row[1] for row in mine} - {""}}
-        spread = sorted(abs(edge - edges[len(edges) // 2]) for edge in edges)
-        found[size] = Cell(len(mine), sum(not row[1] for row in mine), sum(bool(row[2]) for row in mine), why,
-                           spread[len(spread) // 2] if spread else 0)
+        found[size] = Cell(len(mine), sum(not row[1] for row in mine), sum(bool(row[2]) for row in mine), why)
     return found
 
 
@@ -103,9 +99,7 @@ def test_what_a_recorder_sees_of_canary_bursts(case: str, can_build: None,
     how, check = CASES[case]
 
     def once() -> dict[int, Cell]:
-        found = measure(tmp_path_factory.mktemp("canary") / "s", **how)
-        print(case, found)
-        return found
+        return measure(tmp_path_factory.mktemp("canary") / "s", **how)
 
     attempts = Attempts(once, once)
     hold(check, attempts.that_holds(check))
