@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -200,7 +201,10 @@ class _Http(_Metered, H11Protocol):
             self.stream.abort()
             return
         self._last = data[-1:]
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # a bad body while its head is answered: uvicorn would answer once more
+            self.stream.abort()
 
 
 class _WebSocket(_Metered, WebSocketsSansIOProtocol):
