@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import MburstError
 from . import disk, verified
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROW_GROUP = 1 << 18  # rows: small enough for zone maps to help, large enough to compress
 PAGE = ROW_GROUP * 8  # bytes: a column of a row group is one page, as readers take it whole
 MOST_DAYS = 4  # that a row group is cut into: beyond, its rows of all days are one file
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DamagedLog(MburstError):
@@ -33,7 +34,7 @@ class DamagedLog(MburstError):
 
 
 class Part:
-    """A Parquet file that is being written."""
+    """A Parquet file that is being written, and that nobody else writes: a draft that is there already is an error."""
 
     def __init__(self, folder: Path, segment: Segment, number: int, table: str, schema: pa.Schema) -> None:
         self.folder = folder
@@ -43,9 +44,11 @@ class Part:
         self.first_ns, self.last_ns = 2**63 - 1, -(2**63)
         self.draft = folder / f"{segment.name}.{number}.tmp"
         disk.make_folder(folder, folder.parents[2])  # the store: one that was moved is not made anew
+        self._file = open(os.open(self.draft, _NEW, 0o640), "wb")  # noqa: SIM115 (closed with the writer)
         try:
-            self._writer: pq.ParquetWriter | None = _parquet_writer(self.draft, schema, table)
+            self._writer: pq.ParquetWriter | None = _parquet_writer(self._file, schema, table)
         except BaseException:
+            self._file.close()
             self.draft.unlink(missing_ok=True)
             raise
 
@@ -62,7 +65,8 @@ class Part:
         """Write what a Parquet file ends with."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            writer.close()
+            with self._file:
+                writer.close()
 
     def publish(self) -> Path:
         """Give the file its name, durably but for the folder. Raises OSError."""
@@ -75,7 +79,7 @@ class Part:
         return path
 
 
-def _parquet_writer(path: Path, schema: pa.Schema, table: str) -> pq.ParquetWriter:
+def _parquet_writer(file: BinaryIO, schema: pa.Schema, table: str) -> pq.ParquetWriter:
     """Of rows of TABLE, encoded as the bench found best (docs/architecture.md)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -85,7 +89,7 @@ def _parquet_writer(path: Path, schema: pa.Schema, table: str) -> pq.ParquetWrit
     # Bounds of a text with many values cost as much as all else of it, and nobody skips rows by them.
     texts = {field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_dictionary(field.type)}
     return pq.ParquetWriter(
-        str(path),
+        file,
         schema.remove_metadata(),
         compression="zstd",
         compression_level=1,

@@ -37,9 +37,9 @@ def leave_behind(store: Store, number: int) -> None:
     """What a dead writer leaves: a log, the half of its seal, and drafts."""
     log = HotLog(store.path, "bins", filenames.new_segment("dead", filenames.new_writer(), 0), "r1")
     log.append(bins("dead", number, 1))
-    log.leave()
-    half = Parts(store.path, "bins", "r1", log.segment)
+    half = Parts(store.path, "bins", "r1", log.segment)  # by the holder of the log: nobody else seals meanwhile
     half.add(bins("dead", number, 1))
+    log.leave()
     other = Parts(store.path, "bins", "r1", filenames.new_segment("dead", filenames.new_writer(), 0))
     other.add(bins("dead", number, 1))
     draft = log.path.with_name(f"{filenames.new_segment('dead', filenames.new_writer(), 0)}.new")

@@ -17,7 +17,8 @@ from mburst.agent.exporter import Exporter
 from mburst.agent.meter import Meter
 from mburst.analysis.bursts import BurstDefinition
 from mburst.errors import MburstError
-from mburst.sql import Store, writer
+from mburst.sql import Store, filenames, writer
+from mburst.sql.sealing import Parts
 from mburst.sql.tables import ORDER, arrow_schema
 
 sys.path.insert(0, str(ROOT / "tests" / "data" / "stores"))
@@ -104,3 +105,27 @@ def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
     assert len(said) == 1 and said[0].args[0].startswith("not sealed yet, trying again: ")
     (store.path / "gnmi_events").unlink()
     assert store.seal() == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "draft of another"])
+def test_a_draft_that_is_there_is_not_written(tmp_path: Path, kind: str) -> None:
+    """Two who seal one segment, or a link in the way: an error, and what is there stays as it is."""
+    store = Store.create(tmp_path / "store")
+    segment = filenames.new_segment("cache-1", filenames.new_writer(), 0)
+    first, second = (Parts(store.path, "bins", "r 1", segment) for _ in range(2))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("kept")
+    first.add(row("bins"))
+    [draft] = store.path.glob("bins/*/*/*.tmp")
+    if kind != "draft of another":
+        first.discard()
+        draft.symlink_to(elsewhere) if kind == "link" else draft.write_text("kept")
+    with pytest.raises(MburstError, match="cannot write: File exists"):
+        second.add(row("bins"))
+    second.discard()
+    assert draft.is_symlink() == (kind == "link") and draft.exists() and elsewhere.read_text() == "kept"
+    if kind == "draft of another":
+        first.publish()
+        with store.connect() as connection:
+            assert connection.execute("SELECT (SELECT count(*) FROM bins), (SELECT count(*) FROM damaged_files)"
+                                      ).fetchall() == [(1, 0)]
