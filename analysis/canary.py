@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..quality import Quality
+from ..sent_burst import SentBurst
 from . import coverage, read_canary
 from .bursts import BurstDefinition, detect_bursts
 from .canary_clock import Clock, compare
@@ -29,22 +30,6 @@ STAMPS = {Quality.HW: "hw", Quality.SW: "sw", Quality.RING: "ring", Quality.FILE
 SECOND = 10**9
 OF_RECORDING = ("recording_id", "host", "rack", "interface", "direction")
 OF_PLACE = ("clock_epoch", "start_ns", "end_ns", "offset_ns", "offset_error_ns", "drift_ppb")
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A burst as its sender knows it: see telemetry/canary.py."""
-
-    number: int
-    size_bytes: int
-    length_ns: int
-    start_ns: int
-    end_ns: int
-    error_ns: int
-    stamps: str
-    packets: int
-    bytes: int
-    held_up: bool
 
 
 @dataclass(frozen=True)
@@ -71,12 +56,12 @@ def settings_of(definition: BurstDefinition, stored_ns: int, link_bps: int) -> d
             "release_ppb": round(release * PPB), "join_ns": definition.joined_ns(stored_ns), "min_duration_ns": least}
 
 
-def spacing_ns(sent: Sequence[Sent]) -> int:
+def spacing_ns(sent: Sequence[SentBurst]) -> int:
     """The least time between two bursts; a second where there are none."""
     return min((after.start_ns - before.end_ns for before, after in pairwise(sent)), default=SECOND)
 
 
-def read_lane(con: duckdb.DuckDBPyConnection, recording: Mapping[str, Any], source: str, sent: Sequence[Sent],
+def read_lane(con: duckdb.DuckDBPyConnection, recording: Mapping[str, Any], source: str, sent: Sequence[SentBurst],
               definition: BurstDefinition) -> Lane:
     """What one recording (a row of read_canary.lanes_with) shows of what SOURCE sent. Raises as find_bursts does."""
     came = read_canary.came(con, source, recording["recording_id"])
@@ -111,7 +96,7 @@ def read_lane(con: duckdb.DuckDBPyConnection, recording: Mapping[str, Any], sour
     return Lane(recording, clocks, rows)
 
 
-def _found(one: Sent, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
+def _found(one: SentBurst, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
            met: Mapping[str, Any] | None) -> dict[str, Any]:
     """What became of a burst, as columns of `canary`."""
     excluded = why_excluded(one, row, seen, quality, near, met)
@@ -121,7 +106,7 @@ def _found(one: Sent, row: Mapping[str, Any], seen: tuple[int, int] | None, qual
             "found_end_ns": known["end_ns"], "found_bytes": known["bytes"]}
 
 
-def _sent(one: Sent) -> dict[str, Any]:
+def _sent(one: SentBurst) -> dict[str, Any]:
     """What was sent, as columns of `canary`."""
     return {"number": one.number, "size_bytes": one.size_bytes, "length_ns": one.length_ns, "sent_ns": one.start_ns,
             "sent_for_ns": one.end_ns - one.start_ns, "sent_error_ns": one.error_ns, "sent_stamps": one.stamps,
@@ -138,8 +123,8 @@ def beginnings(came: Sequence[Mapping[str, Any]], quiet_ns: int) -> Whole:
     return np.array(begun, dtype=np.int64)
 
 
-def placed_in(sent: Sequence[Sent], starts: Whole, clocks: Mapping[int, Clock], spans: Mapping[int, tuple[int, int]],
-              link_bps: int) -> list[dict[str, Any]]:
+def placed_in(sent: Sequence[SentBurst], starts: Whole, clocks: Mapping[int, Clock],
+              spans: Mapping[int, tuple[int, int]], link_bps: int) -> list[dict[str, Any]]:
     """When and in which clock epoch each burst should be in the recording; `recorded` says whether it was recorded
     then. A burst ends no sooner than the link can have carried it."""
     arrivals = {epoch: (clock.arrival(starts), clock.error_ns(starts), clock.late_ns(starts))
@@ -190,7 +175,7 @@ def met_by(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]], slack_ns:
     return max(near, key=lambda one: (one["bytes"], one["end_ns"] - one["start_ns"]), default=None)
 
 
-def why_excluded(one: Sent, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
+def why_excluded(one: SentBurst, row: Mapping[str, Any], seen: tuple[int, int] | None, quality: int, near: bool,
                  met: Mapping[str, Any] | None) -> str:
     """Why a burst says nothing of what the recorder can detect, in a word; '' where it does."""
     if one.held_up:
@@ -204,7 +189,7 @@ def why_excluded(one: Sent, row: Mapping[str, Any], seen: tuple[int, int] | None
     return "hidden" if met is not None and met["share"] < OWN_SHARE else ""
 
 
-def _nearest(sent: Sequence[Sent], i: int) -> int:
+def _nearest(sent: Sequence[SentBurst], i: int) -> int:
     """How far a burst is from the one before or behind it."""
     before = sent[i].start_ns - sent[i - 1].end_ns if i else SECOND
     behind = sent[i + 1].start_ns - sent[i].end_ns if i + 1 < len(sent) else SECOND

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import files
 from .errors import MburstError
+from .sent_burst import SentBurst
 from .units import format_count
 
 if TYPE_CHECKING:
@@ -36,14 +37,14 @@ _DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken f
 
 @dataclass(frozen=True)
 class Run:
-    """A run of `mburst canary`: what was sent to whom. bursts: telemetry.canary.Burst or analysis.canary.Sent."""
+    """A run of `mburst canary`: what was sent to whom."""
 
     batch: str
     target: str
     port: int
     source: str
     link_bps: int
-    bursts: Sequence[Any]
+    bursts: Sequence[SentBurst]
 
     def text(self) -> str:
         """As a file of notes."""
@@ -76,13 +77,11 @@ def load(path: Path) -> Run:
     return Run(**told, bursts=bursts)
 
 
-def _burst(told: dict[str, Any]) -> Any:
+def _burst(told: dict[str, Any]) -> SentBurst:
     """A burst of the notes. Raises ValueError or TypeError for what cannot be one."""
-    from .analysis.canary import Sent
-
     kinds = {"int": int, "str": str, "bool": bool}
-    wanted = {field.name: kinds[str(field.type)] for field in fields(Sent)}
-    one = Sent(**told)
+    wanted = {field.name: kinds[str(field.type)] for field in fields(SentBurst)}
+    one = SentBurst(**told)
     if any(type(getattr(one, name)) is not kind for name, kind in wanted.items()):
         raise TypeError
     numbers = (one.number, one.size_bytes, one.length_ns, one.error_ns, one.packets, one.bytes)

@@ -13,9 +13,9 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from ..errors import MburstError
+from ..sent_burst import SentBurst
 from .canary_plan import MOST_TRIES, WIRE_BYTES, Cell, Pace, Plan, length_at_least
 from .targets import Target
 from .timestamping import SO_TIMESTAMPING, Sent, event
@@ -35,25 +35,9 @@ _SEND_S = 1.0            # for one call
 _ASK = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("@I", _TX_SOFTWARE))]
 
 
-@dataclass(frozen=True)
-class Burst:
-    """A burst that was sent. Times are Unix ns, as if this host's clock had not been set during the run; both ends are
-    known within error_ns. held_up: it took longer than asked, or was broken off."""
-
-    number: int
-    size_bytes: int
-    length_ns: int
-    start_ns: int
-    end_ns: int
-    error_ns: int
-    stamps: str
-    packets: int
-    bytes: int
-    held_up: bool
-
-    @property
-    def wire_bytes(self) -> int:
-        return self.bytes + WIRE_BYTES * self.packets
+def wire_bytes(burst: SentBurst) -> int:
+    """What a burst takes of the link."""
+    return burst.bytes + WIRE_BYTES * burst.packets
 
 
 class Sender:
@@ -77,7 +61,7 @@ class Sender:
     def close(self) -> None:
         self._socket.close()
 
-    def send(self, number: int, cell: Cell, plan: Plan, stop: threading.Event, start: int = 0) -> Burst:
+    def send(self, number: int, cell: Cell, plan: Plan, stop: threading.Event, start: int = 0) -> SentBurst:
         """Send a burst at START of the monotonic clock, and wait for its stamps. Raises MburstError where it cannot be
         sent."""
         lengths = plan.frames.split(cell.size_bytes)
@@ -88,12 +72,13 @@ class Sender:
                 break
         sent, times = self._send_all(calls, each, stop)
         if not sent:
-            return Burst(number, cell.size_bytes, cell.length_ns, time.time_ns(), time.time_ns(), 0, "app", 0, 0, True)
+            now = time.time_ns()
+            return SentBurst(number, cell.size_bytes, cell.length_ns, now, now, 0, "app", 0, 0, True)
         first, last, error, stamps = self._when(times)
         packets = sum(len(call) for call in calls[:sent])
         meant = max(length_at_least(plan, cell) - each, 0)
         late = last - first > meant * _HELD_UP[0] + _HELD_UP[1]
-        return Burst(number, cell.size_bytes, cell.length_ns, first, last, error, stamps, packets,
+        return SentBurst(number, cell.size_bytes, cell.length_ns, first, last, error, stamps, packets,
                      sum(lengths[:packets]), late or sent < len(calls))
 
     def _calls(self, number: int, lengths: list[int], plan: Plan, cell: Cell) -> list[list[bytes]]:
@@ -189,7 +174,7 @@ def _way_to(target: Target) -> tuple[str, int]:
 
 
 def bursts(sender: Sender, plan: Plan, rng: random.Random, stop: threading.Event,
-           told: Callable[[int, int], None] = lambda done, of: None) -> Iterator[Burst]:
+           told: Callable[[int, int], None] = lambda done, of: None) -> Iterator[SentBurst]:
     """Send what is planned, in random order, until STOP is set. A burst in which this host was held up is sent again,
     at the end and as long as there are tries left. TOLD hears how many bursts are done, of how many. Raises
     MburstError."""
@@ -201,7 +186,7 @@ def bursts(sender: Sender, plan: Plan, rng: random.Random, stop: threading.Event
         number += 1
         start = pace.next_ns(plan.frames.wire_bytes(cell.size_bytes))
         burst = sender.send(number, cell, plan, stop, start)
-        pace.sent(time.monotonic_ns(), burst.wire_bytes)
+        pace.sent(time.monotonic_ns(), wire_bytes(burst))
         if burst.held_up:
             waiting.insert(0, cell)
         if burst.packets:

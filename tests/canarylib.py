@@ -8,8 +8,8 @@ from typing import Any
 
 from storelib import write
 
-from mburst.analysis.canary import Sent
 from mburst.canary import Run
+from mburst.sent_burst import SentBurst
 from mburst.sql import Store
 
 US, MS, SECOND = 10**3, 10**6, 10**9
@@ -19,22 +19,22 @@ FRAME = 1514
 
 
 def sent_at(starts: Sequence[int], sizes: Sequence[int], link_bps: int = 10**9,
-            held_up: Sequence[int] = ()) -> list[Sent]:
+            held_up: Sequence[int] = ()) -> list[SentBurst]:
     """Bursts back to back at line rate, of whole frames."""
     found = []
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True), 1):
         packets = max(1, size // FRAME)
         length = (packets - 1) * (FRAME + 24) * 8 * SECOND // link_bps
-        found.append(Sent(number, size, 0, start, start + length, 1000, "sw", packets, packets * FRAME,
+        found.append(SentBurst(number, size, 0, start, start + length, 1000, "sw", packets, packets * FRAME,
                           number in held_up))
     return found
 
 
-def run_of(sent: Sequence[Sent], batch: str = "canary-0123456789abcdef", source: str = SENDER) -> Run:
+def run_of(sent: Sequence[SentBurst], batch: str = "canary-0123456789abcdef", source: str = SENDER) -> Run:
     return Run(batch, "cache-1", 9, source, 10**9, sent)
 
 
-def record(store: Store, sent: Sequence[Sent], arrival: Callable[[int], int], *, source: str = SENDER,
+def record(store: Store, sent: Sequence[SentBurst], arrival: Callable[[int], int], *, source: str = SENDER,
            lost: Callable[[int, int], bool] = lambda number, place: False, others: Sequence[dict[str, Any]] = (),
            epoch_of: Callable[[int], int] = lambda number: 0, until: int | None = None, bin_ns: int = 100 * US,
            name: str = "run-1", **run: Any) -> None:

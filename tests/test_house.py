@@ -20,13 +20,14 @@ ALLOWED = {
     "interrupting": set(),
     "names": set(),
     "quality": set(),
+    "sent_burst": set(),
     "units": {"errors"},
     "files": {"errors"},
     "workers": {"errors"},
     "capture": {"errors", "units"},
-    "telemetry": {"errors", "quality", "units"},
+    "telemetry": {"errors", "quality", "sent_burst", "units"},
     "sql": {"errors", "files", "interrupting", "machine", "units"},
-    "analysis": {"errors", "quality", "units", "sql"},
+    "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
     "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
 }
 FILES = set(ALLOWED) - set(ROOMS)  # modules of one file

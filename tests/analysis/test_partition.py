@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -169,13 +171,20 @@ def test_hot_logs_are_files_too(tmp_path: Path) -> None:
     assert gone.path.endswith(".log")
 
 
+@contextmanager
+def written_anew(store: Store, bursts: list[tuple[int, int]]) -> Iterator[None]:
+    """The bins of host a in a log of a writer, while it lives, and sealed behind that."""
+    shutil.rmtree(store.path / "bins")
+    with store.writer("bins", "a", "r1") as writer:
+        for row in bins_of("a", "r1", 0, bursts):
+            writer.append(rows("bins", row))
+        yield
+
+
 def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
     """A log of before the segment was sealed, and a sealed file in two folders."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(5, 3)], [])])
-    shutil.rmtree(store.path / "bins")
-    with store.writer("bins", "a", "r1") as writer:
-        for row in bins_of("a", "r1", 0, [(5, 3)]):
-            writer.append(rows("bins", row))
+    with written_anew(store, [(5, 3)]):
         [log] = hot_logs(store, "bins")
         cut_short = log.read_bytes()
     files = store.files()
@@ -195,10 +204,7 @@ def test_what_a_copy_has_twice_counts_once(tmp_path: Path) -> None:
 def test_a_log_beside_its_sealed_files_counts_as_in_the_store(tmp_path: Path, log: str, harmed: str) -> None:
     """A segment over midnight, in two sealed files, and the log that it was, after a copy that was made meanwhile."""
     store = filled(tmp_path / "store", [(("r1", "a"), [(30, 20)], [])])
-    shutil.rmtree(store.path / "bins")
-    with store.writer("bins", "a", "r1") as writer:
-        for row in bins_of("a", "r1", 0, [(30, 20)]):
-            writer.append(rows("bins", row))
+    with written_anew(store, [(30, 20)]):
         [path] = hot_logs(store, "bins")
         content = path.read_bytes()
     files = sealed_files(store, "bins")

@@ -29,7 +29,7 @@ SIDES = ("in", "out", "mirror")
 STAMPS = ("app_send", "tx", "remote_rx", "remote_tx", "rx", "app_recv")
 
 
-def judge(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
+def verdict_of(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
     evidence = gather(scene, np.random.default_rng(seed))
     return evidence, decide(evidence)
 
@@ -37,7 +37,7 @@ def judge(scene: Scene, seed: int = 1) -> tuple[Evidence, Verdict]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_cause_is_told(kind: str) -> None:
     case = cases.build(kind, 0, BASE)
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.p_value)
     assert sum(share.value for share in evidence.shares.values()) == pytest.approx(1) or not evidence.ledger.late.size
 
@@ -45,7 +45,7 @@ def test_the_cause_is_told(kind: str) -> None:
 @pytest.mark.parametrize("kind", [*attacks.BURSTS, *attacks.NEGATIVE])
 def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
     case = cases.build(kind, 0, BASE)
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.fifo)
 
 
@@ -55,14 +55,14 @@ def test_what_looks_like_bursts_is_told_from_bursts(kind: str) -> None:
 )
 def test_what_was_not_recorded_as_it_was_said(kind: str) -> None:
     case = {**variants.BURSTS, **variants.NEGATIVE}[kind](kind, 0, BASE)
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (verdict, evidence.shares, evidence.soundness)
 
 
 def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
     case = cases.build("incast", 0, BASE)
     port = case.scene.crossings[0].port
-    evidence, verdict = judge(changed_port(case, link_bps=port.link_bps / 1.5))
+    evidence, verdict = verdict_of(changed_port(case, link_bps=port.link_bps / 1.5))
     assert evidence.soundness is not None and evidence.soundness.above == pytest.approx(1.5, abs=0.05)
     assert verdict.cause == "undetermined" and any("of its rate" in reason for reason in verdict.reasons)
     assert any("--link" in item for item in verdict.missing)
@@ -71,26 +71,26 @@ def test_a_port_that_carries_more_than_its_rate_is_doubted() -> None:
 def test_packets_that_the_capture_lost_are_stated_and_doubted_where_they_matter() -> None:
     case = cases.build("incast", 0, BASE)
     port = case.scene.crossings[0].port
-    _, verdict = judge(changed_port(case, dropped=7))
+    _, verdict = verdict_of(changed_port(case, dropped=7))
     assert verdict.cause == "bursts" and "lost 7 packets" in verdict.reasons[1]
     starts, ends = port.busy_periods()
     lossy = np.zeros(port.bins + 1, dtype=np.int32)
     lossy[((starts + ends) / 2).astype(int)] = 1
-    _, verdict = judge(changed_port(case, dropped=10**7, lossy=np.cumsum(lossy, dtype=np.int32)))
+    _, verdict = verdict_of(changed_port(case, dropped=10**7, lossy=np.cumsum(lossy, dtype=np.int32)))
     assert verdict.cause == "undetermined" and any("capture lost" in reason for reason in verdict.reasons)
 
 
 @pytest.mark.parametrize("kind", ["cut-short", "shallow-windows", "policer", "fast-repeated"])
 def test_networks_that_imitate_a_queue(kind: str) -> None:
     case = {**networks.BURSTS, **networks.NEGATIVE}[kind](kind, 0, replace(BASE, seconds=8))
-    _, verdict = judge(case.scene)
+    _, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), verdict
 
 
 def test_a_strict_rhythm_is_undetermined_with_an_option_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     """All bursts alike and by the clock: any shift by a period fits as well."""
     case = cases.build("short-rhythm", 1, BASE)
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert evidence.p_value is not None and evidence.p_value > 0.05 and verdict.cause == "undetermined"
     [advice] = [item for item in verdict.missing if "rhythm" in item]
     assert "a longer recording" in advice and "`mburst probe --spacing poisson`" in advice
@@ -115,7 +115,7 @@ def test_a_strict_rhythm_is_undetermined_with_an_option_that_there_is(capsys: py
 @pytest.mark.parametrize("kind", ["incast", "hop", "host", "retries", "periodic-near"])
 def test_links_stamps_clocks_and_rates(kind: str, setting: Setting) -> None:
     case = cases.build(kind, 3, setting)
-    _, verdict = judge(case.scene)
+    _, verdict = verdict_of(case.scene)
     assert case.accepts(verdict.cause), (case.truth, verdict)
 
 
@@ -134,14 +134,14 @@ def test_a_lossy_capture_is_no_ground_for_a_verdict() -> None:
         carried=np.concatenate(([0], np.cumsum(bytes_))),
         lossy=np.concatenate(([0], np.cumsum(bad))).astype(np.int32),
     )
-    _, verdict = judge(scene)
+    _, verdict = verdict_of(scene)
     assert verdict.cause == "undetermined"
     assert any("drops" in item for item in verdict.missing)
 
 
 def test_a_link_that_was_said_to_be_faster_than_it_is() -> None:
     case = cases.build("incast", 0, BASE)
-    _, verdict = judge(changed_port(case, link_bps=1e10))
+    _, verdict = verdict_of(changed_port(case, link_bps=1e10))
     assert verdict.cause == "undetermined"
     assert any("--link" in item for item in verdict.missing)
 
@@ -149,7 +149,7 @@ def test_a_link_that_was_said_to_be_faster_than_it_is() -> None:
 def test_clocks_apart_without_stamps_that_tell() -> None:
     case = cases.build("incast", 0, replace(BASE, stamps="rtt"))
     probes = case.scene.probes
-    _, verdict = judge(replace(case.scene, probes=replace(probes, tx=probes.tx + 4e6)))
+    _, verdict = verdict_of(replace(case.scene, probes=replace(probes, tx=probes.tx + 4e6)))
     assert verdict.cause == "undetermined"
     assert any("clocks" in item for item in verdict.missing)
 
@@ -158,7 +158,7 @@ def test_the_lag_of_a_consequence_is_found() -> None:
     case = next(
         c for c in (cases.build("retries", seed, BASE) for seed in range(20)) if c.scene.bursts[0][0][0] > 2.2e8
     )
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert verdict.cause == "elsewhere"
     assert evidence.lag_ns is None or evidence.lag_ns < -100e6  # latency comes an RTO before its bursts
 
@@ -166,7 +166,7 @@ def test_the_lag_of_a_consequence_is_found() -> None:
 def test_bursts_that_drop_what_they_would_delay() -> None:
     """A buffer too shallow for a millisecond of delay: those who survive are on time, the tail is who was lost."""
     case = cases.build("incast", 0, replace(BASE, buffer_ns=4e5, overload=4.0))
-    evidence, verdict = judge(case.scene)
+    evidence, verdict = verdict_of(case.scene)
     assert evidence.tail.late_losses.sum() > 50
     assert verdict.cause == "bursts"
 
@@ -175,22 +175,22 @@ def test_an_effect_on_a_path_that_does_not_cross_the_port_speaks_against_it() ->
     case = cases.build("incast", 0, BASE)
     unharmed = cases.build("harmless", 0, BASE).scene.probes
     clean = replace(case.scene, others=[replace(unharmed, dst="other")])
-    evidence, verdict = judge(clean)
+    evidence, verdict = verdict_of(clean)
     assert verdict.cause == "bursts" and any(c.name.startswith("path") for c in evidence.controls)
     shared = replace(case.scene, others=[replace(case.scene.probes, dst="other")])
-    _, verdict = judge(shared)
+    _, verdict = verdict_of(shared)
     assert verdict.cause == "undetermined" and "cannot act" in verdict.reasons[0]
 
 
 def test_coarse_bins_are_said_to_be_coarse() -> None:
     case = cases.build("incast", 1, replace(BASE, bin_ns=50_000_000, drain_ns=8e6, period_ns=400e6, seconds=40))
-    _, verdict = judge(case.scene)
+    _, verdict = verdict_of(case.scene)
     assert verdict.cause == "undetermined"
 
 
 def test_the_same_seed_gives_the_same_evidence() -> None:
     case = cases.build("incast", 2, BASE)
-    first, second = judge(case.scene, 5)[0], judge(case.scene, 5)[0]
+    first, second = verdict_of(case.scene, 5)[0], verdict_of(case.scene, 5)[0]
     assert first.p_value == second.p_value and first.shares == second.shares
     assert first.relative_risk == second.relative_risk
 
@@ -218,7 +218,7 @@ def test_any_stamps_may_be_missing(n: int, seed: int, gone: set[str], direction:
     first, last = runs(bins > 6000)
     ends = [Crossing(port, end, True) for end in ("dst", "src")]
     scene = Scene(probes, ends, [(first * 1e5, last * 1e5)] * 2, [None, None], [probes])
-    evidence, verdict = judge(scene)
+    evidence, verdict = verdict_of(scene)
     assert verdict.cause in ("bursts", "host", "elsewhere", "none", "undetermined")
     ledger = evidence.ledger
     assert ledger.accounts.sum(axis=1) == pytest.approx(ledger.excess, rel=1e-6)

@@ -1,0 +1,22 @@
+"""A canary burst as its sender knows it: what telemetry/canary.py sends, and analysis/canary.py looks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SentBurst:
+    """A burst that was sent. Times are Unix ns, as if this host's clock had not been set during the run; both ends are
+    known within error_ns. held_up: it took longer than asked, or was broken off."""
+
+    number: int
+    size_bytes: int
+    length_ns: int
+    start_ns: int
+    end_ns: int
+    error_ns: int
+    stamps: str
+    packets: int
+    bytes: int
+    held_up: bool
