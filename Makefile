@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ENGINE := $(wildcard capture/*.[ch] telemetry/*.[ch])
+ENGINE := $(wildcard capture/*.[ch] telemetry/probe/*.[ch])
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
@@ -46,8 +46,8 @@ fuzz: ## fuzz the file readers over FUZZ_CORPUS, or FUZZ_WHAT=exchange, for FUZZ
 	tests/fuzz/run
 
 faults: $(VENV)/test-ready ## kill recorders, fill disks, cut the power: the long set, as root (hours; MBURST_FAULTS)
-	MBURST_FAULTS=100 PYTHONPATH=tests $(BIN)/python -m pytest -q -p outcomes tests/test_record_again.py \
-		tests/test_record_gaps.py tests/faults/test_killed_files.py::test_killed_then_again
+	MBURST_FAULTS=100 PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p outcomes tests/services/test_record_again.py \
+		tests/services/test_record_gaps.py tests/faults/test_killed_files.py::test_killed_then_again
 	MBURST_FAULTS=$${MBURST_FAULTS:-32} $(BIN)/python -m pytest -q tests/faults --deselect tests/faults/test_flips.py
 	MBURST_FAULTS=10000 $(BIN)/python -m pytest -q tests/faults/test_flips.py
 
@@ -63,7 +63,7 @@ audit: $(VENV)/pip-audit ## look for known flaws in what .ci/requirements.lock n
 	$(PYTHON) .ci/audit $(VENV)/pip-audit/bin/pip-audit .ci/requirements.lock
 
 clean: ## remove what was built
-	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/*.so
+	rm -rf $(VENV) build demo docs/gallery *.egg-info capture/*.so telemetry/probe/*.so
 
 # The headers of Python itself are needed where python3 is the system's own.
 $(VENV)/python:

@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
 ENGINE = "mburst.capture._engine"
+EXCHANGE = "mburst.telemetry.probe._exchange"
 
 # Decompressors that are compiled in where their headers are: (macro, library, header, apt package).
 DECOMPRESSORS = [
@@ -134,23 +135,26 @@ def extension(name: str, room: str, libraries: list[str]) -> Extension:
     )
 
 
+def packages() -> list[str]:
+    """Every folder with an __init__.py: those of `mburst`, and of the rooms at the top of the tree."""
+    found = {"mburst": Path("mburst"), **{f"mburst.{room}": Path(room) for room in ROOMS}}
+    return sorted(".".join([name, *init.relative_to(folder).parts[:-1]])
+                  for name, folder in found.items() for init in folder.rglob("__init__.py"))
+
+
 setup(
-    packages=[
-        "mburst", "mburst.agent", "mburst.agent.delivery", "mburst.api", "mburst.cli", "mburst.demonstration",
-        "mburst.netlab", "mburst.simulate", "mburst.switch_agent", "mburst.web",
-        *(f"mburst.{room}" for room in ROOMS), "mburst.telemetry.gnmi",
-    ],
+    packages=packages(),
     package_dir={"mburst": "mburst", **{f"mburst.{room}": room for room in ROOMS}},
     package_data={
         "mburst": ["py.typed"],
         "mburst.agent": ["mburst.toml"],
         "mburst.capture": ["*.pyi", "py.typed"],
-        "mburst.telemetry": ["*.pyi"],
+        "mburst.telemetry.probe": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
         "mburst.sql": ["*.sql", "schema/*.sql", "model/*.sql", "queries/*.sql"],
         "mburst.dashboards": ["static/*", "templates/*"],
     },
-    ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension("mburst.telemetry._exchange", "telemetry", [])],
+    ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension(EXCHANGE, "telemetry/probe", [])],
     cmdclass={"build_ext": BuildEngine, "bdist_wheel": BuildWheel},
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 from side_by_side import Cost, machine, ratio, rounds, run, spread
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "lib"))
 from storelib import rows
 
-from mburst.analysis.bursts import BurstDefinition, each_burst_json
+from mburst.analysis.bursts.find import BurstDefinition, each_burst_json
 from mburst.sql import Store
 
 BIN_NS = 10_000

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from mburst.agent.meter import Meter
-from mburst.analysis.bursts import BurstDefinition
+from mburst.agent.metrics.meter import Meter
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.sql import Store
 from mburst.sql.tables import arrow_schema
 

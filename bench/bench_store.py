@@ -26,9 +26,10 @@ import pyarrow as pa
 from bench_bursts import bins_table, fresh_store, utilizations
 from side_by_side import machine, ratio, run, spread
 
-from mburst.sql import Store, hotlog, segments, verified
-from mburst.sql.checking import check
-from mburst.sql.filenames import new_segment, new_writer
+from mburst.sql import Store, segments, verified
+from mburst.sql.format import hotlog
+from mburst.sql.format.filenames import new_segment, new_writer
+from mburst.sql.repair.checking import check
 from mburst.sql.writer import conform
 
 MBURST = Path(sys.executable).parent / "mburst"

@@ -1,6 +1,6 @@
 """How often is the verdict right, and how often is it `bursts` where it must not be?
 
-Simulated cases with known truth (tests/latency_cases.py, latency_attacks.py, latency_variants.py,
+Simulated cases with known truth (tests/lib/latency_cases.py, latency_attacks.py, latency_variants.py,
 latency_networks.py), each in a setting that its seed draws: 1 to 100 Gb/s, bins of 20 µs to 1 ms, 300 to 2,000 probes
 a second, all stamps or few, clocks apart, random loss. Prints truth against verdict, and what the share that was
 stated for bursts is worth.
@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 import seeds
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
 
 import latency_cases
 import latency_networks
 
-from mburst.analysis.cause import gather
-from mburst.analysis.verdict import decide
+from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.verdict import decide
 
 KINDS = latency_networks.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")

@@ -1,8 +1,8 @@
 """How near do the predictions of `mburst what-if` come to the truth of a packet-level FIFO?
 
-Simulated cases (tests/packet_port.py), each in a setting that its seed draws. Of every change: in how many cases the
-predicted p99 is within a quarter of the true one, the median of predicted over true, how often the truth is in the
-range that is said, and how often the prediction calls itself unsure.
+Simulated cases (tests/lib/packet_port.py), each in a setting that its seed draws. Of every change: in how many cases
+the predicted p99 is within a quarter of the true one, the median of predicted over true, how often the truth is in the
+range that is given, and how often the prediction calls itself unsure.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import seeds
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "lib"))
 
 import packet_port
 
-from mburst.analysis.what_if import Change, calibrate, usual_changes, what_if
+from mburst.analysis.whatif.replay import Change, calibrate, usual_changes, what_if
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..analysis import distributions
-from ..analysis.beside import Latency, Queue
-from ..analysis.envelope import Interval, steps
-from ..analysis.report_data import LaneReport
+from ..analysis.answers.host import LaneReport
+from ..analysis.model import distributions
+from ..analysis.model.context import Latency, Queue
+from ..analysis.model.envelope import Interval, steps
 from ..units import format_duration, format_rate
 from .palette import LIGHT
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..analysis import distributions
-from ..analysis.report_data import LaneReport
+from ..analysis.answers.host import LaneReport
+from ..analysis.model import distributions
 from ..names import escape
 from ..units import format_bytes, format_duration, format_rate, format_share
 from . import words
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
 
 PATTERNS = {"single-source": "single source", "many-sources": "many sources", "unknown": "not known"}
 SIGNS = {words.GOOD: "✓", words.NOTE: "i", words.WARNING: "!"}

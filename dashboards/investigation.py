@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from .. import __version__, files
-from ..analysis.investigate import Investigation
+from ..analysis.answers.investigate import Investigation
 from ..names import escape, shown
 from . import investigation_figures, palette
 from .investigation_phrases import CAUSES

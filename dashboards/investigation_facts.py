@@ -8,15 +8,15 @@ from collections import Counter
 from typing import Any
 
 from .. import __version__
-from ..analysis.conservation import Agreement
-from ..analysis.contention import Contention
-from ..analysis.evidence import Evidence
-from ..analysis.fanin import Group
-from ..analysis.fanout import delay_beyond, slow_requests
-from ..analysis.investigate import Finding, Investigation
-from ..analysis.stats import Estimate
-from ..analysis.tail import Tail
-from ..analysis.what_if import Outcome
+from ..analysis.answers.investigate import Finding, Investigation
+from ..analysis.bursts.contention import Contention
+from ..analysis.cause.conservation import Agreement
+from ..analysis.cause.fanin import Group
+from ..analysis.cause.scene import Evidence
+from ..analysis.cause.tail import Tail
+from ..analysis.model.stats import Estimate
+from ..analysis.whatif.replay import Outcome
+from ..analysis.whatif.tail_at_scale import delay_beyond, slow_requests
 from .investigation_phrases import before_words
 from .investigation_summary import summary
 from .investigation_words import missing, not_assessed

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.align import Alignment, align
-from ..analysis.investigate import Finding, Investigation
-from ..analysis.stats import Floats
+from ..analysis.answers.investigate import Finding, Investigation
+from ..analysis.cause.align import Alignment, align
+from ..analysis.model.stats import Floats
 from ..names import label
 from ..units import format_count
 from .palette import LIGHT

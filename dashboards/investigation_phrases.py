@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analysis.conservation import Agreement
-from ..analysis.contention import Contention
-from ..analysis.evidence import Evidence
-from ..analysis.fanin import Group
-from ..analysis.port import Port
-from ..analysis.stats import Estimate, Line
-from ..analysis.switch_word import Queue
-from ..analysis.what_if import Outcome, Replay
+from ..analysis.bursts.contention import Contention
+from ..analysis.cause.conservation import Agreement
+from ..analysis.cause.evidence.switch import Queue
+from ..analysis.cause.fanin import Group
+from ..analysis.cause.port import Port
+from ..analysis.cause.scene import Evidence
+from ..analysis.model.stats import Estimate, Line
+from ..analysis.whatif.replay import Outcome, Replay
 from ..units import format_bytes, format_count, format_duration, format_rate, format_share
 
 STAGES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..analysis.investigate import Finding, Investigation
+from ..analysis.answers.investigate import Finding, Investigation
 from ..units import format_count
 from .investigation_phrases import (
     before_words,

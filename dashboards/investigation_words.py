@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..analysis.chance import SHIFTS
-from ..analysis.evidence import Evidence
-from ..analysis.exchange import PAIRINGS
-from ..analysis.fanin import Group
-from ..analysis.fanout import SENSITIVITIES, delay_beyond, slow_requests
-from ..analysis.investigate import Finding, Investigation
-from ..analysis.what_if import Outcome, Replay
+from ..analysis.answers.investigate import Finding, Investigation
+from ..analysis.cause.evidence.chance import SHIFTS
+from ..analysis.cause.evidence.exchange import PAIRINGS
+from ..analysis.cause.fanin import Group
+from ..analysis.cause.scene import Evidence
+from ..analysis.whatif.replay import Outcome, Replay
+from ..analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
 from ..units import format_bytes, format_count, format_duration, format_share
 from .investigation_phrases import (
     CAUSES,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.envelope import NS_PER_S
-from ..analysis.live_lane import LiveLane
-from ..analysis.live_store import LiveStore
+from ..analysis.live.lane import LiveLane
+from ..analysis.live.store import LiveStore
+from ..analysis.model.envelope import NS_PER_S
 
 
 def overview(live: LiveStore, rack: str, seconds: int) -> dict[str, Any]:

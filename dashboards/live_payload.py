@@ -6,8 +6,8 @@ import json
 import struct
 from typing import Any
 
-from ..analysis.live_lane import LiveLane
-from ..analysis.moment import Heat, Moment
+from ..analysis.live.lane import LiveLane
+from ..analysis.live.snapshot import Heat, Moment
 from .packing import Pack
 from .payload import burst_of, envelope_of, latency_of, queue_of, spans_of
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..analysis.envelope import NS_PER_S
-from ..analysis.live_bursts import BurstWatch
-from ..analysis.live_lane import NEVER, LiveLane
-from ..analysis.live_store import LiveStore, Measures
-from ..analysis.moment import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
+from ..analysis.live.bursts import BurstWatch
+from ..analysis.live.lane import NEVER, LiveLane
+from ..analysis.live.snapshot import BURSTS, Heat, History, Moment, read_heat, read_moment, width_for
+from ..analysis.live.store import LiveStore, Measures
+from ..analysis.model.envelope import NS_PER_S
 from ..errors import MburstError
 from ..names import short
 from ..quality import Quality

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..analysis.paths import LEVELS, ClockState, Met
+from ..analysis.answers.paths import LEVELS, ClockState, Met
 from ..units import format_duration
 
 NAMES = {"application": "application", "round_trip": "round trip", "forward": "  forward", "back": "  back",

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..analysis import distributions
-from ..analysis.paths import LEVELS, Distribution, Met, extremes
-from ..analysis.rounds import Round, persistence, rounds
-from ..analysis.stats import Floats
+from ..analysis.answers.minutes import Round, persistence, rounds
+from ..analysis.answers.paths import LEVELS, Distribution, Met, extremes
+from ..analysis.model import distributions
+from ..analysis.model.stats import Floats
 from ..names import escape
 from ..units import format_duration, format_share, format_time
 from . import path_words

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.beside import Latency, Queue
-from ..analysis.envelope import Envelope, Interval
-from ..analysis.report_data import LaneReport
+from ..analysis.answers.host import LaneReport
+from ..analysis.model.context import Latency, Queue
+from ..analysis.model.envelope import Envelope, Interval
 from . import figures, fragments
 from .packing import Pack
 from .words import exact_clock

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__, files
-from ..analysis.rack import RackReport
+from ..analysis.rack.report import RackReport
 from ..errors import MburstError
 from ..names import escape, file_part
 from ..units import format_duration, format_share

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ..analysis.rack import Cell, RackReport
+from ..analysis.rack.report import Cell, RackReport
 from ..names import escape
 from ..units import format_duration, format_share
 from .figures import duration_ticks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..analysis.rack import RackReport
-from ..analysis.rack_beside import Path, Side
-from ..analysis.rack_change import Change
-from ..analysis.rack_period import Lane
+from ..analysis.rack.change import Change
+from ..analysis.rack.context import Path, Side
+from ..analysis.rack.period import Lane
+from ..analysis.rack.report import RackReport
 from ..names import escape
 from ..units import format_bytes, format_duration, format_rate, format_share
 from . import words

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from ..analysis.coarse import FINE_NS
-from ..analysis.rack import RackReport
-from ..analysis.rack_change import Change, Rates
-from ..analysis.rack_period import Lane
-from ..analysis.sensitivity import asked_of
+from ..analysis.canary.sensitivity import asked_of
+from ..analysis.model.coarse import FINE_NS
+from ..analysis.rack.change import Change, Rates
+from ..analysis.rack.period import Lane
+from ..analysis.rack.report import RackReport
 from ..quality import COARSE_STAMPS, Quality
 from ..units import format_duration, format_share
 from .sensitivity_words import seen_words

@@ -12,9 +12,9 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__, files
-from ..analysis import distributions
-from ..analysis.paths import Met
-from ..analysis.report_data import LaneReport, worst_first
+from ..analysis.answers.host import LaneReport, worst_first
+from ..analysis.answers.paths import Met
+from ..analysis.model import distributions
 from ..names import escape, file_part
 from ..units import format_share
 from . import fragments, palette, paths, sensitivity_words, words
@@ -23,7 +23,7 @@ from .path_words import name_of
 from .payload import lane_payload
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql.damage import DamagedFile
 
 LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..analysis.sensitivity import DOUBT, PROMISED, Asked, Curve, Error, Point, Seen, fitting, others
+from ..analysis.canary.sensitivity import DOUBT, PROMISED, Asked, Curve, Error, Point, Seen, fitting, others
 from ..units import NS_PER_S, format_bytes, format_count, format_duration, format_rate, format_share
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.report_data import Lane, LaneReport
+from ..analysis.answers.host import Lane, LaneReport
 from ..units import format_bytes, format_duration, format_rate, format_share
 
 if TYPE_CHECKING:
-    from ..analysis import beside, rack_beside
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.model import context
+    from ..analysis.rack import context as rack_beside
     from ..sql.damage import DamagedFile
 
 GOOD, NOTE, WARNING = "good", "note", "warning"
@@ -90,7 +91,7 @@ def canaries(report: LaneReport) -> Iterator[Statement]:
                         "canary; times, sums and distributions count them like any other.")
 
 
-def impossible_windows(queues: Sequence[beside.Queue | rack_beside.Queue]) -> Iterator[Statement]:
+def impossible_windows(queues: Sequence[context.Queue | rack_beside.Queue]) -> Iterator[Statement]:
     """What devices told of their queues and cannot be."""
     if left_out := sum(queue.impossible for queue in queues):
         yield Statement(NOTE, f"{count(left_out, 'window')} of switch queues left out as impossible",

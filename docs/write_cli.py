@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the help texts: make docs. tests/test_cli_docs.py holds the file to them."""
+"""Writes docs/cli.md from the help texts: make docs. tests/cli/test_cli_docs.py holds the file to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the views of docs/schema.md from sql/model/*.sql: make docs. tests/test_docs.py holds the page to them."""
+"""Writes the views of docs/schema.md from sql/model/*.sql: make docs. tests/house/test_docs.py compares them."""
 
 from __future__ import annotations
 

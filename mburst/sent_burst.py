@@ -1,4 +1,4 @@
-"""A canary burst as its sender knows it: what telemetry/canary.py sends, and analysis/canary.py looks for."""
+"""A canary burst as its sender knows it: what telemetry/canary/ sends, and analysis/canary/ looks for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The store: a folder that writers append Arrow batches to, and that DuckDB reads. Knows no network and no capture."""
 
-from .filenames import new_writer
+from .format.filenames import new_writer
 from .named import names, text
 from .store import Store
 from .views import in_memory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import MburstError, UsageError
 from . import verified, views
 from .damage import DamagedFile
-from .filenames import SealedName, Segment
+from .format.filenames import SealedName, Segment
 from .segments import SECOND_COPY, Sealed, Snapshot, damaged_file, outdated, second_copies, sound_rows, take_log
 from .tables import LISTING
 

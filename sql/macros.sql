@@ -35,7 +35,7 @@ CREATE MACRO window_within(window_start_ns, ts_ns, since_ns, until_ns) AS
 
 -- Whether a probe met a burst: some of the time [first_ns, last_ns] in which it may have crossed the port is in the burst,
 -- [start_ns, end_ns). Where the port is not known, that is the whole time for which the probe was under way; the
--- investigation knows it to a bin (analysis/exposure.py has the same rule in numpy).
+-- investigation knows it to a bin (analysis/cause/evidence/exposure.py has the same rule in numpy).
 CREATE MACRO met_burst(first_ns, last_ns, start_ns, end_ns) AS start_ns <= last_ns AND end_ns > first_ns;
 
 -- When a recording counted, in whole bins: from the bin of its first packet to the end of that of its last. The end_ns of

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..errors import MburstError
 from . import disk, verified
 from .disk import failing_as_one_line
-from .filenames import NS_PER_DAY, SealedName, Segment, date_folder, rack_folder
-from .hotlog import LogContent, LogReader
+from .format.filenames import NS_PER_DAY, SealedName, Segment, date_folder, rack_folder
+from .format.hotlog import LogContent, LogReader
 from .segments import damage_of_log, sealed_rows, segment_of
 from .tables import ORDER
 

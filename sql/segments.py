@@ -1,10 +1,10 @@
 """Segments: which files of a store hold the rows of a table, and which of them count.
 
-A segment is what one writer wrote of one table in one go (sql/filenames.py says how its files are called). It has two
-forms:
+A segment is what one writer wrote of one table in one go (its files are named by sql/format/filenames.py). It has
+two forms:
 
-- hot: a log that its writer appends to (sql/hotlog.py). Its writer holds a lock (flock) on it as a sign of life; nobody
-  ever waits for that lock.
+- hot: a log that its writer appends to (sql/format/hotlog.py). Its writer holds a lock (flock) on it as a sign of life;
+  nobody ever waits for that lock.
 - sealed: one or more Parquet files, each row group in the table's order (sql/sealing.py).
 
 While the hot form of a segment exists, its sealed files do not count. So sealing writes the sealed files, makes them
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from . import disk, verified
 from .damage import DamagedFile
-from .filenames import (
+from .format.filenames import (
     HOT,
     MIXED,
     NS_PER_DAY,
@@ -37,7 +37,7 @@ from .filenames import (
     rack_of,
     unfinished_segment,
 )
-from .hotlog import LogContent, read_log
+from .format.hotlog import LogContent, read_log
 
 SECOND_COPY = "a second copy of the same part of a segment"
 SLACK_NS = 3600 * 10**9  # that rows may lie beside the time that was asked for and still be wanted

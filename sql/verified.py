@@ -19,8 +19,9 @@ from pathlib import Path
 
 import xxhash
 
-from . import disk, placing
-from .filenames import SealedName
+from . import disk
+from .format import placing
+from .format.filenames import SealedName
 
 LEDGER = ".verified"
 MOST_LEDGER = 1 << 26  # bytes: of some 200,000 files a day

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .. import interrupting
 from . import damage, lockdown, tables, verified
 from .disk import failing_as_one_line
-from .filenames import Segment
+from .format.filenames import Segment
 from .segments import Narrow, Sealed, Snapshot, list_sealed, segment_of, snapshot
 from .tables import LISTING
 

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, print_trouble
-from . import filenames, sealing, segments, tables
-from .hotlog import HotLog
+from . import sealing, segments, tables
+from .format import filenames
+from .format.hotlog import HotLog
 from .sealing import DamagedLog
 
 if TYPE_CHECKING:

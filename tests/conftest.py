@@ -14,7 +14,7 @@ pytest_plugins = ["livelab", "netlab"]
 # Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
 # with the machine to themselves. All others bear tests beside them.
 ALONE = re.compile(
-    r"rack/|test_(collect_verb|demo|doctor|probe_verb|record_live)\.py"
+    r"rack/|cli/test_(collect_verb|doctor|probe_verb|record_live)\.py|lab/test_demo\.py"
     r"|capture/test_(bench_engine|live_afpacket|live_timestamps|memory)\.py"
     r"|faults/test_killed_recordings\.py"
     r"|telemetry/test_(clock|exchange|gnmi_session|probe|probe_paths|timestamping)\.py"

@@ -1,4 +1,4 @@
-// What to draw of a stretch of time: the same as mburst.analysis.envelope and .beside, from the arrays of the page.
+// What to draw of a stretch of time: the same as mburst.analysis.model.envelope and .beside, from the arrays of the page.
 
 // The first index whose value is not below `wanted`.
 function lowerBound(values, wanted) {

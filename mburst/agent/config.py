@@ -21,13 +21,13 @@ from ..api.options import definition_of, duration_ns
 from ..errors import MburstError, UsageError
 from . import environment
 from .checked import only, tables, text, texts
-from .destinations import Delivery, delivery_of
+from .delivery.destinations import Delivery, delivery_of
 from .environment import Environment
-from .reports import EVERY, LENGTH_NS
+from .schedule.reports import EVERY, LENGTH_NS
 from .secrets import Secrets
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
 
 PARTS = ("record", "probe", "reflect", "collect", "live", "metrics")
 SHARED = ("store", "host", "rack")  # keys at the top that every part takes which has such an option

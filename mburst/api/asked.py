@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, get_ty
 from .options import Duration, Names, Rate, Scope, Share, Size, Time, definition_of, names, span_of
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,7 +99,7 @@ class Investigated(Definition, Tails, total=False):
     """The same, and what a burst is."""
 
 
-class Change(TypedDict, total=False):
+class ChangeAsked(TypedDict, total=False):
     """What to change."""
 
     link: Rate | None  # speed of the port's link
@@ -109,7 +109,7 @@ class Change(TypedDict, total=False):
     buffer: Size | None  # the port's buffer
 
 
-class WhatIfAsked(Change, Tails, total=False):
+class WhatIfAsked(ChangeAsked, Tails, total=False):
     """What to change, and of what."""
 
     recorded_link: Rate | None  # speed of the recorded link, where the store does not say

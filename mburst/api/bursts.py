@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 NAMED = ("recording_id", "clock_epoch", "start_ns", "end_ns", "bin_ns", "link_bps")  # columns that identify a burst
@@ -25,8 +25,8 @@ def detected(
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables of detect_bursts. Raises MburstError where nothing of SCOPE was recorded, and,
     unless FORCE, where stamps are too coarse for the bins."""
-    from ..analysis.bursts import detect_bursts
-    from ..analysis.coarse import refuse_coarse
+    from ..analysis.bursts.find import detect_bursts
+    from ..analysis.model.coarse import refuse_coarse
 
     with ExitStack() as opened:
         con = opened.enter_context(store.connect(scope.rack, scope.since_ns, scope.until_ns))
@@ -42,7 +42,7 @@ def detected(
 def scope_of_burst(burst: Mapping[str, Any] | Any) -> tuple[BurstDefinition, Scope]:
     """A definition and scope in which BURST, a row of the table of bursts, is found again, whatever definition it was
     found by: from its first bin to its last, each with a byte, joined over every gap. Raises UsageError."""
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
 
     try:
         recording, _, start, end, bin_ns, link = (burst[name] for name in NAMED)

@@ -14,9 +14,9 @@ from .options import Duration, Time, duration_ns, span_within
 if TYPE_CHECKING:
     import duckdb
 
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.compare import Bursts, Comparison, Latency
-    from ..analysis.stats import Estimate
+    from ..analysis.answers.compare import Bursts, Comparison, Latency
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.model.stats import Estimate
     from ..sql import Store
     from ..sql.damage import DamagedFile
 
@@ -45,7 +45,7 @@ def side_of(given: Mapping[str, Any]) -> Side:
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison. `comparison` has the figures (mburst.analysis.compare); `notes` say what is left out of it."""
+    """A comparison. `comparison` has the figures (mburst.analysis.answers.compare); `notes` say what is left out."""
 
     comparison: Comparison
     notes: list[str]
@@ -97,7 +97,7 @@ def _side(latency: Latency, bursts: Bursts | None) -> dict[str, Any]:
 def compared(a: tuple[Store, Side], b: tuple[Store, Side], wanted: BurstDefinition, *, measure: str | None = None,
              slow: Duration | None = None, seed: int = 1) -> Compared:
     """Read both and compare. Raises MburstError where there is nothing to compare."""
-    from ..analysis.compare import compare
+    from ..analysis.answers.compare import compare
 
     slow_ns = None if slow is None else duration_ns(slow)
     damaged: dict[str, DamagedFile] = {}
@@ -116,8 +116,8 @@ def compared(a: tuple[Store, Side], b: tuple[Store, Side], wanted: BurstDefiniti
 def _read(store: Store, side: Side, wanted: BurstDefinition, measure: str | None, damaged: dict[str, DamagedFile],
           notes: list[str]) -> tuple[Latency, Bursts | None]:
     """The probes and the bursts of one side. What they have to do without goes into DAMAGED, by path, and NOTES."""
-    from ..analysis.compare import read_latency
-    from ..analysis.paths import Selection
+    from ..analysis.answers.compare import read_latency
+    from ..analysis.answers.paths import Selection
     from ..sql.damage import damaged_files
 
     with store.connect() as con:
@@ -137,7 +137,7 @@ def _read(store: Store, side: Side, wanted: BurstDefinition, measure: str | None
 
 def _bursts(con: duckdb.DuckDBPyConnection, side: Side, wanted: BurstDefinition, since: int | None,
             until: int | None) -> Bursts | None:
-    from ..analysis.compare import read_bursts
+    from ..analysis.answers.compare import read_bursts
 
     return read_bursts(con, wanted, hosts=None if side.host is None else [side.host], rack=side.rack,
                        interface=side.interface, direction=side.direction, since_ns=since, until_ns=until)

@@ -51,7 +51,7 @@ def _append(store: Store, table: str, source: CsvFile, summary: Summary, protoco
 
     Rows go in in the order of the file, so that of an import that was cut short the store holds the first ones.
     """
-    from ..analysis.read_rows import count_batch
+    from ..analysis.read.rows import count_batch
 
     with store.connect() as connection:
         held = count_batch(connection, table, summary.batch)

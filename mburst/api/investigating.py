@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..errors import MburstError, UsageError
 from ..names import label
 from ..units import format_bytes, format_duration, format_rate
-from .asked import Change, takes
+from .asked import ChangeAsked, takes
 from .options import Duration, Rate, Size, Time, duration_ns, rate_bps, size_bytes, span_of
 
 if TYPE_CHECKING:
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from ..analysis import what_if
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.investigate import Finding
-    from ..analysis.investigate import Investigation as Answer
-    from ..analysis.what_if import Outcome, Replay
+    from ..analysis.answers.investigate import Finding
+    from ..analysis.answers.investigate import Investigation as Answer
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.whatif.replay import Change, Outcome, Replay
     from ..dashboards.investigation_figures import Figure
     from ..sql import Store
     from ..sql.damage import DamagedFile
@@ -35,9 +34,9 @@ def investigated(
     since: Time | None = None, until: Time | None = None,
 ) -> Answer:
     """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe."""
-    from ..analysis.investigate import investigate
-    from ..analysis.reading import Question
-    from ..analysis.tail import Rule
+    from ..analysis.answers.investigate import investigate
+    from ..analysis.cause.read import Question
+    from ..analysis.cause.tail import Rule
 
     if tail_factor < 1:
         raise UsageError(f"--tail-factor {tail_factor} is below the median", "write 1 or more")
@@ -51,9 +50,9 @@ def investigated(
 def changes_of(
     link: Rate | None = None, priority: bool = False, stagger: Duration | None = None, fan_in: int | None = None,
     buffer: Size | None = None,
-) -> list[what_if.Change]:
+) -> list[Change]:
     """The changes that are named: each alone, and all together where there are several. Raises UsageError."""
-    from ..analysis.what_if import Change, together
+    from ..analysis.whatif.replay import Change, together
 
     changes: list[Change] = []
     if link is not None:
@@ -76,7 +75,7 @@ def changes_of(
 
 @dataclass(frozen=True)
 class Investigation:
-    """What explains the latency tail of the probes. `answer` has the evidence (mburst.analysis.investigate)."""
+    """What explains the latency tail of the probes. `answer` has the evidence (mburst.analysis.answers.investigate)."""
 
     answer: Answer
 
@@ -152,8 +151,8 @@ class Investigation:
         write_page(self.answer, page)
         return page
 
-    @takes(Change)
-    def what_if(self, **change: Unpack[Change]) -> WhatIf:
+    @takes(ChangeAsked)
+    def what_if(self, **change: Unpack[ChangeAsked]) -> WhatIf:
         """Predict what a change would do to these probes: see Store.what_if."""
         return predicted(self.answer, changes_of(**change))
 
@@ -217,10 +216,10 @@ def _drawn(figure: Figure) -> go.Figure:
     return go.Figure(figure.drawing).update_layout(title={"text": label(figure.title)}, margin={"t": 80})
 
 
-def predicted(answer: Answer, changes: Sequence[what_if.Change]) -> WhatIf:
+def predicted(answer: Answer, changes: Sequence[Change]) -> WhatIf:
     """The predictions for CHANGES, or for the usual ones where there are none. Raises MburstError where no late probe
     met a full port."""
-    from ..analysis.what_if import usual_changes, what_if
+    from ..analysis.whatif.replay import usual_changes, what_if
 
     if answer.replay is None:
         raise MburstError(

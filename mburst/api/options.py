@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 Duration = str | int  # "1ms", or nanoseconds
@@ -96,7 +96,7 @@ def definition_of(
     join: Duration | None = None, min_duration: Duration | None = None, link: Rate | None = None,
 ) -> BurstDefinition:
     """What counts as a burst; None takes the default. Raises UsageError."""
-    from ..analysis.bursts import THRESHOLD, BurstDefinition
+    from ..analysis.bursts.find import THRESHOLD, BurstDefinition
 
     return BurstDefinition(
         bin_ns=_optional(duration_ns, bin), threshold=THRESHOLD if threshold is None else share_of(threshold),

@@ -22,9 +22,9 @@ from .store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..recorder import Recorded as Done
-    from ..recorder import Until
-    from ..recording import Direction, Live, Progress, Recording, Stamps
+    from ..services.record.recorder import Recorded as Done
+    from ..services.record.recorder import Until
+    from ..services.record.recording import Direction, Live, Progress, Recording, Stamps
     from ..sql import Store as Folder
 
 NARROWEST_NS, WIDEST_NS = 10_000, 1_000_000_000
@@ -60,7 +60,7 @@ def record(
     the recording off, and what was recorded until then stays in the store.
 
     Raises MburstError; of a capture that turns out damaged after all that was read before it is stored."""
-    from ..recording import is_live
+    from ..services.record.recording import is_live
     from ..sql import Store as Folder
     from ..stopping import stopping_by
 
@@ -83,7 +83,7 @@ def into(
     store: Folder, recording: Recording, progress: Callable[[Progress], None] | None = None, until: Until | None = None
 ) -> Done:
     """recorder.record, with settings that the engine refuses as UsageError."""
-    from ..recorder import record as begin
+    from ..services.record.recorder import record as begin
     from ..stopping import stopping
 
     try:
@@ -101,7 +101,7 @@ def recording_of(
     """What the options of `mburst record` ask for. A live recording without a host is of this one.
 
     Raises UsageError."""
-    from ..recording import Recording, is_live
+    from ..services.record.recording import Recording, is_live
 
     link_bps = None if link is None else rate_bps(link)
     if spread and not link_bps:
@@ -130,7 +130,7 @@ def _live(
     duration: Duration | None = None, stamps: Stamps = "auto", threads: int = 1, ring: Size | None = None,
     snaplen: int = 0, promiscuous: bool = True, cluster: int = 0, force: bool = False,
 ) -> Live:
-    from ..recording import Live
+    from ..services.record.recording import Live
 
     if snaplen < 0 or threads < 1 or cluster < 0:
         raise UsageError("--snaplen, --threads and --cluster cannot be negative, and there is at least one thread")
@@ -170,9 +170,9 @@ def demo(folder: str | os.PathLike[str] = "demo", *, seed: int = 1) -> Demo:
     """Simulate 40 databases that answer one cache server at once, and record it into FOLDER/store, with probes and the
     depth of the switch's queue: the case of `mburst demo --simulate`, without the words. What an earlier demo left in
     the folder is replaced; files of others are never touched. Needs the extra `demo`. Raises MburstError."""
-    from ..demonstration.cases import RECORD, SENDERS
-    from ..demonstration.folder import own
-    from ..simulate import Scenario, simulate
+    from ..lab.demo.cases import RECORD, SENDERS
+    from ..lab.demo.folder import own
+    from ..lab.simulate import Scenario, simulate
 
     if seed < 0:
         raise UsageError(f"--seed {seed} is below 0")

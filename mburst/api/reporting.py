@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     import plotly.graph_objects as go
 
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.paths import Met
-    from ..analysis.rack import RackReport as OfRack
-    from ..analysis.rack_period import Period
-    from ..analysis.report_data import LaneReport
+    from ..analysis.answers.host import LaneReport
+    from ..analysis.answers.paths import Met
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.rack.period import Period
+    from ..analysis.rack.report import RackReport as OfRack
     from ..sql import Store
     from ..sql.damage import DamagedFile
 
@@ -70,7 +70,7 @@ class Report:
 
 @dataclass(frozen=True)
 class RackReport:
-    """A report of a rack in a period. `report` has the figures (mburst.analysis.rack)."""
+    """A report of a rack in a period. `report` has the figures (mburst.analysis.rack.report)."""
 
     report: OfRack
 
@@ -108,8 +108,8 @@ class RackReport:
 def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str | None, since_ns: int | None,
               until_ns: int | None) -> Report:
     """The report of all that is stored, or of one rack or host. Raises MburstError where there is nothing of it."""
-    from ..analysis.paths import Selection, read_met
-    from ..analysis.report_data import detect, gather, lanes
+    from ..analysis.answers.host import detect, gather, lanes
+    from ..analysis.answers.paths import Selection, read_met
     from ..sql.damage import damaged_files
 
     with store.connect(rack, since_ns, until_ns) as con:
@@ -124,7 +124,7 @@ def report_of(store: Store, wanted: BurstDefinition, rack: str | None, host: str
 def period_of(store: Store, span: tuple[int | None, int | None], last: str | None, rack: str | None) -> Period:
     """The last whole hour, day or week, or the time between the ends of SPAN, of which an open one is that of what was
     recorded, of RACK where it is given. Raises MburstError."""
-    from ..agent import reports
+    from ..agent.schedule import reports
 
     if last is None:
         return reports.period_of(store, *span, rack)
@@ -137,6 +137,6 @@ def period_of(store: Store, span: tuple[int | None, int | None], last: str | Non
 
 def rack_report_of(store: Store, wanted: BurstDefinition, rack: str, period: Period) -> RackReport:
     """The report of a rack; one of which nothing was recorded says so. Raises MburstError."""
-    from ..analysis.rack import gather
+    from ..analysis.rack.report import gather
 
     return RackReport(gather(store, rack, period, wanted))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..analysis.sensitivity import Curve
+    from ..analysis.canary.sensitivity import Curve
 
 
 @dataclass(frozen=True)
 class Sensitivity:
     """The detection curves of a store: `curves` has one for each interface, direction, definition of a burst and kind
-    of stamps, from its newest canary bursts (mburst.analysis.sensitivity)."""
+    of stamps, from its newest canary bursts (mburst.analysis.canary.sensitivity)."""
 
     curves: list[Curve]
 

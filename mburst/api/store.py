@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store as Folder
     from ..sql.damage import DamagedFile
     from .options import Scope
@@ -117,7 +117,7 @@ class Store:
         quality (bits, see mburst.Quality). Two recordings of the same time are rows of their own.
 
         Raises UsageError where `bin` is no multiple of the recorded width, and MburstError beyond ten million rows."""
-        from ..analysis.read_utilization import bins_of
+        from ..analysis.model.utilization import bins_of
 
         bin, link = options.get("bin"), options.get("link")
         with self._connected(self._scope(options)) as (con, scope):
@@ -195,7 +195,7 @@ class Store:
 
     def sensitivity(self) -> Sensitivity:
         """How small a burst is detected: what the canary bursts in the store show (docs/canary.md)."""
-        from ..analysis.sensitivity import curves
+        from ..analysis.canary.sensitivity import curves
 
         with self._connected() as (con, _):
             return Sensitivity(curves(con))
@@ -259,7 +259,7 @@ class Store:
 
         Raises MburstError where no late probe met a full port."""
         self._check_open()
-        changes = investigating.changes_of(**asked.part(options, asked.Change))
+        changes = investigating.changes_of(**asked.part(options, asked.ChangeAsked))
         recorded = asked.definition({"link": options.get("recorded_link")})
         answer = investigating.investigated(self._folder, recorded, **_question(options))
         warn(answer.damaged)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.endings import ending, gaps_behind
+from ..analysis.model.endings import ending, gaps_behind
 from ..api.options import Scope
 from ..names import say, tell
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
@@ -16,7 +16,7 @@ from . import definition, output
 if TYPE_CHECKING:
     import duckdb
 
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,7 +41,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
-    from ..analysis.bursts import COLUMNS, listed, listed_json, overlapping_runs
+    from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
     from ..api.bursts import detected
     from ..sql import Store
 
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until: int | None) -> list[dict[str, Any]]:
     """The recordings that were looked at, with how (columns of the table `lanes`) and `span_ns`, for how long."""
-    from ..analysis import coverage
-    from ..analysis.beside import dicts
+    from ..analysis.model import coverage
+    from ..analysis.model.context import dicts
 
     known = coverage.recorded(connection, since, until)
     rows = dicts(connection, """

@@ -29,12 +29,12 @@ from ..units import (
 from . import definition, output, record
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.sensitivity import Curve
-    from ..canary import Run
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.canary.sensitivity import Curve
+    from ..services.canary import Run
     from ..sql import Store
-    from ..telemetry.canary import Sender
-    from ..telemetry.canary_plan import Cell, Plan
+    from ..telemetry.canary.plan import Cell, Plan
+    from ..telemetry.canary.sender import Sender
 
 DESCRIPTION = """Send bursts of known size and length to a host that mburst records, by UDP to its discard port, and
 see which of them the recorder there detects. With -o STORE, the store in which it records, the detection curve is
@@ -81,7 +81,7 @@ def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Send, wait, read. 130 where somebody ended it."""
-    from ..canary import Run, new_batch
+    from ..services.canary import Run, new_batch
 
     wanted = definition.definition_of(arguments)
     timeout_s = parse_duration(arguments.timeout) / 1e9
@@ -127,8 +127,8 @@ def confined(arguments: argparse.Namespace) -> None:
 
 def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
     """A socket to the host. Raises MburstError."""
-    from ..telemetry.canary import PORT, Sender
-    from ..telemetry.targets import resolve
+    from ..telemetry.canary.sender import PORT, Sender
+    from ..telemetry.probe.targets import resolve
 
     target = resolve(arguments.target, PORT, socket.SOCK_DGRAM, arguments.family)
     return Sender(target, bytes.fromhex(batch.removeprefix("canary-")))
@@ -136,21 +136,21 @@ def sender_to(arguments: argparse.Namespace, batch: str) -> Sender:
 
 def planned(arguments: argparse.Namespace, sender: Sender, link_bps: int) -> tuple[Plan, list[Cell]]:
     """The plan that the options make, and the cells that no such link carries. Raises UsageError."""
-    from ..telemetry import canary_plan
+    from ..telemetry.canary import plan
 
     version = 6 if sender.target.family == socket.AF_INET6 else 4
     sizes = [parse_size(text) for text in arguments.size.split(",")] if arguments.size \
-        else canary_plan.default_sizes(link_bps)
+        else plan.default_sizes(link_bps)
     lengths = [0 if text.strip() == "0" else parse_duration(text) for text in arguments.length.split(",")]
-    return canary_plan.planned(sizes, lengths, arguments.count, link_bps, parse_fraction(arguments.share),
-                               parse_duration(arguments.gap), canary_plan.Frames.of(sender.mtu, version))
+    return plan.planned(sizes, lengths, arguments.count, link_bps, parse_fraction(arguments.share),
+                               parse_duration(arguments.gap), plan.Frames.of(sender.mtu, version))
 
 
 def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) -> tuple[int, str]:
     """The speed of the recorded link and who says so: as given, or the least that the store and this host's interface
     say. Raises UsageError where nobody knows it."""
-    from ..canary import interface_of, recorded_speeds
     from ..capture import device
+    from ..services.canary import interface_of, recorded_speeds
 
     if arguments.link:
         return parse_rate(arguments.link), ""
@@ -187,7 +187,7 @@ def length_words(cell: Cell) -> str:
 
 def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
     """Send, with a line of progress on a terminal. Raises MburstError."""
-    from ..telemetry.canary import bursts
+    from ..telemetry.canary.sender import bursts
 
     def told(done: int, of: int) -> None:
         print(f"\rcanary: {done:,} of {of:,} bursts\033[K", end="", file=sys.stderr, flush=True)
@@ -202,7 +202,7 @@ def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
 def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: argparse.Namespace, timeout_s: float,
            ended_by: list[Any]) -> None:
     """Keep what was sent, and read what was recorded of it. Raises MburstError."""
-    from ..canary import wait_for
+    from ..services.canary import wait_for
 
     if arguments.sent:
         files.write(Path(arguments.sent), done.text(), "what was sent", "name another file with --sent")
@@ -220,7 +220,7 @@ def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: a
 
 def import_run(arguments: argparse.Namespace) -> int:
     """`mburst import canary`: read what a store has of what was sent elsewhere. Raises MburstError."""
-    from ..canary import load
+    from ..services.canary import load
     from ..sql import Store
 
     wanted = definition.definition_of(arguments)
@@ -236,8 +236,8 @@ def import_run(arguments: argparse.Namespace) -> int:
 def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.Namespace) -> None:
     """Read, keep, and print the detection curve of each interface and direction that saw the run. Raises
     MburstError."""
-    from ..analysis.sensitivity import curves
-    from ..canary import read
+    from ..analysis.canary.sensitivity import curves
+    from ..services.canary import read
 
     lanes = read(store, done, wanted, arguments.host, arguments.sender)
     with store.connect() as con:

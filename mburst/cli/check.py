@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..units import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
-    from ..sql.checking import Findings
+    from ..sql.repair.checking import Findings
 
 DESCRIPTION = """Read every file of a store again, whatever is remembered of it, and hold it against its checksums, its
 name and its place. Damaged files are listed with what is missing without them: verbs that ask the store answer from the
@@ -34,9 +34,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Check, and say what was found."""
-    from ..sql.checking import check
     from ..sql.damage import FOUND
-    from ..sql.sums import compare_sums
+    from ..sql.repair.checking import check
+    from ..sql.repair.sums import compare_sums
 
     found = check(arguments.store, progress())
     clear_progress()

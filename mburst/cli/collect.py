@@ -16,7 +16,7 @@ from ..units import format_duration, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
-    from ..collector import Progress
+    from ..services.collector import Progress
     from ..telemetry.gnmi.config import Config, Item, Subscription, Target
 
 DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours
@@ -94,7 +94,7 @@ def collect(config: Config, store: str, duration: str | None) -> int:
     """Collect until told to stop; then say what came of it. 1 where nothing came from any target."""
     import asyncio
 
-    from ..collector import Collector
+    from ..services.collector import Collector
     from ..sql import Store
 
     seconds = parse_duration(duration) / 1e9 if duration else None
@@ -173,7 +173,7 @@ def once(config: Config, form: str) -> int:
     """Ask every target once and print what came."""
     import asyncio
 
-    from ..collector import device_of, vendors_of
+    from ..services.collector import device_of, vendors_of
     from ..telemetry.gnmi.limits import TooMuch
     from ..telemetry.gnmi.rows import Rows
     from ..telemetry.gnmi.session import Session
@@ -247,7 +247,7 @@ def _meaning(tables: Any, steps: Any) -> str:
 
 def check(config: Config) -> int:
     """Say what the file asks for and what it will become."""
-    from ..collector import vendors_of
+    from ..services.collector import vendors_of
     from ..telemetry.gnmi.vendors import Tables
 
     vendors = vendors_of(config)

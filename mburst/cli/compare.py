@@ -14,7 +14,7 @@ from . import definition
 from .output import write_json_value, write_table
 
 if TYPE_CHECKING:
-    from ..analysis.stats import Estimate
+    from ..analysis.model.stats import Estimate
 
 DESCRIPTION = """Put two stores, or two parts of them, side by side: latency by percentile with the ratio B / A and its
 95 % interval, bursts, and what both mean for requests that need many answers. --a and --b choose what is compared of

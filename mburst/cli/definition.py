@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..api import options
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 

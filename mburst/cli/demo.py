@@ -17,7 +17,7 @@ from ..errors import MburstError, UsageError
 from ..units import NS_PER_S, parse_duration
 
 if TYPE_CHECKING:
-    from ..demonstration.cases import Case
+    from ..lab.demo.cases import Case
 
 DEFINITION = ["--bin", "1ms", "--threshold", "0.8", "--join", "5ms", "--min-duration", "3ms"]
 
@@ -44,8 +44,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the case, and do with it what a user would do."""
-    from ..demonstration.folder import NAMES
-    from ..netlab import check_seconds
+    from ..lab.demo.folder import NAMES
+    from ..lab.rack import check_seconds
 
     folder, seconds = Path(arguments.output), parse_duration(arguments.duration) / NS_PER_S
     check_seconds(seconds)
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _go_through(folder: Path, arguments: argparse.Namespace, seconds: float) -> int:
-    from ..demonstration.commands import CommandFailed
-    from ..demonstration.folder import own
+    from ..lab.demo.commands import CommandFailed
+    from ..lab.demo.folder import own
 
     with interruptible(), own(folder):
         try:
@@ -92,8 +92,8 @@ def interruptible() -> Iterator[None]:
 
 def make(folder: Path, seconds: float | None, seed: int) -> Case:
     """The case in FOLDER/store: live for so long where this machine can; simulated for None."""
-    from ..demonstration import cases
-    from ..netlab import RackUnavailable
+    from ..lab.demo import cases
+    from ..lab.rack import RackUnavailable
 
     if seconds is not None:
         try:
@@ -106,8 +106,8 @@ def make(folder: Path, seconds: float | None, seed: int) -> Case:
 
 def find(case: Case, folder: Path) -> None:
     """Import what is not in the store yet, list bursts, investigate, report. Raises CommandFailed."""
-    from ..demonstration.commands import call, heard
-    from ..demonstration.verdict import verdict
+    from ..lab.demo.commands import call, heard
+    from ..lab.demo.verdict import verdict
 
     store = str(folder / "store")
     for words in case.imports:

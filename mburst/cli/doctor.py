@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
     """Everything that doctor says, as data. Raises MburstError when there is no such interface."""
     from ..capture import clock_synchronized, device, sources
-    from ..telemetry.clock import Clocks
+    from ..telemetry.probe.clock import Clocks
 
     found = device(interface) if interface else None
     if interface and found is None:
@@ -61,7 +61,7 @@ def examine(interface: str | None, *, self_test: bool) -> dict[str, Any]:
 
 
 def _self_test() -> dict[str, Any]:
-    from .. import selftest
+    from ..lab import selftest
 
     try:
         return selftest.run()

@@ -16,8 +16,8 @@ from ..names import tell
 from . import definition, output
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
-    from ..analysis.investigate import Investigation as Answer
+    from ..analysis.answers.investigate import Investigation as Answer
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
@@ -114,8 +114,8 @@ def opened(arguments: argparse.Namespace, link_bps: int | None) -> Iterator[Stor
         yield Store.open(path)
         return
     from ..api.importing import import_csv
-    from ..recorder import record
-    from ..recording import Recording
+    from ..services.record.recorder import record
+    from ..services.record.recording import Recording
 
     with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
         store = Store.create(Path(folder, "store"))

@@ -17,7 +17,7 @@ from ..stopping import stopping
 from . import definition, inputs, record, serving
 
 if TYPE_CHECKING:
-    from ..live_service import Service
+    from ..services.live import Service
     from ..sql import Store
     from ..web.address import Where
 
@@ -55,7 +55,7 @@ def as_part(arguments: argparse.Namespace) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..live_service import PORT
+    from ..services.live import PORT
 
     where = serving.where_of(arguments, PORT)
     target = Path(arguments.inputs[0])
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _service(arguments: argparse.Namespace, store: Store, where: Where, title: str, **more: Any) -> Service:
-    from ..live_service import Service
+    from ..services.live import Service
 
     return Service(store, arguments.rack if more.get("dropped") is None else None,
                    definition.definition_of(arguments), where, title, **more)
@@ -95,7 +95,7 @@ def _serve(arguments: argparse.Namespace, where: Where, folder: Path) -> int:
 def _record(arguments: argparse.Namespace, where: Where) -> int:
     """The view of an interface, recorded as `mburst record` does it."""
     from ..api.recording import into
-    from ..recording import Progress, is_live
+    from ..services.record.recording import Progress, is_live
     from ..sql import Store
 
     name = arguments.inputs[0]

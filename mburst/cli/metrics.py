@@ -42,8 +42,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to end."""
-    from ..agent.exporter import Service, require
-    from ..agent.meter import Meter
+    from ..agent.metrics.exporter import Service, require
+    from ..agent.metrics.meter import Meter
     from ..sql import Store
 
     require()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..sql.migrating import Outcome
+    from ..sql.repair.migration import Outcome
 
 DESCRIPTION = """Write what a store of format 1 holds into a new store of the present format. The old store is only
 read, and nothing may record into it meanwhile. What was written is read again, and its sums are compared with what was
@@ -26,7 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Migrate, and say what was done."""
-    from ..sql.migrating import migrate
+    from ..sql.repair.migration import migrate
 
     watched = sys.stderr.isatty()
     outcome = migrate(arguments.old, arguments.new, _show if watched else None)

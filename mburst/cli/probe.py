@@ -18,12 +18,12 @@ from ..units import format_count, format_duration, format_share, parse_duration
 from . import output, record
 
 if TYPE_CHECKING:
-    from ..analysis.paths import Distribution, Met
-    from ..prober import PathCounts
+    from ..analysis.answers.paths import Distribution, Met
+    from ..services.prober import PathCounts
     from ..sql import Store
-    from ..telemetry.exchanges import Counts
-    from ..telemetry.probe import Plan
-    from ..telemetry.targets import Target
+    from ..telemetry.probe.exchanges import Counts
+    from ..telemetry.probe.prober import Plan
+    from ..telemetry.probe.targets import Target
 
 DESCRIPTION = """Probe hosts at fixed or random times, with stamps of application, kernel and network interface on both
 ends, until Ctrl-C. The other end runs `mburst reflect` (or another reflector of STAMP or TWAMP Light) for udp, and that
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     if plan.rate * len(targets) > MOST_TOGETHER:
         say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
             "counts as time in this host")
-    from ..analysis.paths import Selection, read_met, together
-    from ..prober import probe
+    from ..analysis.answers.paths import Selection, read_met, together
+    from ..services.prober import probe
 
     with privileges.raised():
         plan = with_hardware(plan, targets)
@@ -120,9 +120,9 @@ def kept(path: str | None) -> Iterator[Store]:
 
 def resolved(arguments: argparse.Namespace) -> tuple[list[Target], bool]:
     """The hosts, and whether some were left out because their names do not resolve. Raises MburstError for none."""
-    from ..telemetry.probe import kind_of
-    from ..telemetry.stamp import DEFAULT_PORT
-    from ..telemetry.targets import resolve
+    from ..telemetry.probe.prober import kind_of
+    from ..telemetry.probe.stamp import DEFAULT_PORT
+    from ..telemetry.probe.targets import resolve
 
     targets, failures = [], []
     for text in dict.fromkeys(arguments.targets):
@@ -143,7 +143,7 @@ def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
     """The plan, with stamps of the network interface where those that lead to the targets can."""
     from dataclasses import replace
 
-    from ..prober import hardware_serves, local_address
+    from ..services.prober import hardware_serves, local_address
 
     try:
         return replace(plan, hardware=hardware_serves(sorted({local_address(target) for target in targets})))
@@ -153,7 +153,7 @@ def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
 
 def planned(arguments: argparse.Namespace) -> Plan:
     """The plan that the options make. Raises UsageError."""
-    from ..telemetry.probe import Plan
+    from ..telemetry.probe.prober import Plan
 
     usual, least = PROTOCOLS[arguments.protocol]
     size = usual if arguments.size is None else arguments.size
@@ -216,7 +216,7 @@ def parse_dscp(text: str) -> int:
 
 def counts_of(met: Met, counts: PathCounts) -> Counts:
     """What became of the probes of a path, or of all paths of a target."""
-    from ..telemetry.exchanges import total
+    from ..telemetry.probe.exchanges import total
 
     return total([count for names, count in counts
                   if names["dst"] == met.dst and (met.paths > 1 or names["src"] == met.src)])
@@ -241,7 +241,7 @@ def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
 
 def told_distribution(measured: Distribution) -> dict[str, Any]:
     """A distribution as JSON has it."""
-    from ..analysis.paths import LEVELS
+    from ..analysis.answers.paths import LEVELS
 
     levels = {f"p{100 * level:g}_ns".replace(".", ""): value
               for level, value in zip(LEVELS, measured.levels, strict=True)}
@@ -293,7 +293,7 @@ class LiveLine:
         """Takes the rows of the table probes that were just stored."""
         import numpy as np
 
-        from ..analysis.distributions import quantile
+        from ..analysis.model.distributions import quantile
 
         lost = rows.column("lost").to_numpy()
         self.sent += len(lost)

@@ -16,8 +16,8 @@ from ..units import SIZES, format_bytes, format_duration, format_rate, format_sh
 from . import inputs
 
 if TYPE_CHECKING:
-    from ..recorder import Recorded
-    from ..recording import Progress, Recording, Row
+    from ..services.record.recorder import Recorded
+    from ..services.record.recording import Progress, Recording, Row
 
 
 def add_parser(verbs: Any) -> None:
@@ -95,7 +95,7 @@ def recording_of(arguments: argparse.Namespace) -> Recording:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ..recording import is_live
+    from ..services.record.recording import is_live
     from ..sql import Store
 
     inputs.check_given(arguments)
@@ -134,7 +134,7 @@ def _reporter(wanted: Recording, live: bool) -> Callable[[Progress], None] | Non
         return None
     if not live:
         return _show
-    from ..live_line import LiveLine
+    from ..services.record.live_line import LiveLine
 
     return LiveLine(wanted).show
 
@@ -151,7 +151,7 @@ def describe_runs(rows: list[Row], done: list[str]) -> str:
 
 
 def _describe_run(row: Row) -> str:
-    from ..recording_rows import seconds
+    from ..services.record.rows import seconds
 
     length = seconds(row)
     text = f"{row['interface']} {row['direction']}: {row['packets']:,} packets, {format_bytes(row['bytes'])}"

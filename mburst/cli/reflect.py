@@ -10,7 +10,7 @@ import time
 from .. import privileges
 from ..errors import UsageError
 from ..stopping import stopping
-from ..telemetry.admission import CONNECTIONS, PEER_RATE, RATE, Admission
+from ..telemetry.probe.admission import CONNECTIONS, PEER_RATE, RATE, Admission
 from ..units import format_bytes, format_count, parse_duration
 from . import record
 
@@ -49,9 +49,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Listen, answer, and say how many in the end."""
-    from ..prober import hardware_serves
-    from ..telemetry import delays, stamp
-    from ..telemetry.reflect import Reflector
+    from ..services.prober import hardware_serves
+    from ..telemetry.probe import delays, stamp
+    from ..telemetry.probe.reflector import Reflector
 
     duration_ns = parse_duration(arguments.duration) if arguments.duration else None
     delay = delays.parse(arguments.delay, arguments.seed) if arguments.delay else None
@@ -106,8 +106,8 @@ def parse_limit(option: str, text: str) -> float:
 
 def listening_on(wanted: list[str]) -> list[tuple[str, int]]:
     """The addresses and ports of --listen; every one of this host where it is not given. Raises UsageError."""
-    from ..telemetry.stamp import DEFAULT_PORT
-    from ..telemetry.targets import split
+    from ..telemetry.probe.stamp import DEFAULT_PORT
+    from ..telemetry.probe.targets import split
 
     found = []
     for text in wanted or [f":{DEFAULT_PORT}"]:

@@ -25,7 +25,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Repair; 1 where a damaged file had to be left."""
-    from ..sql.repairing import repair
+    from ..sql.repair.repair import repair
 
     done = []
     for step in repair(arguments.store, arguments.dry_run, progress()):

@@ -12,7 +12,7 @@ from ..names import tell
 from . import definition
 
 if TYPE_CHECKING:
-    from ..analysis.bursts import BurstDefinition
+    from ..analysis.bursts.find import BurstDefinition
     from ..sql import Store
 
 DESCRIPTION = """Write a report as HTML, and the same facts as JSON beside it. Without a rack and a time: one page with
@@ -65,7 +65,7 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
 
 def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace) -> int:
     """A page for each rack, and the index."""
-    from ..agent.reports import known_racks, write_racks
+    from ..agent.schedule.reports import known_racks, write_racks
 
     racks = known_racks(store) if arguments.all_racks else [arguments.rack]
     if not racks:

@@ -45,8 +45,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Install, print, remove, or do what is due."""
-    from ..agent import timers
     from ..agent.config import load
+    from ..agent.schedule import timers
 
     delivers = bool(arguments.once or arguments.loop)
     config = load(Path(arguments.config), fill=delivers)
@@ -111,7 +111,7 @@ def settle(config: Config) -> None:
 
 def once(config: Config, name: str) -> int:
     """Write and deliver one report, or all; 1 where a delivery failed."""
-    from ..agent.due import carry_out
+    from ..agent.schedule.due import carry_out
 
     failed = sum(carry_out(config, report, time.time_ns(), tell) for report in chosen(config, name))
     return 1 if failed else 0
@@ -128,7 +128,7 @@ def chosen(config: Config, name: str) -> list[Report]:
 
 def keep(config: Config) -> int:
     """Write and deliver reports as they fall due, until SIGTERM or SIGINT: what is under way is finished first."""
-    from ..agent.due import loop
+    from ..agent.schedule.due import loop
 
     stop = threading.Event()
     with stopping(threading.Thread(target=stop.set).start) as ended_by:

@@ -18,8 +18,8 @@ from ..units import parse_rate
 from . import record
 
 if TYPE_CHECKING:
-    from ..switch_agent.server import Entry
-    from ..switch_agent.watermarks import Watermarks
+    from ..gnmi_target.server import Entry
+    from ..gnmi_target.watermarks import Watermarks
 
 PRIORITY = -10  # nice(2), of the threads that are started from now on
 
@@ -68,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Find the ports, listen, serve."""
     import asyncio
 
-    from ..switch_agent.server import Agent
-    from ..switch_agent.tree import Tree, read_ethers
-    from ..switch_agent.watermarks import Watermarks
+    from ..gnmi_target.server import Agent
+    from ..gnmi_target.tree import Tree, read_ethers
+    from ..gnmi_target.watermarks import Watermarks
     from .collect import require
 
     require()
@@ -122,9 +122,9 @@ def queues_of(watermarks: Watermarks) -> str:
 
 def entry_of(arguments: argparse.Namespace) -> Entry:
     """Where clients connect, and who may. Raises MburstError."""
-    from ..switch_agent.listening import parse
-    from ..switch_agent.server import Entry
-    from ..switch_agent.tls import Certificates
+    from ..gnmi_target.listening import parse
+    from ..gnmi_target.server import Entry
+    from ..gnmi_target.tls import Certificates
 
     if bool(arguments.tls_cert) != bool(arguments.tls_key):
         raise UsageError("--tls-cert and --tls-key go together")
@@ -156,7 +156,7 @@ def lacks(arguments: argparse.Namespace) -> str:
 
 def served(named: list[str]) -> list[str]:
     """The ports to serve: those that are named, or those of all bridges. Raises MburstError."""
-    from ..switch_agent.netlink import interfaces
+    from ..gnmi_target.netlink import interfaces
 
     found: dict[str, Any] = {interface.name: interface for interface in interfaces()}
     for name in named:

@@ -14,7 +14,7 @@ from .investigate import add_scope, asked_for
 from .output import write, write_json_value
 
 if TYPE_CHECKING:
-    from ..analysis.what_if import Change
+    from ..analysis.whatif.replay import Change
 
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
 latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;

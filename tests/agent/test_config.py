@@ -14,7 +14,7 @@ import pytest
 from places import ROOT
 
 from mburst.agent.config import PARTS, load
-from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.cli import VERBS
 from mburst.cli.definition import add_burst_options, definition_of
 from mburst.errors import MburstError, UsageError

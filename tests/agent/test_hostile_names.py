@@ -15,9 +15,9 @@ from racklib import DAY, START, fill, report
 
 from mburst import names
 from mburst.agent.delivery import Digest, http, mail
+from mburst.agent.delivery.destinations import Delivery
 from mburst.agent.delivery.digest import Entry
 from mburst.agent.delivery.picture import png
-from mburst.agent.destinations import Delivery
 from mburst.dashboards import rack as page
 from mburst.sql import Store
 
@@ -161,9 +161,9 @@ def test_metrics_have_the_names_as_they_are(tmp_path):
     from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
     from prometheus_client.parser import text_string_to_metric_families as plain
 
-    from mburst.agent.exporter import Exporter
-    from mburst.agent.meter import Meter
-    from mburst.analysis.bursts import BurstDefinition
+    from mburst.agent.metrics.exporter import Exporter
+    from mburst.agent.metrics.meter import Meter
+    from mburst.analysis.bursts.find import BurstDefinition
 
     store = Store.create(tmp_path / "store")
     for name in ON_A_LINE:

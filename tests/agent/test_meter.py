@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from racklib import FULL, MS
 from storelib import rows, write
 
-from mburst.agent import exporter
-from mburst.agent.meter import LaneName, Meter
-from mburst.agent.since import Largest
-from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.agent.metrics import exporter
+from mburst.agent.metrics.meter import LaneName, Meter
+from mburst.agent.metrics.since import Largest
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import Store
 from mburst.web.address import where_of
 
@@ -41,7 +41,7 @@ def writers(store):
 @pytest.fixture(autouse=True)
 def bins_alone(monkeypatch):
     """Most tests write bins without senders, and need not wait for them."""
-    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 0)
+    monkeypatch.setattr("mburst.analysis.bursts.follower.LATE_NS", 0)
 
 
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
@@ -58,7 +58,7 @@ def count(of: Meter) -> int:
 
 
 def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4))
     of.advance("a")
@@ -74,8 +74,8 @@ def test_a_burst_counts_once_when_it_has_ended(store, writers, monkeypatch):
 
 def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
     """They are appended after the bins, and a look may fall between the two."""
-    monkeypatch.setattr("mburst.analysis.follower.LATE_NS", 10**9)
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    monkeypatch.setattr("mburst.analysis.bursts.follower.LATE_NS", 10**9)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 100 * MS)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
     of.advance("a")
@@ -89,15 +89,15 @@ def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
 
 def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypatch):
     of = meter(store)
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 100 * MS)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 100 * MS)
     writers["bins"].append(bins(0, [FULL] * 4))
     of.advance("a")
     assert count(of) == 0
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 60_000 * MS)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 60_000 * MS)
     of.advance("a")
     of.advance("a")
     assert count(of) == 1
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 60_100 * MS)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 60_100 * MS)
     writers["bins"].append(bins(60_000, [FULL] * 4))
     of.advance("a")
     assert count(of) == 1
@@ -118,7 +118,7 @@ def test_peaks_are_since_the_last_scrape_of_each_scraper(store, writers):
 
 
 def test_scrapers_that_never_come_back_are_forgotten(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.agent.since.SCRAPERS", 3)
+    monkeypatch.setattr("mburst.agent.metrics.since.SCRAPERS", 3)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL // 2]))
     for i in range(5):
@@ -194,7 +194,7 @@ def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
     of, at = meter(store), 0
     with (store.writer("recordings", "cache-1", "r1") as runs, store.writer("bins", "cache-1", "r1") as writer,
           pytest.MonkeyPatch.context() as patch):
-        patch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW)
+        patch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW)
         runs.append(rows("recordings", {"complete": False, "start_ns": NOW}))
         for cut in [*cuts, len(sizes)]:
             part = sizes[at : at + cut]
@@ -212,7 +212,7 @@ def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
 
 def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
     """Work is counted in rows, since time depends on the machine."""
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of, read, kept = meter(store), [], []
     monkeypatch.setattr(Store, "connect", lambda *_: pytest.fail("the store is asked only when a meter is made"))
     for step in range(15):
@@ -227,8 +227,8 @@ def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
 
 
 def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
-    monkeypatch.setattr("mburst.analysis.follower.LONGEST_NS", 500 * MS)
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 3000 * MS)
+    monkeypatch.setattr("mburst.analysis.bursts.follower.LONGEST_NS", 500 * MS)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 3000 * MS)
     of, kept = meter(store), []
     for step in range(12):
         writers["bins"].append(bins(step * 100, [FULL] * 100))
@@ -239,7 +239,7 @@ def test_a_burst_of_minutes_is_kept_in_pieces(store, writers, monkeypatch):
 
 def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
     """What was stored while none ran is counted, and what goes on is not counted twice."""
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of = meter(store)
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20 + [FULL] * 3))
     of.advance("a")
@@ -253,9 +253,9 @@ def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
 
 
 def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeypatch):
-    from mburst.sql.tail import Tail
+    from mburst.sql.follow import Tail
 
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     poll, connect = Tail.poll, Store.connect
 
     def late(tail):  # after the store was read, before the tails are
@@ -280,7 +280,7 @@ def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeyp
 
 
 def test_latencies_are_of_the_same_scraper(store, monkeypatch):
-    monkeypatch.setattr("mburst.agent.meter.time.time_ns", lambda: NOW + 10**9)
+    monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of = meter(store)
     with store.writer("probes") as writer:
         for first in (1000, 5000):

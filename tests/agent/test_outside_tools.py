@@ -17,11 +17,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from racklib import FULL, HOUR, MS, START, fill
 from storelib import write
 
-from mburst.agent import timers
 from mburst.agent.config import load
-from mburst.agent.exporter import Exporter
-from mburst.agent.meter import Meter
-from mburst.analysis.bursts import BurstDefinition
+from mburst.agent.metrics.exporter import Exporter
+from mburst.agent.metrics.meter import Meter
+from mburst.agent.schedule import timers
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.sql import Store
 
 RULES = ROOT / "examples" / "alerts.yml"

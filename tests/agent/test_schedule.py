@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from racklib import DAY, HOUR, START, fill
 
-from mburst.agent import timers
 from mburst.agent.config import Config, load
-from mburst.agent.due import carry_out, loop
-from mburst.agent.reports import last_period
+from mburst.agent.schedule import timers
+from mburst.agent.schedule.due import carry_out, loop
+from mburst.agent.schedule.reports import last_period
 from mburst.errors import MburstError, UsageError
 from mburst.sql import Store
 
@@ -75,7 +75,7 @@ def test_a_failed_delivery_is_made_up_for_with_the_next(config, tmp_path):
 
 def test_the_loop_does_what_is_due_and_ends_when_told(config, tmp_path, monkeypatch):
     clock = [NOW]
-    monkeypatch.setattr("mburst.agent.due.time.time_ns", lambda: clock[0])
+    monkeypatch.setattr("mburst.agent.schedule.due.time.time_ns", lambda: clock[0])
     waits: list[float] = []
 
     def stopped(seconds: float) -> bool:

@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis import beside
+from mburst.analysis.model import context
 from mburst.sql import Store
 
 START = 10**18
 
 
-def latency(probes: list[tuple[int, int | None]]) -> beside.Latency:
+def latency(probes: list[tuple[int, int | None]]) -> context.Latency:
     probes = sorted(probes, key=lambda probe: probe[0])
     at = np.array([when for when, _ in probes], np.int64)
     took = np.array([-1 if value is None else value for _, value in probes], np.int64)
     back = (took >= 0).astype(np.int64)
-    return beside.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), int(back.sum()), "round trip",
+    return context.Latency("a", "b", "udp", "sw", len(probes), int((1 - back).sum()), int(back.sum()), "round trip",
                           None, None, None, None, 0, at, took, took, back, 1 - back)
 
 
@@ -44,7 +44,7 @@ def test_the_slowest_and_every_lost_probe_are_drawn(probes, buckets):
 def test_a_queue_is_as_full_as_its_fullest_window_wherever_that_reaches(windows, start, length, buckets):
     windows.sort()
     columns = [np.array(column, np.int64) for column in zip(*windows, strict=True)] or [np.zeros(0, np.int64)] * 3
-    queue = beside.Queue("tor", "p", "0", "gauge", len(windows), None, None, 0, 0, columns[0], columns[0] + columns[1],
+    queue = context.Queue("tor", "p", "0", "gauge", len(windows), None, None, 0, 0, columns[0], columns[0] + columns[1],
                          columns[2], columns[2] * 0)
     end = start + length
     shown = queue.view(start, end, buckets)
@@ -74,27 +74,27 @@ def con(tmp_path):
 
 
 def test_latency_is_by_one_measure_a_path(con):
-    paths, count = beside.read_latency(con, "y", START, START + 10**6, 8, 1000)
+    paths, count = context.read_latency(con, "y", START, START + 10**6, 8, 1000)
     assert count == 2 and [path.name for path in paths] == ["x → y (udp)", "api → cache (udp)"]
     assert (paths[0].largest.tolist(), paths[0].measure, paths[0].measured) == ([70, -1], "round trip", 1)
     cache = paths[1]
     assert (cache.probes, cache.lost_probes, cache.measured, cache.max_ns) == (101, 1, 100, 700 + 990)
     assert (cache.measure, cache.p99_ns, cache.p999_ns) == ("application", 700 + 980, None)
     assert cache.p50_ns == 700 + 490 and cache.largest.tolist().count(-1) == 1
-    assert beside.read_latency(con, "y", START, START + 10**6, 1, 1000)[1] == 2
+    assert context.read_latency(con, "y", START, START + 10**6, 1, 1000)[1] == 2
 
 
 def test_many_probes_come_in_cells_that_keep_the_slowest(con):
-    cache = beside.read_latency(con, "cache", START, START + 10**5, 1, 10)[0][0]
+    cache = context.read_latency(con, "cache", START, START + 10**5, 1, 10)[0][0]
     assert cache.width_ns == 10**4 and len(cache.at_ns) == 10
     assert cache.largest.tolist() == [700 + 10 * (10 * i + 9) for i in range(10)]
     assert cache.n.sum() == 100 and cache.lost.sum() == 1
 
 
 def test_queues_come_as_windows_the_fullest_first(con):
-    queues, count = beside.read_queues(con, START, START + 10**6, 8, 1000)
+    queues, count = context.read_queues(con, START, START + 10**6, 8, 1000)
     assert count == 2 and [queue.max_bytes for queue in queues] == [99, 7]
     assert queues[0].dropped_packets == 100 and len(queues[0].start_ns) == 100
     assert (queues[0].end_ns - queues[0].start_ns).tolist() == [1000] * 100
-    cells = beside.read_queues(con, START, START + 10**5, 1, 10)[0][0]
+    cells = context.read_queues(con, START, START + 10**5, 1, 10)[0][0]
     assert cells.width_ns == 10**4 and len(cells.start_ns) <= 11 and cells.largest.max() == 99

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from storelib import rows, write
 
 from mburst.__main__ import main
-from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
+from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts, overlapping_runs
 from mburst.errors import MburstError, UsageError
 from mburst.sql import Store, text
 

@@ -17,17 +17,19 @@ from hypothesis import strategies as st
 from storelib import write
 
 import mburst
-from mburst import canary
-from mburst.analysis import binomial, rack, sensitivity
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.canary_clock import compare
-from mburst.analysis.rack_period import Period
-from mburst.analysis.report_data import detect, gather, lanes
-from mburst.analysis.sensitivity import Curve, Error, Point
+from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.canary import sensitivity
+from mburst.analysis.canary.clock import compare
+from mburst.analysis.canary.sensitivity import Curve, Error, Point
+from mburst.analysis.model import binomial
+from mburst.analysis.rack import report
+from mburst.analysis.rack.period import Period
 from mburst.dashboards import rack_words
 from mburst.dashboards import report as page
 from mburst.dashboards.sensitivity_words import UNMEASURED, limit_words, seen_words
 from mburst.errors import MburstError
+from mburst.services import canary
 from mburst.sql import Store
 
 BIG, SMALL = 40 * FRAME, 2 * FRAME  # detected in bins of 100 µs at 1 Gb/s; never so
@@ -251,9 +253,9 @@ def test_a_racks_report_names_canaries_and_says_what_no_burst_means(tmp_path: Pa
     record(store, sent, lambda ns: ns)
     canary.read(store, run_of(sent), BurstDefinition())
     whole = Period(START, START + 10 * SECOND)
-    heads = {one.head: one.text for one in rack_words.statements(rack.gather(store, "r1", whole, BurstDefinition()))}
+    heads = {one.head: one.text for one in rack_words.statements(report.gather(store, "r1", whole, BurstDefinition()))}
     assert heads["60 bursts here are canary bursts"].startswith("mburst canary sent them from 10.0.0.9")
-    quiet = rack.gather(store, "r1", whole, BurstDefinition(threshold=5))
+    quiet = report.gather(store, "r1", whole, BurstDefinition(threshold=5))
     heads = {one.head: one.text for one in rack_words.statements(quiet)}
     assert "but not by this definition of a burst" in heads["What no burst means"]
 

@@ -11,7 +11,7 @@ import pytest
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.coarse import refuse_coarse
+from mburst.analysis.model.coarse import refuse_coarse
 from mburst.errors import MburstError
 from mburst.sql import Store
 

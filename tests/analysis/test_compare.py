@@ -9,10 +9,19 @@ import numpy as np
 import pytest
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.compare import LEVELS, Bursts, Comparison, Latency, compare, read_bursts, read_latency, resampled
-from mburst.analysis.paths import Selection
-from mburst.analysis.stats import Estimate
+from mburst.analysis.answers.compare import (
+    LEVELS,
+    Bursts,
+    Comparison,
+    Latency,
+    compare,
+    read_bursts,
+    read_latency,
+    resampled,
+)
+from mburst.analysis.answers.paths import Selection
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.model.stats import Estimate
 from mburst.sql import Store
 
 START = 1_795_228_440_000_000_000

@@ -16,9 +16,9 @@ from latency_store import ORIGIN, store_case
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.conservation import FRAMING, Agreement, Content, Windows, counted, drained, grown
-from mburst.analysis.port import Port, port_from_bins
-from mburst.analysis.switch_word import Queue
+from mburst.analysis.cause.conservation import FRAMING, Agreement, Content, Windows, counted, drained, grown
+from mburst.analysis.cause.evidence.switch import Queue
+from mburst.analysis.cause.port import Port, port_from_bins
 
 LINK, BIN, SECONDS = 1e9, 100_000, 4.0
 OVERHEAD = 24

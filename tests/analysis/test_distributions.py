@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.analysis import distributions
+from mburst.analysis.model import distributions
 
 values = st.lists(st.integers(1, 10**12), min_size=1, max_size=300)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis import envelope
-from mburst.analysis.envelope import Envelope, Slice
+from mburst.analysis.model import envelope
+from mburst.analysis.model.envelope import Envelope, Slice
 from mburst.sql import Store
 
 BIN = 100_000

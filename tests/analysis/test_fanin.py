@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from storelib import write
 
-from mburst.analysis import fanin
-from mburst.analysis.bursts import BurstDefinition, find_bursts
-from mburst.analysis.fanout import slow_requests
-from mburst.analysis.trigger import fan_outs
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.cause import fanin
+from mburst.analysis.cause.trigger import fan_outs
+from mburst.analysis.whatif.tail_at_scale import slow_requests
 from mburst.sql import Store
 
 MS = 10**6

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mburst.analysis.chance import shifted_apart
-from mburst.analysis.exchange import exchange_p, lay
-from mburst.analysis.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
-from mburst.analysis.port import Port, port_from_bins
-from mburst.analysis.switch_word import Queue, deepest, lost_elsewhere, word
-from mburst.analysis.tail import Probes
+from mburst.analysis.cause.evidence.chance import shifted_apart
+from mburst.analysis.cause.evidence.exchange import exchange_p, lay
+from mburst.analysis.cause.evidence.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
+from mburst.analysis.cause.evidence.switch import Queue, deepest, lost_elsewhere, word
+from mburst.analysis.cause.port import Port, port_from_bins
+from mburst.analysis.cause.tail import Probes
 
 MS = 1e6
 RNG = np.random.default_rng(1)

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from storelib import rows
 
-from mburst.agent.meter import LaneName, Meter
-from mburst.analysis import follower
-from mburst.analysis.bursts import BurstDefinition, find_bursts
-from mburst.analysis.live_bursts import BurstWatch
-from mburst.analysis.live_store import LiveStore
-from mburst.live_line import BurstCount
+from mburst.agent.metrics.meter import LaneName, Meter
+from mburst.analysis.bursts import follower
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.store import LiveStore
+from mburst.services.record.live_line import BurstCount
 from mburst.sql import Store
-from mburst.sql.tail import Tail
+from mburst.sql.follow import Tail
 
 MS, SECOND = 10**6, 10**9
 NOW = 1_795_132_800 * SECOND

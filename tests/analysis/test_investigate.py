@@ -14,9 +14,9 @@ from latency_store import LANE, ORIGIN, store_case, write_probes
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.investigate import investigate, same_name
-from mburst.analysis.reading import Question
+from mburst.analysis.answers.investigate import investigate, same_name
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.cause.read import Question
 from mburst.dashboards.investigation import plain
 from mburst.dashboards.investigation_facts import facts
 from mburst.sql import Store

@@ -12,11 +12,11 @@ from livestore import RUN, SECOND, Growing, filled
 from reportlib import BIN, FULL, SHORT, START
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition, find_bursts
-from mburst.analysis.live_bursts import BurstWatch
-from mburst.analysis.live_store import LiveStore
-from mburst.analysis.moment import History, read_cells, read_moment, width_for
-from mburst.analysis.series import Series
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.snapshot import History, read_cells, read_moment, width_for
+from mburst.analysis.live.store import LiveStore
+from mburst.analysis.model.series import Series
 from mburst.errors import MburstError
 from mburst.sql import Store
 

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import hot_logs, rows, sealed_files, write
 
-from mburst.analysis.bursts import COLUMNS, BurstDefinition, find_bursts
-from mburst.analysis.partition import find_bursts_in
+from mburst.analysis.bursts.find import COLUMNS, BurstDefinition, find_bursts
+from mburst.analysis.bursts.partition import find_bursts_in
 from mburst.errors import MburstError, UsageError
 from mburst.sql import Store, listed
-from mburst.sql.filenames import SealedName
+from mburst.sql.format.filenames import SealedName
 
 MS, DAY = 10**6, 86_400 * 10**9
 MIDNIGHT = 1_795_132_800 * 10**9
@@ -116,7 +116,7 @@ def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
     shutil.rmtree(store.path / "bins")
     told = subprocess.run(
         [sys.executable, "-c", "import json, sys; from pathlib import Path\n"
-         "from mburst.analysis.partition import find_bursts_in\n"
+         "from mburst.analysis.bursts.partition import find_bursts_in\n"
          "files = {table: map(Path, paths) for table, paths in json.load(sys.stdin).items()}\n"
          "print(json.dumps(find_bursts_in(files).bursts.to_pylist()))"],
         input=json.dumps(files), capture_output=True, text=True, check=True)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis import distributions, paths
-from mburst.analysis.paths import MEASURES, Met, Selection, extremes, read_met, together
-from mburst.analysis.rounds import MINUTE_NS, persistence, rounds
+from mburst.analysis.answers import paths
+from mburst.analysis.answers.minutes import MINUTE_NS, persistence, rounds
+from mburst.analysis.answers.paths import MEASURES, Met, Selection, extremes, read_met, together
+from mburst.analysis.model import distributions
 from mburst.sql import Store
 
 START = 1_795_228_440_000_000_000  # a whole minute

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.analysis.port import Port, Wait, port_from_bins
+from mburst.analysis.cause.port import Port, Wait, port_from_bins
 
 NAME = ("h", "eth0", "in")
 BIN = 100_000

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mburst.analysis.arrivals import arrivals_of
-from mburst.analysis.arriving import curve_of_senders, stretches_of
-from mburst.analysis.port import port_from_bins
-from mburst.analysis.queue import predicted
-from mburst.analysis.switch_word import Queue
+from mburst.analysis.cause.arrivals import arrivals_of
+from mburst.analysis.cause.arriving import curve_of_senders, stretches_of
+from mburst.analysis.cause.evidence.switch import Queue
+from mburst.analysis.cause.port import port_from_bins
+from mburst.analysis.cause.predicted_queue import predicted
 
 LINK = 1e9
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from racklib import DAY, HOUR, MS, START, fill, report
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition, find_bursts
-from mburst.analysis.contention import Contention, contention
-from mburst.analysis.rack import slot_width
+from mburst.analysis.bursts.contention import Contention, contention
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.rack.report import slot_width
 from mburst.sql import Store, in_memory
 
 

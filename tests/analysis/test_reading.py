@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from storelib import write
 
-from mburst.analysis.port import Port, port_from_bins
-from mburst.analysis.reading import read_queues
+from mburst.analysis.cause.port import Port, port_from_bins
+from mburst.analysis.cause.read import read_queues
 from mburst.sql import Store
 
 START = 10**18

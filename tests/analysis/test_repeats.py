@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from latency_cases import Case, Setting, build, measured
 from latency_store import store_case
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.cause import gather
-from mburst.analysis.investigate import investigate
-from mburst.analysis.port import port_from_bins
-from mburst.analysis.reading import Question
-from mburst.analysis.repeats import Repeats, ended_by, find, first_of_each, near_timeout, seen_again
-from mburst.analysis.tail import DEFAULT, Probes, find_tail, latency
-from mburst.analysis.verdict import decide
+from mburst.analysis.answers.investigate import investigate
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.cause.evidence.repeats import Repeats, ended_by, find, first_of_each, near_timeout, seen_again
+from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.port import port_from_bins
+from mburst.analysis.cause.read import Question
+from mburst.analysis.cause.tail import DEFAULT, Probes, find_tail, latency
+from mburst.analysis.cause.verdict import decide
 from mburst.dashboards.investigation_facts import facts
 
 MS = 1e6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.report_data import Limits, detect, gather, lanes, worst_first
+from mburst.analysis.answers.host import Limits, detect, gather, lanes, worst_first
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.sql import Store
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition, find_bursts
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
 from mburst.sql import Store
 
 MS = 1_000_000

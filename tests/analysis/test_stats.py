@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.analysis import stats
+from mburst.analysis.model import stats
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
 

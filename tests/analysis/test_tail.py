@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from latency_cases import measured
 from storelib import rows
 
-from mburst.analysis.live_store import MEASURES
-from mburst.analysis.tail import (
+from mburst.analysis.cause.tail import (
     MS,
     Probes,
     Rule,
@@ -22,6 +21,7 @@ from mburst.analysis.tail import (
     latency,
     latency_by,
 )
+from mburst.analysis.live.store import MEASURES
 from mburst.sql import in_memory
 
 NONE = np.full(1, np.nan)

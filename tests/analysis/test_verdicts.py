@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from latency_cases import Case, Setting, measured
 
 from mburst.__main__ import main
-from mburst.analysis.cause import gather
-from mburst.analysis.evidence import Evidence, Scene
-from mburst.analysis.ledger import Crossing
-from mburst.analysis.port import port_from_bins
-from mburst.analysis.stats import runs
-from mburst.analysis.tail import Probes
-from mburst.analysis.verdict import Verdict, decide
+from mburst.analysis.cause.gather import gather
+from mburst.analysis.cause.ledger import Crossing
+from mburst.analysis.cause.port import port_from_bins
+from mburst.analysis.cause.scene import Evidence, Scene
+from mburst.analysis.cause.tail import Probes
+from mburst.analysis.cause.verdict import Verdict, decide
+from mburst.analysis.model.stats import runs
 
 KINDS = cases.KINDS["bursts"] + cases.KINDS["negative"]
 BASE = Setting(seconds=12)

@@ -17,10 +17,10 @@ from packet_port import KINDS, Made, PacketCase, Traffic, case_of, drawn, eviden
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.cause import gather
-from mburst.analysis.frames import Pieces, queued
-from mburst.analysis.moving import STILL, in_waves, staggered
-from mburst.analysis.what_if import Change, Replay, calibrate, predict, usual_changes, what_if
+from mburst.analysis.cause.gather import gather
+from mburst.analysis.whatif.frames import Pieces, queued
+from mburst.analysis.whatif.moved_senders import STILL, in_waves, staggered
+from mburst.analysis.whatif.replay import Change, Replay, calibrate, predict, usual_changes, what_if
 from mburst.sql import Store
 
 QUICK = Setting(seconds=4.0, rate=1000.0, load=0.05)

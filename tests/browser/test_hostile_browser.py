@@ -10,8 +10,8 @@ from livestore import SECOND, Growing, Server
 from racklib import fill, report
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.report_data import detect, gather, lanes
+from mburst.analysis.answers.host import detect, gather, lanes
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards import rack as rack_page
 from mburst.dashboards import report as report_page
 from mburst.sql import Store

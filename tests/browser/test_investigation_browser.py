@@ -11,9 +11,9 @@ from latency_cases import Case, Setting, build
 from latency_store import LANE, ORIGIN, store_case
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.investigate import Investigation, investigate
-from mburst.analysis.reading import Question
+from mburst.analysis.answers.investigate import Investigation, investigate
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.cause.read import Question
 from mburst.dashboards.investigation import write_page
 from mburst.dashboards.investigation_facts import facts
 from mburst.sql import Store

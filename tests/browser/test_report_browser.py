@@ -8,7 +8,7 @@ import reportlib
 from browserlib import Reader
 from reportlib import BIN, LONG, PROBE, SHORT, START
 
-from mburst.analysis.report_data import Limits
+from mburst.analysis.answers.host import Limits
 from mburst.sql import Store
 
 ZERO = START // 60_000_000_000 * 60_000_000_000

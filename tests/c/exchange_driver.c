@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * telemetry/exchange.c on a socket that this program inherits. Arguments:
+ * telemetry/probe/exchange.c on a socket that this program inherits. Arguments:
  *   FD FLAGS SIZE NUMBER_AT NUMBER_BYTES SHORT_AT TIME_AT COUNT GAP_NS ROOM
  * COUNT probes are due GAP_NS apart; ROOM notes are taken at a time. Writes the notes as they are,
  * until a while after the last probe.

@@ -170,6 +170,7 @@ static void print_result(const struct tally *tally, int status, const struct mb_
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
 	source.ops->stats(&source, &stats);
+	print_losses(); /* those that were asked for just now */
 	printf("{\"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"merged\": %" PRIu64,
 	       tally->frames, tally->bytes, tally->captured, tally->merged);
 	printf(", \"hw\": %" PRIu64 ", \"sw\": %" PRIu64 ", \"ring\": %" PRIu64, tally->quality[0],

@@ -7,7 +7,7 @@ from livestore import SECOND, Growing
 from reportlib import FULL
 from storelib import write
 
-from mburst.analysis.live_store import LiveStore
+from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.live_overview import overview
 from mburst.sql import Store
 

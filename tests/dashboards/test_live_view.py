@@ -12,9 +12,9 @@ from livestore import SECOND, Growing
 from reportlib import BIN, FULL
 from storelib import rows
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.live_bursts import BurstWatch
-from mburst.analysis.live_store import LiveStore
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.analysis.live.bursts import BurstWatch
+from mburst.analysis.live.store import LiveStore
 from mburst.dashboards.live_view import LiveView
 
 NOW = 1_795_228_500_000_000_000

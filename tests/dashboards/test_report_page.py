@@ -16,8 +16,8 @@ import reportlib
 from reportlib import BIN, FULL, HOSTILE, START
 from storelib import write
 
-from mburst.analysis.bursts import BurstDefinition
-from mburst.analysis.report_data import Limits
+from mburst.analysis.answers.host import Limits
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.dashboards import report as page
 from mburst.dashboards import words
 from mburst.dashboards.packing import Pack, narrow

@@ -22,9 +22,9 @@ import pyarrow as pa
 from waiting import wait_for
 
 from mburst.sql import Store
-from mburst.sql.recovery import GRACE_S
+from mburst.sql.follow import Tail
+from mburst.sql.repair.recovery import GRACE_S
 from mburst.sql.tables import arrow_schema
-from mburst.sql.tail import Tail
 
 HERE = Path(__file__).parent
 MBURST = (sys.executable, "-m", "mburst")
@@ -102,8 +102,8 @@ def failure(error: str) -> str:
 
 
 def held(store: Path, table: str) -> list[pa.Table]:
-    """The rows of all whole batches in the hot logs of TABLE. Reads sql/frames.py's format by itself and trusts each
-    length, so that what mburst takes for damaged cannot hide."""
+    """The rows of all whole batches in the hot logs of TABLE. Reads the format of sql/format/frames.py by itself and
+    trusts each length, so that what mburst takes for damaged cannot hide."""
     found = []
     for path in sorted((store / "hot" / table).glob("*.log")):
         data, at = path.read_bytes(), 0

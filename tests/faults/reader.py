@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from mburst.sql.tail import Tail
+from mburst.sql.follow import Tail
 
 tail, bins, packets = Tail(Path(sys.argv[1]), "bins"), 0, 0
 print("follows", flush=True)

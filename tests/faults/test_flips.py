@@ -25,10 +25,11 @@ from outcomes import outcome
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.errors import MburstError
-from mburst.sql import Store, filenames, segments, views
-from mburst.sql.checking import check
-from mburst.sql.hotlog import HotLog
-from mburst.sql.repairing import repair
+from mburst.sql import Store, segments, views
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.repair import repair
 
 TRIALS = int(os.environ.get("MBURST_FAULTS", "200"))
 SHARDS = 8

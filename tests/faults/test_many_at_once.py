@@ -16,9 +16,10 @@ from outcomes import outcome
 from storelib import rows
 from waiting import wait_for
 
-from mburst import recovery
-from mburst.sql import Store, filenames, locks
-from mburst.sql.hotlog import HotLog
+from mburst.services.record import recovery
+from mburst.sql import Store, locks
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
 from mburst.sql.sealing import Parts
 from mburst.sql.writer import Writer
 

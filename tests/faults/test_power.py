@@ -17,10 +17,11 @@ from labrecorder import TABLES, recording, sending
 from livelab import Lab
 from outcomes import outcome
 
-from mburst import machine, recovery
+from mburst import machine
+from mburst.services.record import recovery
 from mburst.sql import Store, locks
 from mburst.sql.disk import SYNC_S
-from mburst.sql.repairing import repair
+from mburst.sql.repair.repair import repair
 
 RECORDED_S = 6.0
 BEHIND = "gaps WHERE reason NOT IN ('dropped', 'reader too slow')"  # of a recorder that the machine is too slow for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The prober's exchange (telemetry/exchange.c) with a peer that sends, reads and ends as the input says. Input:
+ * The prober's exchange (telemetry/probe/exchange.c) with a peer that sends, reads and ends as the input says. Input:
  *   flags 1 | size 2 | number_at, number_bytes, short_at, time_at 1 each | room 1
  *   | steps: kind 1, argument 2, and for a SAY so many bytes
  * Layouts are kept within the contract of exchange.h. Every note is checked for what that promises.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from calm import Attempts
 
-from mburst.netlab import Recording, record_rack
+from mburst.lab.rack import Recording, record_rack
 
 SENDERS = 40
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mburst.netlab import Recording
+from mburst.lab.rack import Recording
 
 RECORD = struct.Struct("<IIII")
 

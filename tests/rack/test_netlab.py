@@ -17,14 +17,14 @@ from calm import Attempts
 from rackdata import columns_of, depths_of, stored
 
 from mburst.errors import UsageError
-from mburst.netlab import Rack, RackUnavailable, namespaces, read_truth, timers
-from mburst.netlab.errors import RackFailed
-from mburst.netlab.plan import Plan, mac
-from mburst.netlab.rack import _cpu_mask
-from mburst.netlab.respond import Answer, Senders, Sent
-from mburst.netlab.role import Role
-from mburst.netlab.rounds import COLUMNS, DATAGRAM_BYTES, Round
-from mburst.netlab.verbs import Onlooker, Verb, measured, running
+from mburst.lab.rack import Rack, RackUnavailable, namespaces, read_truth, timers
+from mburst.lab.rack.errors import RackFailed
+from mburst.lab.rack.plan import Plan, mac
+from mburst.lab.rack.rack import _cpu_mask
+from mburst.lab.rack.respond import Answer, Senders, Sent
+from mburst.lab.rack.role import Role
+from mburst.lab.rack.rounds import COLUMNS, DATAGRAM_BYTES, Round
+from mburst.lab.rack.verbs import Onlooker, Verb, measured, running
 
 AMPLE = 8_000_000  # bytes of a queue that never drops: a round has 4 MB
 OWNER = """

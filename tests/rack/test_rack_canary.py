@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from calm import Attempts, hold
 
-from mburst import canary
-from mburst.analysis.bursts import BurstDefinition
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import MburstError
-from mburst.netlab import Rack
-from mburst.netlab.plan import CACHE_IP
-from mburst.netlab.role import python_environment
-from mburst.netlab.verbs import Onlooker, recording, running
+from mburst.lab.rack import Rack
+from mburst.lab.rack.plan import CACHE_IP
+from mburst.lab.rack.role import python_environment
+from mburst.lab.rack.verbs import Onlooker, recording, running
 from mburst.python import command
+from mburst.services import canary
 from mburst.sql import Store
 
 COUNT = 20

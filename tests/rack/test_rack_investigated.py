@@ -12,7 +12,7 @@ from pyarrow.csv import write_csv
 from rackdata import probes_of, stored
 
 from mburst.__main__ import main
-from mburst.netlab import Recording
+from mburst.lab.rack import Recording
 
 SENDERS = 40
 WANTED = {"busy": "bursts", "second": "none", "quiet": "none"}

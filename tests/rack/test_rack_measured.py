@@ -28,8 +28,8 @@ from rackdata import (
     utilization,
 )
 
-from mburst.netlab import Rack, Recording, Round
-from mburst.netlab.plan import API_IP
+from mburst.lab.rack import Rack, Recording, Round
+from mburst.lab.rack.plan import API_IP
 
 MS = 1_000_000
 SENDERS = 40

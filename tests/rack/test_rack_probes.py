@@ -19,8 +19,8 @@ import pytest
 from calm import Attempts, Taken, hold
 
 from mburst.__main__ import main
-from mburst.netlab import Rack
-from mburst.netlab.plan import API2_IP, API_IP, CACHE2_IP, CACHE_IP
+from mburst.lab.rack import Rack
+from mburst.lab.rack.plan import API2_IP, API_IP, CACHE2_IP, CACHE_IP
 
 MS = 1_000_000
 MBURST = [sys.executable, "-m", "mburst"]

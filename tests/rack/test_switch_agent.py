@@ -18,9 +18,9 @@ from calm import Attempts, Taken, hold
 from rackdata import depths_of, one_way, stored
 from waiting import beside
 
-from mburst.netlab import Rack, Round
-from mburst.netlab.plan import mac
-from mburst.netlab.verbs import Onlooker, Verb, collecting, hosts_file, probing, reflecting, running
+from mburst.lab.rack import Rack, Round
+from mburst.lab.rack.plan import mac
+from mburst.lab.rack.verbs import Onlooker, Verb, collecting, hosts_file, probing, reflecting, running
 from mburst.sql import Store
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ from killing import Steps, serve
 from storelib import rows
 
 from mburst.sql import Store, sealing
-from mburst.sql.hotlog import HotLog
+from mburst.sql.format.hotlog import HotLog
 from mburst.sql.writer import Writer
 
 DAY = 86_400 * 10**9

@@ -12,9 +12,10 @@ import pytest
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.__main__ import main
-from mburst.sql import Store, filenames, verified
-from mburst.sql.checking import Findings, check
-from mburst.sql.hotlog import HotLog
+from mburst.sql import Store, verified
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.checking import Findings, check
 
 T0 = 1_700_000_000_000_000_000
 DAY = 86_400 * 10**9

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from storelib import hot_logs, rows, sealed_files
 
-from mburst.sql import Store, filenames
-from mburst.sql.checking import check
-from mburst.sql.hotlog import HotLog
-from mburst.sql.repairing import repair
+from mburst.sql import Store
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.repair import repair
 
 T0 = 1_700_000_000_000_000_000
 BATCHES, ROWS = 4, 5

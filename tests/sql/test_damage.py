@@ -10,8 +10,9 @@ import pytest
 from storelib import rows, sealed_files, write
 
 from mburst.errors import MburstError
-from mburst.sql import Store, filenames, verified
-from mburst.sql.hotlog import HotLog
+from mburst.sql import Store, verified
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
 
 T0 = 1_700_000_000_000_000_000
 SEGMENT = "cache-1-01700000000000000000-0123456789ab-0"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storelib import rows
 
 from mburst.sql import Store
-from mburst.sql.tail import Tail
+from mburst.sql.follow import Tail
 from mburst.sql.writer import Writer
 
 SEGMENT = "bad-01700000000000000000-0123456789ab-0"

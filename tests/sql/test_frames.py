@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.sql import frames
+from mburst.sql.format import frames
 
 SEED = frames.seed_of("cache-1-01700000000000000000-0123456789ab-0")
 PAYLOADS = st.lists(st.binary(max_size=60), min_size=1, max_size=6)

@@ -15,11 +15,20 @@ import pytest
 from storelib import rows, write
 
 from mburst.__main__ import main
-from mburst.sql import Store, frames, verified
-from mburst.sql.filenames import NS_PER_DAY, SealedName, date_folder, hot_path, new_segment, new_writer, rack_folder
-from mburst.sql.placing import MOST_ROWS
+from mburst.sql import Store, verified
+from mburst.sql.follow import Tail
+from mburst.sql.format import frames
+from mburst.sql.format.filenames import (
+    NS_PER_DAY,
+    SealedName,
+    date_folder,
+    hot_path,
+    new_segment,
+    new_writer,
+    rack_folder,
+)
+from mburst.sql.format.placing import MOST_ROWS
 from mburst.sql.tables import arrow_schema
-from mburst.sql.tail import Tail
 
 T = 1_700_000_000_000_000_000
 SOUND = 5  # rows of bins that are not hostile

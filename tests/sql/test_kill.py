@@ -11,8 +11,9 @@ import pytest
 from killing import Killer, memory_folder, serving
 from storelib import hot_logs, rows
 
-from mburst.sql import Store, filenames, segments
-from mburst.sql.hotlog import HotLog
+from mburst.sql import Store, segments
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
 
 HERE = Path(__file__).parent
 TOTAL = 42  # rows that killed.py writes

@@ -17,12 +17,13 @@ import pytest
 from forking import fork
 from places import ROOT
 
-from mburst import recovery
 from mburst.__main__ import main
 from mburst.errors import MburstError
-from mburst.sql import Store, format1
-from mburst.sql.checking import check
-from mburst.sql.migrating import migrate
+from mburst.services.record import recovery
+from mburst.sql import Store
+from mburst.sql.repair import format1
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.migration import migrate
 from mburst.sql.tables import ORDER
 
 STORES = ROOT / "tests" / "data" / "stores"

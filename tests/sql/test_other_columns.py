@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from storelib import rows, write
 
-from mburst.sql import Store, filenames, sealing, tables
-from mburst.sql.checking import check
-from mburst.sql.hotlog import HotLog
-from mburst.sql.repairing import repair
+from mburst.sql import Store, sealing, tables
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.repair import repair
 
 T0 = 1_700_000_000_000_000_000
 SENDER = {"ts_ns": T0, "first_ns": T0, "last_ns": T0, "source_port": 80, "destination_port": 443}

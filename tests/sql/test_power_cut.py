@@ -11,12 +11,14 @@ import pytest
 from places import ROOT
 from storelib import hot_logs, rows, sealed_files, write
 
-from mburst import gaps, machine, recovery
+from mburst import machine
 from mburst.errors import MburstError
-from mburst.sql import Store, filenames, locks, verified
-from mburst.sql.checking import check
-from mburst.sql.hotlog import About, HotLog
-from mburst.sql.tail import Tail
+from mburst.services.record import gaps, recovery
+from mburst.sql import Store, locks, verified
+from mburst.sql.follow import Tail
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import About, HotLog
+from mburst.sql.repair.checking import check
 
 T0 = 1_700_000_000_000_000_000
 BATCHES, ROWS = 6, 40

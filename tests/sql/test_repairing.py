@@ -13,9 +13,10 @@ from storelib import hot_logs, rows, sealed_files, write
 from test_checking import T0, flip, left_hot
 
 from mburst.__main__ import main
-from mburst.sql import Store, disk, frames, sealing
-from mburst.sql.checking import check
-from mburst.sql.repairing import repair
+from mburst.sql import Store, disk, sealing
+from mburst.sql.format import frames
+from mburst.sql.repair.checking import check
+from mburst.sql.repair.repair import repair
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from places import ROOT
 from storelib import hot_logs, sealed_files
 from waiting import wait_for
 
-from mburst.agent.exporter import Exporter
-from mburst.agent.meter import Meter
-from mburst.analysis.bursts import BurstDefinition
+from mburst.agent.metrics.exporter import Exporter
+from mburst.agent.metrics.meter import Meter
+from mburst.analysis.bursts.find import BurstDefinition
 from mburst.errors import MburstError
-from mburst.sql import Store, filenames, writer
+from mburst.sql import Store, writer
+from mburst.sql.format import filenames
 from mburst.sql.sealing import Parts
 from mburst.sql.tables import ORDER, arrow_schema
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from storelib import hot_logs, rows, sealed_files, write
 
 from mburst.errors import MburstError, UsageError
-from mburst.sql import Store, filenames, sealing, segments
-from mburst.sql.hotlog import HotLog
+from mburst.sql import Store, sealing, segments
+from mburst.sql.format import filenames
+from mburst.sql.format.hotlog import HotLog
 from mburst.sql.tables import ORDER, arrow_schema, columns
 from mburst.sql.writer import Writer
 

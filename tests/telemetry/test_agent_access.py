@@ -16,7 +16,7 @@ import pytest
 from gnmilib import Authority, agent, messages
 
 from mburst.__main__ import main
-from mburst.switch_agent.listening import parse
+from mburst.gnmi_target.listening import parse
 from mburst.telemetry.gnmi.path import as_message
 from mburst.telemetry.gnmi.path import parse as parse_path
 

@@ -17,13 +17,14 @@ from typing import Any
 import grpc
 import pytest
 from gnmilib import agent, messages
+from places import ROOT
 from test_agent_access import code_of, lines_of, request, subscribe
 
 from mburst.errors import MburstError
-from mburst.switch_agent import door, server, streams, writer
-from mburst.switch_agent.listening import Address
-from mburst.switch_agent.tree import Tree
-from mburst.switch_agent.watermarks import Watermarks
+from mburst.gnmi_target import door, server, streams, writer
+from mburst.gnmi_target.listening import Address
+from mburst.gnmi_target.tree import Tree
+from mburst.gnmi_target.watermarks import Watermarks
 from mburst.telemetry.gnmi.path import as_message
 from mburst.telemetry.gnmi.path import parse as parse_path
 
@@ -108,7 +109,7 @@ def test_clients_that_are_killed_leave_nothing():
         "[next(call) for call in calls]; print('streams', flush=True)\n"
         "for _ in calls[0]: pass\n"
     )
-    places = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    places = [str(Path(__file__).parent), str(ROOT / "tests" / "lib")]
     with agent("lo") as (address, process):
         with grpc.insecure_channel(address) as channel:
             assert code_of(subscribe(channel, request("ONCE"), timeout=20)) == "OK"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.switch_agent import changes, requests, schema
-from mburst.switch_agent.changes import Changes
-from mburst.switch_agent.encoding import subtree, typed
-from mburst.switch_agent.log import LINES, Log
-from mburst.switch_agent.schema import COUNTER, Refused, checked_path, matched
-from mburst.switch_agent.tree import Leaf
+from mburst.gnmi_target import changes, requests, schema
+from mburst.gnmi_target.changes import Changes
+from mburst.gnmi_target.encoding import subtree, typed
+from mburst.gnmi_target.log import LINES, Log
+from mburst.gnmi_target.schema import COUNTER, Refused, checked_path, matched
+from mburst.gnmi_target.tree import Leaf
 from mburst.telemetry.gnmi import messages
 from mburst.telemetry.gnmi.path import PathName, Steps, as_message, parse
 from mburst.telemetry.gnmi.values import leaves

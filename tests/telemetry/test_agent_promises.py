@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gnmilib import agent, collect, heard, messages, query, said_so_far
 
-from mburst.switch_agent.requests import LEAST_HEARTBEAT_NS
+from mburst.gnmi_target.requests import LEAST_HEARTBEAT_NS
 
 
 def test_unsupported_paths_and_intervals_of_the_agent_are_one_line(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from livelab import Lab
 
 from mburst.__main__ import main
-from mburst.switch_agent.qdisc import attribute
+from mburst.gnmi_target.qdisc import attribute
 
 HELD, FRAME = 20, 1000
 SLOW, FAST = 0x10010, 0x10020  # classes 1:10 and 1:20

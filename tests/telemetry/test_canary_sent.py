@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mburst.errors import UsageError
-from mburst.telemetry import canary, canary_plan
-from mburst.telemetry.canary_plan import SECOND, Cell, Frames, Pace, Plan, planned
-from mburst.telemetry.targets import resolve
+from mburst.telemetry.canary import plan as canary_plan
+from mburst.telemetry.canary import sender as canary_sender
+from mburst.telemetry.canary.plan import SECOND, Cell, Frames, Pace, Plan, planned
+from mburst.telemetry.probe.targets import resolve
 
 FRAMES = Frames.of(1500, 4)
 RUN = bytes(range(8))
@@ -53,9 +54,9 @@ def test_packets_are_full_but_the_last(size: int, mtu: int, version: int) -> Non
     frames = Frames.of(mtu, version)
     lengths = frames.split(size)
     assert all(length == mtu + 14 for length in lengths[:-1])
-    assert frames.headers + canary.MARK.size <= lengths[-1] <= mtu + 14
-    assert 0 <= sum(lengths) - size < frames.headers + canary.MARK.size
-    assert canary.MARK.size == canary_plan.MARK_BYTES
+    assert frames.headers + canary_sender.MARK.size <= lengths[-1] <= mtu + 14
+    assert 0 <= sum(lengths) - size < frames.headers + canary_sender.MARK.size
+    assert canary_sender.MARK.size == canary_plan.MARK_BYTES
 
 
 @pytest.mark.parametrize(("wrong", "says"), [
@@ -93,7 +94,7 @@ def receiver(request: pytest.FixtureRequest):
         sock.settimeout(5)
         port = sock.getsockname()[1]
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        sender = canary.Sender(resolve(name, 9, socket.SOCK_DGRAM, request.param), RUN)
+        sender = canary_sender.Sender(resolve(name, 9, socket.SOCK_DGRAM, request.param), RUN)
         try:
             yield sock, sender
         finally:
@@ -106,13 +107,13 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
     frames = Frames.of(sender.mtu, 4 if sock.family == socket.AF_INET else 6)
     plan = plan_of([Cell(20_000, 0), Cell(100, 0), Cell(5_000, 2 * 10**6)], 2, link_bps, frames=frames)
     before = time.time_ns()
-    sent = list(canary.bursts(sender, plan, random.Random(1), threading.Event()))
+    sent = list(canary_sender.bursts(sender, plan, random.Random(1), threading.Event()))
     after = time.time_ns()
     got: dict[int, list[tuple[int, int, int]]] = {}
     for _ in range(sum(burst.packets for burst in sent)):
         data = sock.recv(65_536)
-        magic, run, number, place, packets = canary.MARK.unpack_from(data)
-        assert (magic, run) == (canary.MAGIC, RUN)
+        magic, run, number, place, packets = canary_sender.MARK.unpack_from(data)
+        assert (magic, run) == (canary_sender.MAGIC, RUN)
         got.setdefault(number, []).append((place, packets, len(data)))
     assert sum(not burst.held_up for burst in sent) <= 6 <= len(sent) <= 12
     for burst in sent:
@@ -120,7 +121,7 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
         assert sorted(place for place, _, _ in rows) == list(range(burst.packets))
         assert {packets for _, packets, _ in rows} == {burst.packets}
         assert burst.bytes == sum(length + frames.headers for _, _, length in rows)
-        assert abs(burst.bytes - burst.size_bytes) <= frames.headers + canary.MARK.size
+        assert abs(burst.bytes - burst.size_bytes) <= frames.headers + canary_sender.MARK.size
         assert before - 10**6 <= burst.start_ns <= burst.end_ns <= after + 10**6
         assert burst.stamps in ("sw", "app") and burst.error_ns >= 0
         if burst.length_ns and burst.packets > 1:  # spread: not sooner than asked
@@ -131,7 +132,7 @@ def test_a_burst_is_what_its_marks_say(receiver, link_bps: int) -> None:
 def test_a_stop_ends_it_within_the_burst(receiver) -> None:
     _, sender = receiver
     stop = threading.Event()
-    sending = canary.bursts(sender, plan_of([Cell(2_000, 0)], 1000), random.Random(1), stop)
+    sending = canary_sender.bursts(sender, plan_of([Cell(2_000, 0)], 1000), random.Random(1), stop)
     assert next(sending).packets == 2
     stop.set()
     assert list(sending) == []

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from mburst.sql.tables import columns
-from mburst.telemetry import clock
-from mburst.telemetry.clock import Clocks, Reading, jump_ns
+from mburst.telemetry.probe import clock
+from mburst.telemetry.probe.clock import Clocks, Reading, jump_ns
 
 NOW = Reading(1_700_000_000_000_000_000, 5_000_000_000, 37_000_000_000, None, 100, 0, 1000, True)
 

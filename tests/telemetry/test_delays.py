@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mburst.errors import MburstError, UsageError
-from mburst.telemetry import delays
+from mburst.telemetry.probe import delays
 
 N = 40_000
 

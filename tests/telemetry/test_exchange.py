@@ -20,9 +20,9 @@ from building import linked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mburst.telemetry import _exchange as c
-from mburst.telemetry import stamp, timestamping
-from mburst.telemetry.pacer import _NOTE
+from mburst.telemetry.probe import _exchange as c
+from mburst.telemetry.probe import stamp, timestamping
+from mburst.telemetry.probe.pacer import _NOTE
 
 LOCAL = "127.0.0.1"
 GAP_NS = 500_000
@@ -60,12 +60,12 @@ def stamped() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def driver() -> Path:
-    return linked(("tests/c/exchange_driver.c", "telemetry/exchange.c"))
+    return linked(("tests/c/exchange_driver.c", "telemetry/probe/exchange.c"))
 
 
 def test_any_exchange_keeps_what_exchange_h_promises(tmp_path: Path):
     """The fuzzer's harness over layouts and peers by chance."""
-    program = linked(("tests/fuzz/replay.c", "tests/fuzz/fuzz_exchange.c", "telemetry/exchange.c"))
+    program = linked(("tests/fuzz/replay.c", "tests/fuzz/fuzz_exchange.c", "telemetry/probe/exchange.c"))
     rng = random.Random(1)
     for number in range(400):
         head = bytes([rng.randrange(16), 0, rng.choice([0, 96, 200]), *rng.randbytes(4), rng.choice([0, 3, 5, 64])])

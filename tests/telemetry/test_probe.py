@@ -20,14 +20,14 @@ from ports import free_port
 from waiting import beside
 
 from mburst.errors import MburstError
-from mburst.telemetry import delays, stamp
-from mburst.telemetry.exchanges import Counts
-from mburst.telemetry.pacer import Pacer
-from mburst.telemetry.path_tcp import TcpPath
-from mburst.telemetry.probe import Plan, Prober, kind_of
-from mburst.telemetry.reflect import Reflector
+from mburst.telemetry.probe import delays, stamp
+from mburst.telemetry.probe.exchanges import Counts
+from mburst.telemetry.probe.pacer import Pacer
+from mburst.telemetry.probe.path_tcp import TcpPath
+from mburst.telemetry.probe.prober import Plan, Prober, kind_of
+from mburst.telemetry.probe.reflector import Reflector
+from mburst.telemetry.probe.targets import resolve
 from mburst.telemetry.tables import PROBES
-from mburst.telemetry.targets import resolve
 
 MS = 1_000_000
 LOCAL = "127.0.0.1"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from test_probe import LOCAL, MS, answering, probed, reflector, reply_to
 
 from mburst.errors import MburstError
-from mburst.telemetry import stamp
-from mburst.telemetry.pacer import Pacer
-from mburst.telemetry.path import IcmpPath, UdpPath
-from mburst.telemetry.path_tcp import TcpPath
-from mburst.telemetry.targets import resolve
+from mburst.telemetry.probe import stamp
+from mburst.telemetry.probe.pacer import Pacer
+from mburst.telemetry.probe.path import IcmpPath, UdpPath
+from mburst.telemetry.probe.path_tcp import TcpPath
+from mburst.telemetry.probe.targets import resolve
 
 NOW = 1_795_228_440_123_456_789
 HEAD = 80
@@ -29,7 +29,7 @@ def path_of(protocol: str, tell: Any) -> Any:
         made: Any = UdpPath(target, Pacer(), tell, size=64, error=1, **how)
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # ping sockets are not for everybody
-        with mock.patch("mburst.telemetry.path.open_socket", return_value=sock):
+        with mock.patch("mburst.telemetry.probe.path.open_socket", return_value=sock):
             made = IcmpPath(target, Pacer(), tell, size=56, **how)
     made.clock_error_ns = 2**62
     return made
@@ -128,7 +128,7 @@ def test_a_connection_for_which_there_is_no_socket_now_is_tried_again(monkeypatc
         begin(self)
 
     monkeypatch.setattr(TcpPath, "_begin", refused)
-    monkeypatch.setattr("mburst.telemetry.path_tcp._AGAIN_NS", 20 * MS)
+    monkeypatch.setattr("mburst.telemetry.probe.path_tcp._AGAIN_NS", 20 * MS)
     with socket.create_server((LOCAL, 0)) as listener:
         port = listener.getsockname()[1]
     with reflector() as other:  # of the port above nobody knows
@@ -140,8 +140,8 @@ def test_a_connection_for_which_there_is_no_socket_now_is_tried_again(monkeypatc
 
 def test_a_peer_that_reads_nothing_is_given_up(monkeypatch):
     """What is owed to it would grow for as long as it is probed."""
-    monkeypatch.setattr("mburst.telemetry.path_tcp._MOST_OWED", 200_000)
-    monkeypatch.setattr("mburst.telemetry.path_tcp._AGAIN_NS", 20 * MS)
+    monkeypatch.setattr("mburst.telemetry.probe.path_tcp._MOST_OWED", 200_000)
+    monkeypatch.setattr("mburst.telemetry.probe.path_tcp._AGAIN_NS", 20 * MS)
     with socket.create_server((LOCAL, 0)) as listener:  # nobody accepts: the kernel takes what fits its buffers
         port = listener.getsockname()[1]
         _, counts, lines = probed(port, protocol="tcp", size=60_000, rate=500.0, count=400)

@@ -20,8 +20,8 @@ from livelab import Lab
 from test_probe import LOCAL, MS, answering, ns, probed, reflecting, reflector, reply_to
 
 from mburst.errors import MburstError
-from mburst.telemetry import stamp
-from mburst.telemetry.reflect import Reflector
+from mburst.telemetry.probe import stamp
+from mburst.telemetry.probe.reflector import Reflector
 
 
 def test_icmp_needs_nothing_at_the_other_end(lab: Lab):

@@ -24,9 +24,10 @@ from hypothesis import strategies as st
 from ports import free_port
 from waiting import wait_for
 
-from mburst.telemetry import delays, reflect, stamp
-from mburst.telemetry.admission import Admission, Bucket
-from mburst.telemetry.reflect import Reflector
+from mburst.telemetry.probe import delays, stamp
+from mburst.telemetry.probe import reflector as reflector_module
+from mburst.telemetry.probe.admission import Admission, Bucket
+from mburst.telemetry.probe.reflector import Reflector
 
 LOCAL = "127.0.0.1"
 S = 10**9
@@ -187,7 +188,7 @@ def test_one_network_of_ipv6_is_one_peer():
 
 
 def test_the_table_of_peers_is_bounded(monkeypatch):
-    monkeypatch.setattr("mburst.telemetry.admission._MOST_PEERS", 100)
+    monkeypatch.setattr("mburst.telemetry.probe.admission._MOST_PEERS", 100)
     admission = Admission(peer_rate=5, rate=300)
     taken = sum(bool(admission.take(f"10.{number >> 8}.{number & 255}.1", 1)) for number in range(1000))
     assert taken == 300 and len(admission._peers) <= 100 and len(admission._blocks) <= 100
@@ -257,13 +258,13 @@ def test_a_first_packet_that_is_doubled_or_late_is_no_new_session():
 
 
 def test_after_a_silence_a_session_begins_anew_unless_it_goes_on(monkeypatch):
-    monkeypatch.setattr(reflect, "_SILENCE_NS", 50_000_000)
+    monkeypatch.setattr(reflector_module, "_SILENCE_NS", 50_000_000)
     assert numbers_of([asked(7), asked(8), asked(3)], {2: 0.2}) == [0, 1, 0]
     assert numbers_of([asked(7), asked(8), asked(9)], {2: 0.2}) == [0, 1, 2]
 
 
 def test_a_flood_of_sessions_forgets_those_of_one_answer(monkeypatch):
-    monkeypatch.setattr(reflect, "_MOST_SESSIONS", 64)
+    monkeypatch.setattr(reflector_module, "_MOST_SESSIONS", 64)
     with reflecting() as (reflector, address), asking() as sock, asking() as flood:
         for number in range(20):
             sock.sendto(asked(number), address)
@@ -298,8 +299,8 @@ def test_no_more_connections_than_there_may_be():
 
 
 def test_idle_connections_make_room_when_there_is_none(monkeypatch):
-    monkeypatch.setattr("mburst.telemetry.echo._IDLE_WHEN_FULL_NS", 100_000_000)
-    monkeypatch.setattr(reflect, "_CLOCK_EVERY_NS", 50_000_000)
+    monkeypatch.setattr("mburst.telemetry.probe.echo._IDLE_WHEN_FULL_NS", 100_000_000)
+    monkeypatch.setattr(reflector_module, "_CLOCK_EVERY_NS", 50_000_000)
     with reflecting(connections=3) as (_, address), contextlib.ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(address, 5)) for _ in range(3)]
         late = stack.enter_context(socket.create_connection(address, 5))
@@ -387,7 +388,7 @@ def test_clients_that_never_read_are_read_no_further(delay):
 
 def test_answers_beyond_what_can_be_held_back_are_dropped_and_counted(monkeypatch):
     for limit, most in (("_MOST_HELD", 50), ("_MOST_HELD_BYTES", 50 * 100)):
-        monkeypatch.setattr(reflect, limit, most)
+        monkeypatch.setattr(reflector_module, limit, most)
         with reflecting(delay=delays.parse("constant:60s")) as (reflector, address), asking() as sock:
             for number in range(120):
                 sock.sendto(asked(number, size=100), address)

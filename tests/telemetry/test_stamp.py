@@ -18,7 +18,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from mburst.telemetry import stamp
+from mburst.telemetry.probe import stamp
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
 NOW = 1_795_228_440_123_456_789

@@ -7,8 +7,8 @@ import socket
 import struct
 import time
 
-from mburst.telemetry import timestamping
-from mburst.telemetry.loop import deepen, dropped
+from mburst.telemetry.probe import timestamping
+from mburst.telemetry.probe.loop import deepen, dropped
 
 NOW = 1_795_228_440_123_456_789
 

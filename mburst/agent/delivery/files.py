@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ... import files
 from ...dashboards import rack as page
-from ..destinations import Delivery
+from .destinations import Delivery
 from .digest import Digest
 
 

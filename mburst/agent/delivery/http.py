@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from ... import __version__
 from ...names import label, short, shown
 from ...units import format_share
-from ..destinations import Delivery
+from .destinations import Delivery
 from .digest import Digest, Entry
 from .send import Refused, Unsure
 

@@ -13,7 +13,7 @@ from email.utils import format_datetime, parseaddr
 
 from ... import files
 from ...errors import MburstError
-from ..destinations import Delivery
+from .destinations import Delivery
 from .digest import Digest
 from .picture import png
 from .send import Refused, Unsure

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from ...errors import MburstError
 from ...names import short
-from ..destinations import Delivery
 from . import ledger as book
+from .destinations import Delivery
 from .digest import Digest
 from .ledger import Ledger
 

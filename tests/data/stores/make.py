@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from mburst.__main__ import main
-from mburst.simulate import Scenario, simulate
+from mburst.lab.simulate import Scenario, simulate
 from mburst.sql import Store
 from mburst.sql.tables import ORDER, arrow_schema
 

@@ -1,0 +1,400 @@
+"""From a store to findings: which ports and paths there are, which crosses which, and what the evidence says of each.
+
+reading.py gets the rows; everything else is arithmetic over arrays.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...errors import MburstError
+from ...sql.damage import DamagedFile, damaged_files
+from ...units import format_count
+from ..bursts.contention import Contention, contention
+from ..canary.sensitivity import Seen, seen_by
+from ..cause import fanin, gather, predicted_queue
+from ..cause.arrivals import arrivals_of
+from ..cause.arriving import stretches_of
+from ..cause.conservation import Agreement
+from ..cause.evidence.switch import Queue
+from ..cause.ledger import Crossing
+from ..cause.port import Port
+from ..cause.port_counters import do_the_sources_agree
+from ..cause.read import (
+    Lane,
+    Path,
+    Question,
+    own_addresses,
+    packets_from,
+    read_bursts,
+    read_onsets,
+    read_paths,
+    read_port,
+    read_probes,
+    read_queues,
+    read_runs,
+)
+from ..cause.scene import Evidence, Scene
+from ..cause.tail import Probes, Rule, Tail, find_tail, latency
+from ..cause.verdict import Verdict, decide
+from ..model.stats import Floats, benjamini_hochberg
+from ..whatif.read_senders import senders_while_full
+from ..whatif.replay import Outcome, Replay, calibrate, usual_changes, what_if
+
+if TYPE_CHECKING:
+    import duckdb
+
+SECOND = 10**9
+CROSSED = (
+    "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner` "
+    "where they are tunnelled)"
+)
+MOST_PAIRS = 10  # of hosts that burst together
+MOST_CONTROLS = 20  # paths that are compared with each tested one
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One path: what was looked at, the evidence, and what it amounts to."""
+
+    scene: Scene
+    evidence: Evidence
+    verdict: Verdict
+
+
+class Other(NamedTuple):
+    """A path that crosses no recorded port. total: ns, NaN where lost."""
+
+    path: str
+    tail: Tail
+    total: Floats
+
+
+@dataclass
+class Investigation:
+    """The answer. Times in arrays are ns since `origin_ns` (Unix). findings: the one that decides `cause` comes
+    first."""
+
+    origin_ns: int
+    ports: list[Port]
+    findings: list[Finding]
+    bursts: list[dict[str, Any]]
+    windows: list[tuple[Port, Queue]] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
+    groups: list[fanin.Group] = field(default_factory=list)
+    onsets: Floats | None = None  # of senders, ns after their burst began; of the deciding port's bursts, sorted
+    contention: Contention | None = None
+    prediction: predicted_queue.Prediction | None = None
+    replay: Replay | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def cause(self) -> str:
+        return self.findings[0].verdict.cause if self.findings else "undetermined"
+
+    @property
+    def main_bursts(self) -> list[dict[str, Any]]:
+        """The bursts of the port that the deciding path's evidence is about; all where there is none."""
+        crossing = self.findings[0].evidence.crossing if self.findings else None
+        if crossing is None:
+            return self.bursts
+        lane = (crossing.port.host, crossing.port.interface, crossing.port.direction)
+        return [b for b in self.bursts if (b["host"], b["interface"], b["direction"]) == lane]
+
+
+def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investigation:
+    """Find the cause of the tails that the store behind `con` holds. Raises MburstError where it holds nothing to
+    test."""
+    runs = read_runs(con, question)
+    paths = read_paths(con, question)
+    if not runs and not paths:
+        raise MburstError(
+            "there is neither a recording nor a probe to investigate"
+            + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
+            "`mburst record` and `mburst probe` make some",
+        )
+    answer = Investigation(0, [], [], [], damaged=damaged_files(con))
+    chosen = choose_runs(runs, answer.notes, answer.missing)
+    if not chosen and not paths:
+        raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "say how fast the link is")
+    answer.origin_ns = origin_of(chosen, paths)
+    # Bursts before the arrays that stay, so that what finding them takes can be given back first.
+    answer.bursts = read_bursts(con, question, chosen)
+    answer.ports = [read_port(con, lane, rows, answer.origin_ns) for lane, rows in chosen.items()]
+    addresses = own_addresses(con)
+    scenes = make_scenes(con, question, answer, paths, addresses)
+    answer.findings = assess(scenes, question.seed)
+    hold_sources_together(con, answer, scenes)
+    if not answer.ports and not answer.missing:
+        answer.missing.append("a recording of the port (`mburst record`)")
+    if not paths:
+        answer.missing.append("probes of this time (`mburst probe`, `mburst import probes`)")
+    if answer.bursts:
+        answer.groups = fanin.groups(con, answer.main_bursts, addresses)
+        answer.onsets = read_onsets(con, answer.main_bursts)
+        answer.contention = contention(con, MOST_PAIRS)
+    consider_changes(con, answer)
+    answer.seen = seen_by(con, chosen.values(), answer.bursts, question.definition)
+    return answer
+
+
+def hold_sources_together(con: duckdb.DuckDBPyConnection, answer: Investigation, scenes: list[Scene]) -> None:
+    """Add whether the recordings and the switch agree. Where they do not, and nobody knows who is wrong, no port is
+    accused by them, nor cleared."""
+    arrivals = {id(crossing.port): scene.arrivals_at(crossing) for scene in scenes for crossing in scene.crossings}
+    queues = {id(port): queue for port, queue in answer.windows}
+    answer.agreements = do_the_sources_agree(con, answer.ports, queues, arrivals, answer.origin_ns)
+    answer.findings = [doubted(finding, answer.agreements) for finding in answer.findings]
+
+
+def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
+    """The finding, without a cause that rests on a port whose sources contradict each other."""
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is None or finding.verdict.cause not in ("bursts", "elsewhere"):
+        return finding
+    reasons = [
+        f"the sources of {port.name} disagree, and which of them is wrong cannot be determined ({row.what}: {row.said})"
+        for row in agreements if row.port == port.name and row.state == "disagree" and not row.blamed
+    ]  # fmt: skip
+    if not reasons:
+        return finding
+    needed = f"which switch port {port.name} hangs on (`links` of `mburst collect`), and a recording without losses"
+    return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
+
+
+def consider_changes(con: duckdb.DuckDBPyConnection, answer: Investigation) -> None:
+    """Add what a model of the deciding port says: of its queue, and of what would help."""
+    answer.replay = replay_of(con, answer)
+    if answer.replay is not None:
+        answer.outcomes = what_if(answer.replay, usual_changes(answer.replay))
+    crossing = answer.findings[0].evidence.crossing if answer.findings else None
+    came = answer.findings[0].scene.arrivals_at(crossing) if crossing else None
+    if crossing and came:
+        windows = next((queue for port, queue in answer.windows if port is crossing.port), None)
+        answer.prediction = predicted_queue.predicted(crossing.port, came, windows)
+
+
+def choose_runs(
+    runs: list[dict[str, Any]], notes: list[str], missing: list[str]
+) -> dict[Lane, list[dict[str, Any]]]:
+    """By lane, the stretches that do not overlap (the same time recorded twice must not count twice), of one bin
+    width."""
+    chosen: dict[Lane, list[dict[str, Any]]] = {}
+    for run in runs:
+        lane = (run["host"], run["interface"], run["direction"])
+        if run["link_bps"] is None:
+            missing.append(f"the speed of {' '.join(lane)} (`--link 10G`)")
+            continue
+        kept = chosen.setdefault(lane, [])
+        if kept and (run["first_ns"] < kept[-1]["end_ns"] or run["bin_ns"] != kept[-1]["bin_ns"]):
+            notes.append(f"{' '.join(lane)}: recording {run['recording_id']} overlaps another or has other "
+                         "bins; it is left out")
+            continue
+        kept.append(run)
+    return chosen
+
+
+def origin_of(chosen: dict[Lane, list[dict[str, Any]]], paths: list[Path]) -> int:
+    """A Unix time at or before everything, at which bins of every width begin."""
+    widths = [run["bin_ns"] for rows in chosen.values() for run in rows]
+    first = min([run["first_ns"] for rows in chosen.values() for run in rows] + [path[3] for path in paths])
+    step = math.lcm(*widths) if widths else 1
+    return int(first // step * step)
+
+
+def make_scenes(
+    con: duckdb.DuckDBPyConnection,
+    question: Question,
+    answer: Investigation,
+    paths: list[Path],
+    addresses: dict[str, str],
+) -> list[Scene]:
+    """A scene for each path that crosses a recorded port; for every path where none does. Adds to the answer the queue
+    windows, the paths that serve as controls, and notes."""
+    ports, notes = answer.ports, answer.notes
+    windows = read_queues(con, ports, answer.origin_ns, notes)
+    answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
+    probes = [read_probes(con, path, question, answer.origin_ns) for path in paths]
+    crossings = [crossings_of(path, ports, question.known_as, addresses) for path in probes]
+    if ports and probes and not any(crossings):
+        notes.append(
+            "no probe names a recorded host: taken as if either end of the probes may be the recorded one "
+            "(--known-as NAME says which)"
+        )
+        crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
+    crossings = [seen_crossing(con, *both, addresses, answer) for both in zip(probes, crossings, strict=True)]
+    spans = {id(port): burst_arrays(port, answer.bursts, answer.origin_ns) for port in ports}
+    arrivals = {id(port): arrivals_of(port, ports) for port in ports}
+    others = controls_of(probes, crossings, notes)
+    scenes = []
+    for path, crossed in zip(probes, crossings, strict=True):
+        if any(crossings) and not crossed:
+            continue
+        kept = within(path, crossed, notes)
+        note_reflector(kept, question.rule.on(crossing.port.link_bps for crossing in crossed), notes)
+        crossed = [crossing for crossing in crossed if np.isfinite(crossing.port.position(kept.tx)).any()]
+        scenes.append(
+            Scene(
+                kept,
+                crossed,
+                [spans[id(c.port)] for c in crossed],
+                [windows.get(id(c.port)) for c in crossed],
+                sorted(others, key=lambda other: other.src != path.src)[:MOST_CONTROLS],  # those of the same clock
+                question.rule,
+                [arrivals[id(c.port)] for c in crossed],
+            )
+        )
+    if any(crossings):
+        rule = question.rule.on(port.link_bps for port in ports)
+        for other in others:
+            nowhere, delays = np.zeros(len(other), dtype=bool), latency(other)
+            answer.others.append(Other(other.path, find_tail(other, delays, rule, nowhere), delays.total))
+    return scenes
+
+
+def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: list[str]) -> list[Probes]:
+    """The paths that cross no recorded port, where others do; those that were probed at other times are noted."""
+    crossed = [path for path, theirs in zip(probes, crossings, strict=True) if theirs]
+    others = [path for path, theirs in zip(probes, crossings, strict=True) if not theirs] if crossed else []
+    for other in others:
+        if not any(other.tx[0] <= path.tx[-1] and path.tx[0] <= other.tx[-1] for path in crossed):
+            notes.append(f"{other.path} was probed at another time: it is no control")
+    return others
+
+
+def within(probes: Probes, crossings: list[Crossing], notes: list[str]) -> Probes:
+    """The probes that were sent while a port was recorded, if any was."""
+    recorded = np.zeros(len(probes), dtype=bool)
+    for crossing in crossings:
+        recorded |= np.isfinite(crossing.port.position(probes.tx))
+    if not recorded.any() or recorded.all():
+        return probes
+    outside = format_count(int((~recorded).sum()), "probe")
+    notes.append(f"{probes.path}: {outside} outside of the recorded time, left out")
+    return probes.select(recorded)
+
+
+def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
+    """Say where the reflector itself often took long, which is no part of the round trip of the network."""
+    took = probes.remote_tx - probes.remote_rx
+    known = took[np.isfinite(took) & ~probes.lost]
+    if probes.measure != "network round trip" or not len(known):
+        return
+    late = int((known > rule.threshold(float(np.median(known)))).sum())
+    if late > (1 - rule.levels[0]) * len(known):
+        notes.append(f"{probes.path}: the reflector's host held {format_count(late, 'probe')} for long; that is not in "
+                     "what is measured, the network round trip (probes with application stamps have it)")
+
+
+def crossings_of(
+    probes: Probes, ports: list[Port], known_as: tuple[str, ...], addresses: dict[str, str]
+) -> list[Crossing]:
+    """The recorded ports at either end of a path, by the name or the address of their host."""
+    return [
+        Crossing(port, end, False)
+        for port in ports
+        for end, name in (("dst", probes.dst), ("src", probes.src))
+        if same_name(name, port.host)
+        or same_name(name, port.interface)
+        or name in known_as
+        or addresses.get(name) == port.host
+    ]
+
+
+def seen_crossing(
+    con: duckdb.DuckDBPyConnection,
+    probes: Probes,
+    crossings: list[Crossing],
+    addresses: dict[str, str],
+    answer: Investigation,
+) -> list[Crossing]:
+    """Those of the crossings whose port carried at least half as many packets of the probes' sender as probes were
+    answered, or cannot show it. The others are noted: a neighbour's port, or another member of a bond."""
+    kept = []
+    since, until = answer.origin_ns + int(probes.tx[0]) - SECOND, answer.origin_ns + int(probes.tx[-1]) + SECOND
+    for crossing in crossings:
+        answered = int((~probes.lost & np.isfinite(crossing.port.position(probes.tx))).sum())
+        sender = probes.src if sends_into(crossing) == "src" else probes.dst
+        address = address_of(sender, addresses)
+        packets = None if address is None else packets_from(con, crossing.port, address, since, until)
+        if packets is None or 2 * packets >= answered:
+            kept.append(crossing)
+            continue
+        carried = format_count(packets, "packet")
+        answer.notes.append(
+            f"{probes.path} does not cross {crossing.port.name}: it carried {carried} of {sender} while "
+            f"{format_count(answered, 'probe')} were answered"
+        )
+        if CROSSED not in answer.missing:
+            answer.missing.append(CROSSED)
+    return kept
+
+
+def sends_into(crossing: Crossing) -> str:
+    """Which end of the path sends the probes' packets that this port carries."""
+    towards = "src" if crossing.end == "dst" else "dst"
+    return crossing.end if crossing.port.direction == "out" else towards
+
+
+def address_of(name: str, addresses: dict[str, str]) -> str | None:
+    """The address by which an end of a path is known in captures, if it is known at all."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        known = [address for address, host in addresses.items() if same_name(name, host)]
+        return known[0] if len(known) == 1 else None
+
+
+def same_name(name: str, host: str) -> bool:
+    """Whether two names mean one host: equal but for case, or one is the other with its domain."""
+    a, b = name.lower(), host.lower()
+    return a == b or (not a.replace(".", "").isdigit() and (a.startswith(b + ".") or b.startswith(a + ".")))
+
+
+def burst_arrays(port: Port, bursts: list[dict[str, Any]], origin: int) -> tuple[Floats, Floats]:
+    """Begin and end of a port's bursts, ns since the origin."""
+    lane = (port.host, port.interface, port.direction)
+    rows = [b for b in bursts if (b["host"], b["interface"], b["direction"]) == lane]
+    return (
+        np.array([b["start_ns"] - origin for b in rows], dtype=float),
+        np.array([b["end_ns"] - origin for b in rows], dtype=float),
+    )
+
+
+def assess(scenes: list[Scene], seed: int) -> list[Finding]:
+    """Evidence and verdict of every path, false discoveries controlled over all; the deciding one first: the path with
+    the most lateness among those with a tail, else the first that could not be assessed, else any."""
+    evidence = [gather.gather(scene, np.random.default_rng([seed, k])) for k, scene in enumerate(scenes)]
+    tested = [e for e in evidence if e.p_value is not None]
+    for e, q in zip(tested, benjamini_hochberg([e.p_value for e in tested if e.p_value is not None]), strict=True):
+        e.q_value = q
+    findings = [Finding(scene, e, decide(e)) for scene, e in zip(scenes, evidence, strict=True)]
+
+    def weight(finding: Finding) -> tuple[int, float]:
+        present = finding.evidence.tail.present
+        return (2 if present else 1 if present is None else 0, float(finding.evidence.ledger.excess.sum()))
+
+    return sorted(findings, key=weight, reverse=True)
+
+
+def replay_of(con: duckdb.DuckDBPyConnection, answer: Investigation) -> Replay | None:
+    """A model of the deciding port, where its bursts delayed enough probes to fit one."""
+    if not answer.findings or not answer.findings[0].evidence.tail.present:
+        return None
+    finding = answer.findings[0]
+    crossing, bursts = finding.evidence.crossing, answer.main_bursts
+    if crossing is None or not bursts:
+        return None
+    full = stretches_of(crossing.port)
+    rows = senders_while_full(con, crossing.port, full, bursts, answer.origin_ns)
+    return calibrate(finding.scene, finding.evidence, rows)

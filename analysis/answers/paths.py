@@ -1,0 +1,236 @@
+"""What probes met on each path: round trip, each direction, and what the hosts at the ends took of it.
+
+Each path has one measure, which its latency is given in, and one kind of round trip (chosen_measure of sql/macros.sql).
+One-way delays need the two clocks to agree. Where both ends said how well their clocks are kept, and that is better
+than the minimum filter can do, the delays are as measured; else the clocks' offset and drift are taken out by the
+minimum filter of both directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
+`ClockState.uncertainty_ns`; what a delay is beyond the least one is not touched by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..cause.tail import Probes, clock_offset, smallest_in_windows
+from ..model.distributions import quantile
+from ..model.stats import Floats
+from ..read import probes as read_probes
+
+if TYPE_CHECKING:
+    import duckdb
+
+MOST_PROBES = 4_000_000  # of a path that are read: enough for p99.99, in some 500 MB
+MEASURES = ("application", "round_trip", "forward", "back", "host_here", "host_there")
+LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
+_DRIFT_SPAN = 10e9  # ns of probing before a drift is stated
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which probes; None takes all. Times are Unix ns and mean tx_ns in [since_ns, until_ns)."""
+
+    batch: str | None = None
+    src: str | None = None
+    dst: str | None = None
+    protocol: str | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    def parameters(self) -> dict[str, str | int | None]:
+        """As the variables of a query."""
+        return {"batch": self.batch, "src": self.src, "dst": self.dst, "protocol": self.protocol,
+                "since": self.since_ns, "until": self.until_ns}
+
+
+@dataclass(frozen=True)
+class ClockState:
+    """The reflector's clock against the sender's, ns: how far ahead in the middle of the time, how fast it drifts away
+    (ppm; None where the time was too short), and by how much a one-way delay may be wrong."""
+
+    kept: bool  # both ends' clocks are kept well enough: delays are as measured
+    offset_ns: float
+    drift_ppm: float | None
+    uncertainty_ns: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of one measure, ns. A percentile is None where there are too few values to separate it from the largest."""
+
+    n: int
+    least: float | None
+    levels: tuple[float | None, ...]  # of LEVELS
+    largest: float | None
+
+
+@dataclass(frozen=True)
+class Met:
+    """What the probes of one path met."""
+
+    src: str
+    dst: str
+    protocol: str
+    stamps: str  # hw, sw, app: the kinds that there are, the commonest first
+    sent: int
+    lost: int
+    every: int  # only each so-manieth probe was read: 1, unless there are more than MOST_PROBES
+    start_ns: int
+    end_ns: int
+    clocks: ClockState | None
+    measure: str  # which the path's latency is given in; '' where nothing was measured
+    latency: Floats  # by that measure, as `values` are
+    values: dict[str, Floats]  # of MEASURES, NaN where it was not measured, in the order of sending
+    tx: Floats  # ns since start_ns
+    lost_at: NDArray[np.int64]  # places in `tx` of the lost probes
+    measured: dict[str, Distribution]
+    paths: int = 1  # that these are together
+
+    @cached_property
+    def by_measure(self) -> Distribution:
+        """Of the latency by the path's measure."""
+        return distribution(self.latency)
+
+
+def distribution(values: Floats) -> Distribution:
+    """The distribution of what is known of `values`."""
+    ordered = np.sort(values[np.isfinite(values)])
+    if not len(ordered):
+        return Distribution(0, None, (None,) * len(LEVELS), None)
+    return Distribution(len(ordered), float(ordered[0]), tuple(quantile(ordered, level) for level in LEVELS),
+                        float(ordered[-1]))
+
+
+def read_met(con: duckdb.DuckDBPyConnection, selection: Selection) -> list[Met]:
+    """What the selected probes met, a path each, in the order of names. Of a path with more than MOST_PROBES, evenly
+    chosen ones are read; how many were sent and lost is exact."""
+    return [_met(con, selection, path) for path in read_probes.paths(con, selection.parameters())]
+
+
+def _met(con: duckdb.DuckDBPyConnection, selection: Selection, path: dict[str, Any]) -> Met:
+    every, start_ns = -(-path["sent"] // MOST_PROBES), path["start_ns"]
+    src, dst, protocol = (path[name] for name in ("src", "dst", "protocol"))
+    columns = read_probes.exchanges(
+        con, {**selection.parameters(), "src": src, "dst": dst, "protocol": protocol}, start_ns, every,
+        path["measure"], path["round_trip"])
+
+    def column(name: str) -> Floats:
+        return np.ma.filled(np.ma.asarray(columns[name]).astype(np.float64), np.nan)
+
+    stamped: dict[str, Any] = {name.removesuffix("_ns"): column(name) for name in (*read_probes.STAMPS, "rtt_ns")}
+    lost = np.ma.filled(np.ma.asarray(columns["lost"]), False).astype(bool)
+    probes = Probes(src, dst, protocol, lost=lost, stamp_kind=path["stamps"], **stamped)
+    clocks, offset = compare_clocks(probes, column("clock_error_ns"))
+    values, latency = measures(probes, column("round_trip"), offset if clocks else None), column("latency")
+    return Met(src, dst, protocol, path["stamps"], path["sent"], path["lost"], every, start_ns, path["end_ns"], clocks,
+               path["measure"], latency, values, probes.tx, np.flatnonzero(lost),
+               {name: distribution(value) for name, value in values.items()})
+
+
+def together(found: Sequence[Met]) -> list[Met]:
+    """What the probes of a target met over all of its paths, for each target that has several: those of one source
+    but for its port."""
+    targets: dict[tuple[str, str, str], list[Met]] = {}
+    for met in found:
+        host, _, port = met.src.rpartition(":")
+        if host and port.isdecimal():
+            targets.setdefault((host, met.dst, met.protocol), []).append(met)
+    return [_merged(host, paths) for (host, _, _), paths in targets.items() if len(paths) > 1]
+
+
+def _merged(src: str, paths: list[Met]) -> Met:
+    start_ns = min(path.start_ns for path in paths)
+    tx = np.concatenate([path.tx + (path.start_ns - start_ns) for path in paths])
+    order = np.argsort(tx, kind="stable")
+    lost = np.concatenate([np.isin(np.arange(len(path.tx)), path.lost_at) for path in paths])
+    values = {name: np.concatenate([path.values[name] for path in paths])[order] for name in MEASURES}
+    kinds = sorted({kind for path in paths for kind in path.stamps.split(", ") if kind})
+    known = [path.clocks for path in paths if path.clocks]
+    measure = max(sorted({path.measure for path in paths}), key=lambda name: sum(
+        path.by_measure.n for path in paths if path.measure == name))
+    latency = np.concatenate([  # a path that was measured otherwise shows nothing of this
+        path.latency if path.measure == measure else np.full(len(path.latency), np.nan) for path in paths])[order]
+    return Met(
+        src, paths[0].dst, paths[0].protocol, ", ".join(kinds), sum(path.sent for path in paths),
+        sum(path.lost for path in paths), max(path.every for path in paths), start_ns,
+        max(path.end_ns for path in paths), max(known, key=lambda clocks: clocks.uncertainty_ns, default=None),
+        measure, latency, values, tx[order], np.flatnonzero(lost[order]),
+        {name: distribution(value) for name, value in values.items()}, len(paths))
+
+
+def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[str, Floats]:
+    """Each of MEASURES for each probe, ns. `offset`: reflector's clock minus the sender's; None: not known."""
+    unknown = np.full(len(probes), np.nan)
+    found = {
+        "application": probes.app_recv - probes.app_send,
+        "round_trip": round_trip,
+        "forward": unknown if offset is None else probes.remote_rx - probes.tx - offset,
+        "back": unknown if offset is None else probes.rx - probes.remote_tx + offset,
+        "host_here": (probes.tx - probes.app_send) + (probes.app_recv - probes.rx),
+        "host_there": probes.remote_tx - probes.remote_rx,
+    }
+    return {name: np.where(probes.lost, np.nan, value) for name, value in found.items()}
+
+
+def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None, Floats]:
+    """How the two clocks stand to each other, and the offset to take out of each probe's one-way delays (0 where the
+    clocks are kept). None where no exchange was stamped in both directions.
+
+    Kept: most answers come with the error of both clocks, it is less than half the fastest round trip (within which
+    the minimum filter knows), and no delay contradicts it by being negative beyond it."""
+    forward, back = probes.remote_rx - probes.tx, probes.rx - probes.remote_tx
+    network = forward + back
+    known = np.flatnonzero(np.isfinite(network))
+    if not len(known):
+        return None, np.zeros(len(probes))
+    fastest = known[smallest_in_windows(probes.tx[known], network[known])]
+    half = float(np.median(network[fastest])) / 2
+    drift = _drift(probes.tx[fastest], ((forward - back) / 2)[fastest], network[fastest])
+    trend = (drift or 0.0) * (probes.tx - probes.tx[known[0]])  # taken out first, so that it goes on to both ends
+    level = replace(probes, remote_rx=probes.remote_rx - trend, remote_tx=probes.remote_tx - trend)
+    offset = clock_offset(level) + trend
+    errors = clock_error[known]
+    stated = errors[np.isfinite(errors)]
+    middle = float(np.median(offset[known]))
+    if 2 * len(stated) > len(known) and (error := float(stated.max())) < half:
+        least = min(float(np.min(forward[known])), float(np.min(back[known])))
+        if least >= -error:
+            return ClockState(True, middle, None, error), np.zeros(len(probes))
+    return ClockState(False, middle, None if drift is None else drift * 1e6, max(half, 0.0)), offset
+
+
+def _drift(time: Floats, offset: Floats, network: Floats) -> float | None:
+    """How fast the offset grows, from the fastest exchanges of each second that did not wait; None where the time is
+    too short."""
+    quiet = network <= 2 * np.median(network)
+    if quiet.sum() < 3 or time[quiet][-1] - time[quiet][0] < _DRIFT_SPAN:
+        return None
+    begin = time[0]
+    return float(np.polyfit(time[quiet] - begin, offset[quiet], 1)[0])
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of time in which something was measured: when its largest value was (ns), that, and the median."""
+
+    at_ns: Floats
+    largest: Floats
+    median: Floats
+
+
+def extremes(time_ns: Floats, values: Floats, steps: int) -> Steps:
+    """At most `steps` steps of ascending times, or every value where there are no more; NaN is left out."""
+    known = np.isfinite(values)
+    time_ns, values = time_ns[known], values[known]
+    if len(values) <= steps:
+        return Steps(time_ns, values, values)
+    width = (time_ns[-1] - time_ns[0]) / steps or 1.0
+    step = np.minimum((time_ns - time_ns[0]) // width, steps - 1)
+    groups = np.split(np.arange(len(values)), np.flatnonzero(np.diff(step)) + 1)
+    largest = np.array([group[np.argmax(values[group])] for group in groups], np.int64)
+    return Steps(time_ns[largest], values[largest], np.array([np.median(values[group]) for group in groups]))

@@ -1,0 +1,1 @@
+"""Bursts: detected in stored bins, followed while they go on, and held against each other."""

@@ -1,0 +1,151 @@
+"""Bursts as sql/queries/bursts.sql defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from ...sql.damage import readable
+from ...sql.named import prepare, set_variables
+
+if TYPE_CHECKING:
+    import duckdb
+
+# What a burst has, in the order of `mburst bursts --json`.
+COLUMNS = (
+    "host",
+    "rack",
+    "interface",
+    "direction",
+    "start_ns",
+    "end_ns",
+    "duration_ns",
+    "bytes",
+    "packets",
+    "mean_utilization",
+    "peak_utilization",
+    "sources",
+    "fan_in",
+    "effective_sources",
+    "onset_spread_ns",
+    "pattern",
+    "top_sources",
+    "quality",
+    "recording_id",
+    "clock_epoch",
+    "bin_ns",
+    "link_bps",
+)
+
+# The variables of bursts.sql that choose in which bins bursts are detected, beside `hosts` and those of the definition.
+FILTERS = ("rack", "interface", "direction", "recording", "since_ns", "until_ns")
+FETCH = 10_000
+THRESHOLD, JOINED_BINS = 0.5, 5  # defaults of bursts.sql
+
+
+@dataclass(frozen=True)
+class BurstDefinition:
+    """What counts as a burst. None takes the default that depends on the recording."""
+
+    bin_ns: int | None = None  # bin width to use: the stored one or a multiple
+    threshold: float = THRESHOLD  # share of line rate at which a bin is hot
+    release: float | None = None  # a burst goes on while at least this; the threshold
+    join_ns: int | None = None  # gaps up to this are joined; 5 bins
+    min_duration_ns: int | None = None  # shorter bursts are left out; 1 bin
+    link_bps: int | None = None  # instead of the recorded line rate
+
+    def __post_init__(self) -> None:
+        """Raises UsageError when the definition contradicts itself."""
+        if self.bin_ns is not None and self.bin_ns <= 0:
+            raise UsageError("a bin must be longer than nothing")
+        if not 0 < self.threshold <= 10:
+            raise UsageError(f"a threshold of {self.threshold} is no share of line rate", "write it like 0.5 or 50%")
+        if self.release is not None and not 0 < self.release <= self.threshold:
+            raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
+
+    def width_ns(self, stored_ns: int) -> int:
+        """The width that bursts are detected at where bins of STORED_NS are stored."""
+        return self.bin_ns or stored_ns
+
+    def joined_ns(self, stored_ns: int) -> int:
+        """The gaps over which bursts are joined there."""
+        return JOINED_BINS * self.width_ns(stored_ns) if self.join_ns is None else self.join_ns
+
+
+def find_bursts(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None = None,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    rack: str | None = None,
+    interface: str | None = None,
+    direction: str | None = None,
+    recording: str | None = None,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+) -> list[dict[str, Any]]:
+    """The bursts that the store behind CON holds, sorted by start, of bins that start in
+    [since_ns, until_ns).
+
+    Each is a dict of COLUMNS. CON keeps the TEMP TABLEs `bursts` (the same without top_sources, quality as a bit set),
+    `burst_sources` (every sender of each) and `lanes` (the recordings that were looked at). Raises UsageError when the
+    width does not fit the recording, and MburstError when a line rate is not known or the store cannot be read."""
+    detect_bursts(con, definition, hosts=hosts, rack=rack, interface=interface, direction=direction,
+                 recording=recording, since_ns=since_ns, until_ns=until_ns)
+    return list(listed(con))
+
+
+def listed(con: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
+    """What find_bursts lists, of the tables that detect_bursts left in CON: some thousands at a time for who keeps
+    none. CON is busy until the last is taken."""
+    for row in _rows(con, "FROM listed"):
+        yield dict(zip(COLUMNS, row, strict=True))
+
+
+def listed_json(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """The same, each as the text of a JSON object that the database writes: as objects of Python, tens of thousands
+    take longer to make than to find."""
+    for (burst,) in _rows(con, "SELECT CAST(to_json(listed) AS VARCHAR) FROM listed"):
+        yield burst
+
+
+def _rows(con: duckdb.DuckDBPyConnection, query: str) -> Iterator[tuple[Any, ...]]:
+    with readable(con):
+        result = con.execute(query)
+        while some := result.fetchmany(FETCH):
+            yield from some
+
+
+def detect_bursts(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None = None,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    **where: str | int | None,
+) -> None:
+    """Leaves the tables of find_bursts in CON, and lists nothing; for who wants the tables alone."""
+    settings = {
+        **asdict(definition or BurstDefinition()),
+        "hosts": [hosts] if isinstance(hosts, str) else None if hosts is None else list(hosts),
+        **{name: where.get(name) for name in FILTERS},
+    }
+    if unknown := where.keys() - set(FILTERS):
+        raise TypeError(f"no filter {min(unknown)!r}")
+    with readable(con):
+        set_variables(con, **settings)
+        prepare(con, "bursts")
+
+
+def overlapping_runs(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Pairs among the recordings of the last `find_bursts` which cover the same host, interface and direction at the
+    same time, so that each burst is found in both."""
+    return con.execute("""
+        WITH spans AS (
+            SELECT recording_id, host, interface, direction, start_ns, end_ns
+            FROM lanes JOIN (SELECT recording_id, start_ns, end_ns FROM recordings) USING (recording_id))
+        SELECT a.recording_id, b.recording_id
+        FROM spans AS a JOIN spans AS b USING (host, interface, direction)
+        WHERE a.recording_id < b.recording_id AND a.start_ns <= b.end_ns AND b.start_ns <= a.end_ns
+        ORDER BY ALL""").fetchall()

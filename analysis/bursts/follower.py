@@ -1,0 +1,273 @@
+"""The bursts of recordings that go on, each once, when it has ended: for the live line, the live view and the metrics.
+
+A burst is what sql/queries/bursts.sql says, over the bins that are kept: those that may be in a burst that has not
+ended. So the same rows give the same bursts, those of the store, however often one looks. A burst has ended when no
+later bin can be joined to it: its recording has ended, is known for so long beyond it, or nobody heard of it for
+QUIET_NS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import MburstError
+from ..read.columns import joined, schema_of, table_of
+from ..read.rows import newest_bins, rows_since
+from .find import BurstDefinition, find_bursts
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+QUIET_NS = 10 * 10**9  # after so long without a bin, whatever burst was going on has ended
+LONGEST_NS = 60 * 10**9  # a burst that goes on for longer is reported in pieces
+MOST_ROWS = 8_000_000  # of bins of a recording that are kept, likewise
+LATE_NS = 10**9  # by which bins and senders have come that were counted before, if any will
+BIN_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "bytes", "wire_bytes", "packets", "quality")
+SENDER_COLUMNS = ("recording_id", "clock_epoch", "ts_ns", "source", "bytes", "members", "first_ns", "last_ns")
+RECORDING_COLUMNS = ("recording_id", "host", "rack", "interface", "direction", "bin_ns", "source_bin_ns", "link_bps")
+_COLUMNS = {"bins": BIN_COLUMNS[1:], "sources": SENDER_COLUMNS[1:]}  # that are kept of a recording
+
+Epoch = tuple[str, int]  # recording_id, clock_epoch
+Detect = Callable[["list[Waiting]"], list[dict[str, Any]]]
+
+
+@dataclass
+class Waiting:
+    """Of one clock epoch of a recording: what is kept, and up to when its bursts are reported."""
+
+    recording: dict[str, Any]
+    settled_ns: int  # bursts that begin before are reported
+    newest_ns: int = -1  # its newest bin; -1: none was seen
+    heard_ns: int = 0  # when its recorder last said that it runs
+    came_ns: int = 0  # when its newest bins came here, by our clock
+    senders_ns: int = -1  # the newest of its senders
+    bins: list[pa.Table] = field(default_factory=list)
+    senders: list[pa.Table] = field(default_factory=list)
+
+    @property
+    def known_ns(self) -> int:
+        """No bin will come that begins before."""
+        return max(self.newest_ns, self.heard_ns - LATE_NS)
+
+
+class Follower:
+    """The bursts of the recordings that were added, from SINCE_NS on. LATE_NS: how long a burst waits for its
+    senders (0: nobody asks for them). Bursts longer than LONGEST_NS are reported in pieces."""
+
+    def __init__(self, definition: BurstDefinition, since_ns: int, late_ns: int | None = None,
+                 longest_ns: int | None = None) -> None:
+        self.definition = definition
+        self.since_ns = since_ns
+        self.late_ns = LATE_NS if late_ns is None else late_ns
+        self.longest_ns = LONGEST_NS if longest_ns is None else longest_ns
+        self.unfit: MburstError | None = None  # why no bursts can be detected in a recording
+        self._unfit: set[str] = set()  # recordings that are not
+        self._recordings: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[Epoch, Waiting] = {}
+        self._con: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows of bins and senders in memory."""
+        return sum(table.num_rows for of in self._waiting.values() for table in (*of.bins, *of.senders))
+
+    def add_recording(self, recording: dict[str, Any]) -> None:
+        """A recording, or what is newly known of it; without a link speed it is not followed."""
+        if recording["recording_id"] in self._unfit or not (recording["link_bps"] or self.definition.link_bps):
+            return
+        self._recordings[recording["recording_id"]] = recording
+        for (name, _), of in self._waiting.items():
+            if name == recording["recording_id"]:
+                of.recording = recording
+
+    def add(self, bins: pa.Table | None, senders: pa.Table | None, now_ns: int) -> None:
+        """Rows of `bins` and `sources` as they came; those that it has already are left out."""
+        import pyarrow.compute as pc
+
+        for of, rows in self._by_epoch(bins, "bins") if bins is not None else ():
+            rows = rows.filter(pc.greater_equal(rows["ts_ns"], of.settled_ns))
+            if rows.num_rows:
+                of.bins.append(_unknown(rows, of.bins, of.newest_ns))
+                of.newest_ns = max(of.newest_ns, pc.max(rows["ts_ns"]).as_py())
+                of.came_ns = now_ns
+        for of, rows in self._by_epoch(senders, "sources") if senders is not None else ():
+            of.senders.append(_unknown(rows, of.senders, of.senders_ns))
+            of.senders_ns = max(of.senders_ns, pc.max(rows["ts_ns"]).as_py())
+
+    def hear(self, clock: pa.Table) -> None:
+        """Rows of `clock`: their recorders ran then, and had counted all until a little before."""
+        heard: dict[tuple[str, str], int] = {}
+        for host, interface, ts_ns in zip(*(clock[name].to_pylist() for name in ("host", "interface", "ts_ns")),
+                                          strict=True):
+            heard[host, interface] = max(heard.get((host, interface), 0), ts_ns)
+        for of in self._waiting.values():
+            of.heard_ns = max(of.heard_ns, heard.get((of.recording["host"], of.recording["interface"]), 0))
+
+    def _by_epoch(self, rows: pa.Table, table: str) -> Iterator[tuple[Waiting, pa.Table]]:
+        """What came of each recording that is followed, by clock epoch."""
+        import pyarrow.compute as pc
+
+        for recording in pc.unique(rows["recording_id"]).to_pylist():
+            if recording not in self._recordings:
+                continue
+            own = joined(table, _COLUMNS[table], [rows.filter(pc.equal(rows["recording_id"], recording))])
+            for epoch in pc.unique(own["clock_epoch"]).to_pylist():
+                yield self._of(recording, epoch), own.filter(pc.equal(own["clock_epoch"], epoch))
+
+    def _of(self, recording: str, epoch: int) -> Waiting:
+        return self._waiting.setdefault((recording, epoch), Waiting(self._recordings[recording], self.since_ns))
+
+    def ended(self, now_ns: int) -> list[dict[str, Any]]:
+        """The bursts that have ended and were not reported before, as find_bursts has them. `unfit` says why where a
+        recording's bins do not fit the definition: it is not followed any more."""
+        due = {key: of for key, of in self._waiting.items() if of.bins}
+        bursts = self._fitting([of for of in due.values() if self._possible(of)], self._detected)
+        found = self._settled(due, bursts, now_ns)
+        for recording in [name for name, row in self._recordings.items() if row["ended"]]:
+            del self._recordings[recording]
+        for key in [key for key in self._waiting if self._is_over(key)]:
+            del self._waiting[key]
+        return found
+
+    def begin(self, con: duckdb.DuckDBPyConnection, now_ns: int) -> list[dict[str, Any]]:
+        """The same of all that a store holds of the recordings from the beginning on, and keep of it what is needed.
+        CON: has the store's tables; its bins and senders are not read into memory but for the newest."""
+        def detected(due: list[Waiting]) -> list[dict[str, Any]]:
+            con.register("recordings", _recordings(due))
+            try:
+                return find_bursts(con, self.definition, since_ns=self.since_ns)
+            finally:
+                con.unregister("recordings")
+
+        due = {}
+        for recording, epoch, newest_ns in newest_bins(con, self.since_ns):
+            if recording in self._recordings:
+                due[recording, epoch] = of = self._of(recording, epoch)
+                of.newest_ns = newest_ns
+        found = self._settled(due, self._fitting(list(due.values()), detected), now_ns)
+        for key, of in due.items():
+            of.bins = [rows_since(con, "bins", _COLUMNS["bins"], key, of.settled_ns)]
+            of.senders = [rows_since(con, "sources", _COLUMNS["sources"], key, of.settled_ns - self._before(of))]
+        return found
+
+    def _fitting(self, due: list[Waiting], detect: Detect) -> list[dict[str, Any]]:
+        """What DETECT finds in all that is DUE, or in each whose bins fit the definition."""
+        try:
+            return detect(due) if due else []
+        except MburstError as error:
+            if len(due) > 1:
+                return [burst for of in due for burst in self._fitting([of], detect)]
+            self.unfit = error
+            name = due[0].recording["recording_id"]
+            self._unfit.add(name)
+            self._recordings.pop(name, None)
+            return []
+
+    def _is_over(self, key: Epoch) -> bool:
+        """Whether no more bins will come of a recording's epoch, as far as is known."""
+        recording, epoch = key
+        return (recording not in self._recordings or bool(self._recordings[recording]["ended"])
+                or any(name == recording and later > epoch for name, later in self._waiting))
+
+    def _settled(self, due: dict[Epoch, Waiting], bursts: list[dict[str, Any]], now_ns: int) -> list[dict[str, Any]]:
+        by_epoch: dict[Epoch, list[dict[str, Any]]] = {key: [] for key in due}
+        for burst in bursts:
+            if (key := (burst["recording_id"], burst["clock_epoch"])) in by_epoch:
+                by_epoch[key].append(burst)
+        return [burst for key, of in due.items() for burst in self._settle(
+            of, by_epoch[key], self._is_over(key) or now_ns - max(of.known_ns, of.came_ns) > QUIET_NS)]
+
+    # --- one recording ----------------------------------------------------------------------------------------------
+
+    def _width_ns(self, of: Waiting) -> int:
+        return self.definition.width_ns(int(of.recording["bin_ns"]))
+
+    def _join_ns(self, of: Waiting) -> int:
+        return self.definition.joined_ns(int(of.recording["bin_ns"]))
+
+    def _before(self, of: Waiting) -> int:
+        """How long before a burst its senders are looked at."""
+        return 4 * int(of.recording["source_bin_ns"]) + self._join_ns(of) + 2 * self._width_ns(of)
+
+    def _possible(self, of: Waiting) -> bool:
+        """Whether a bin is full enough: no wide bin is fuller than its fullest."""
+        import pyarrow.compute as pc
+
+        link = self.definition.link_bps or of.recording["link_bps"]
+        least = self.definition.threshold * of.recording["bin_ns"] * link / 8e9 - 1
+        return any(pc.max(rows["wire_bytes"]).as_py() >= least for rows in of.bins if rows.num_rows)
+
+    def _detected(self, due: list[Waiting]) -> list[dict[str, Any]]:
+        from ...sql import in_memory
+
+        if self._con is None:
+            self._con = in_memory(threads=1)  # for a few rows, more cost more
+        con = self._con
+        con.register("recordings", _recordings(due))
+        con.register("bins", _together("bins", ((of, of.bins) for of in due)))
+        con.register("sources", _together("sources", ((of, of.senders) for of in due)))
+        return find_bursts(con, self.definition, since_ns=min(of.settled_ns for of in due))
+
+    def _settle(self, of: Waiting, bursts: list[dict[str, Any]], over: bool) -> list[dict[str, Any]]:
+        """Of an epoch's bursts those that have ended, all where it is OVER; forgets what is no longer needed."""
+        width = self._width_ns(of)
+        until = of.newest_ns + 1 if over else of.known_ns // width * width - self._join_ns(of)
+        too_many = sum(rows.num_rows for rows in of.bins) > MOST_ROWS
+        mine = [burst for burst in bursts if burst["start_ns"] >= of.settled_ns]
+        going_on = [burst for burst in mine if not over and not too_many
+                    and of.newest_ns - burst["start_ns"] < self.longest_ns
+                    and (burst["end_ns"] >= until or not self._senders_known(of, burst))]
+        ended = [burst for burst in mine if burst not in going_on]
+        last = max((burst["end_ns"] for burst in ended), default=until)
+        of.settled_ns = max(of.settled_ns, min((burst["start_ns"] for burst in going_on), default=max(until, last)))
+        of.bins = _from(of.bins, "ts_ns", of.settled_ns)
+        of.senders = _from(of.senders, "last_ns", of.settled_ns - self._before(of))
+        return ended
+
+    def _senders_known(self, of: Waiting, burst: dict[str, Any]) -> bool:
+        return bool(burst["end_ns"] <= of.senders_ns + int(of.recording["source_bin_ns"])
+                    or burst["end_ns"] + self.late_ns <= of.known_ns)
+
+
+def _recordings(of: Iterable[Waiting]) -> pa.Table:
+    """What bursts.sql reads of `recordings`."""
+    rows = {each.recording["recording_id"]: each.recording for each in of}
+    return table_of("recordings", RECORDING_COLUMNS, rows.values())
+
+
+def _together(table: str, parts: Iterable[tuple[Waiting, list[pa.Table]]]) -> pa.Table:
+    """The rows of several recordings with their recording_id, which is not kept for each row."""
+    import pyarrow as pa
+
+    name = pa.field("recording_id", pa.dictionary(pa.int32(), pa.string()))
+    found = [pa.schema([name, *schema_of(table, _COLUMNS[table])]).empty_table()]
+    for of, tables in parts:
+        for rows in tables:
+            of_one = pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int32), [of.recording["recording_id"]])
+            found.append(rows.add_column(0, name, of_one))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
+def _unknown(rows: pa.Table, known: list[pa.Table], newest_ns: int) -> pa.Table:
+    """ROWS of an epoch but for those that are among the KNOWN, whose newest is of NEWEST_NS: no two are equal."""
+    import pyarrow.compute as pc
+
+    least = pc.min(rows["ts_ns"]).as_py()
+    if least > newest_ns:
+        return rows
+    have = {tuple(row.values()) for table in _from(known, "ts_ns", least) for row in table.to_pylist()}
+    return rows.filter([tuple(row.values()) not in have for row in rows.to_pylist()]) if have else rows
+
+
+def _from(tables: list[pa.Table], column: str, least: int) -> list[pa.Table]:
+    """The rows of LEAST or later, as one table that holds no others in memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = [rows for table in tables if (rows := table.filter(pc.greater_equal(table[column], least))).num_rows]
+    return [pa.concat_tables(kept).combine_chunks()] if kept else []

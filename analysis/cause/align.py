@@ -1,0 +1,79 @@
+"""All bursts of a port laid over each other by their onset: what the link, the queue and the probes did around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model.stats import Floats, quantiles
+from .scene import Evidence, Scene
+
+STEPS = 120  # of the time shown
+BEFORE = 1 / 4  # of it lies before the onset
+MOST = 5000  # bursts that are laid over each other, evenly chosen
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Medians and 90th percentiles over the bursts at each time after onset (ns); NaN where nothing was measured.
+
+    delay and queue: of what falls into the step. n: bursts; probes: probes in the time shown.
+    """
+
+    offset: Floats
+    n: int
+    probes: int
+    utilization: Floats
+    delay: Floats
+    delay_high: Floats
+    queue: Floats
+
+
+def align(scene: Scene, evidence: Evidence) -> Alignment | None:
+    """The alignment for the port that the evidence is about; None without bursts in the time of the probes."""
+    met = evidence.met
+    if evidence.crossing is None or met is None:
+        return None
+    number = [crossing is evidence.crossing for crossing in scene.crossings].index(True)
+    port, (starts, ends), queue = evidence.crossing.port, scene.bursts[number], scene.queues[number]
+    if len(starts) == 0 or len(scene.probes) == 0:
+        return None
+    covered = (starts >= met.min()) & (ends <= met.max())
+    if not covered.any():
+        return None
+    starts, ends = starts[covered], ends[covered]
+    chosen = np.linspace(0, len(starts) - 1, min(len(starts), MOST)).astype(int)
+    onsets = starts[chosen]
+    length = max(2.5 * float(np.median(ends - starts)), 40.0 * port.bin_ns)
+    step = max(length / STEPS, float(port.bin_ns))
+    offset = (np.arange(int(length / step)) - int(length / step * BEFORE)) * step
+    rate = np.array([np.nanmedian(port.utilization(onsets + at, round(step))) for at in offset])
+    slot, inside = slots(met, onsets, offset, step)
+    delay, high = by_slot(slot, evidence.delays.total[inside], len(offset))
+    depth = np.full(len(offset), np.nan)
+    if queue is not None and len(queue.end):
+        at, windows = slots(queue.end, onsets, offset, step)
+        depth, _ = by_slot(at, queue.max_bytes[windows], len(offset))
+    return Alignment(offset, len(onsets), len(slot), rate, delay, high, depth)
+
+
+def slots(time: Floats, onsets: Floats, offset: Floats, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """For each time near an onset, its step after the nearest one before (less the lead), and which times those are."""
+    lead = -offset[0]
+    at = np.searchsorted(onsets - lead, time, side="right") - 1
+    since = time - (onsets - lead)[np.maximum(at, 0)]
+    inside = np.flatnonzero((at >= 0) & (since < step * len(offset)))
+    return (since[inside] / step).astype(np.int64), inside
+
+
+def by_slot(slot: np.ndarray, values: Floats, count: int) -> tuple[Floats, Floats]:
+    """Median and 90th percentile of the known values of each slot."""
+    middle, high = np.full(count, np.nan), np.full(count, np.nan)
+    for k in range(count):
+        here = values[slot == k]
+        here = here[np.isfinite(here)]
+        if len(here):
+            found = quantiles(here, [0.5, 0.9])
+            middle[k], high[k] = float(found[0] or 0.0), float(found[1] or 0.0)
+    return middle, high

@@ -1,0 +1,153 @@
+"""When the bytes that a port carried came to it. A receiver sees departures only; probes see both ends of a wait.
+
+A FIFO port that is full has carried, by the time at which a probe leaves it, exactly what came before that probe. So a
+probe that comes at `t` and waits for `w` is a point of the arrivals: what came until `t` has left at `t + w`. Between
+the points of a full stretch its bytes are taken to arrive evenly over its first part, one number for each stretch.
+Where the senders were recorded too, their outgoing bins are the points instead.
+
+Amounts are times: how long the port takes to carry them, in ns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Floats
+from .arrivals import Arrivals
+from .port import FRAME, Port
+
+SHARES = np.concatenate((np.geomspace(0.01, 0.5, 40), np.linspace(0.52, 1.0, 25)))  # of a stretch: its first part
+
+
+class Stretches(NamedTuple):
+    """Times in which a port was full, ns, sorted and disjoint. rate: bytes that it carries in a ns of them.
+    background: share of the rate that it carries at other times, and is taken to carry in them too."""
+
+    begin: Floats
+    end: Floats
+    rate: float
+    background: float
+
+    @property
+    def length(self) -> Floats:
+        return self.end - self.begin
+
+    def holding(self, time: Floats) -> NDArray[np.int64]:
+        """Which one each time lies in; −1: none."""
+        place = np.searchsorted(self.begin, time, side="right") - 1
+        inside = (place >= 0) & (time < np.append(self.end, -np.inf)[place])
+        return np.where(inside, place, -1)
+
+
+class Curve(NamedTuple):
+    """What came until `time` has left at `until`; linear in between, and both grow. ns."""
+
+    time: Floats
+    until: Floats
+
+    def leaving(self, time: Floats) -> Floats:
+        """When what comes at a time of a stretch has left."""
+        return np.interp(time, self.time, self.until)
+
+    def coming(self, left: Floats) -> Floats:
+        """When what left at a time of a stretch had come."""
+        _, first = np.unique(self.until, return_index=True)
+        return np.interp(left, self.until[first], self.time[first])
+
+
+def stretches_of(port: Port) -> Stretches:
+    """The port's full stretches. Their ends lie inside of the bins before and after, as full as those are."""
+    first, last = (side.astype(np.int64) for side in port.busy_periods())
+    volume = float((port.carried[last] - port.carried[first]).sum())
+    full = float((last - first).sum())
+    quiet = port.bins - full
+    background = (float(port.carried[-1]) - volume) / (quiet * port.bin_bytes) if quiet > 0 else 0.0
+    background = min(background, 0.9)
+    reach = max(1, int(np.ceil(8 * FRAME / port.bin_bytes)))
+    low, high = np.maximum(first - reach, 0), np.minimum(last + reach, port.bins)
+
+    def part(a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+        """How much of the bins between was full, ns."""
+        filled = (port.carried[b] - port.carried[a]) / (reach * port.bin_bytes)
+        return np.clip((filled - background) / (1 - background), 0, 1) * reach * port.bin_ns
+
+    begin = port.time(first.astype(float)) - part(low, first)
+    end = port.time(last - 1e-9) + part(last, high)
+    carried = float((port.carried[high] - port.carried[low]).sum())
+    beside = background * port.bin_bytes / port.bin_ns * (2 * reach * port.bin_ns * len(first) - (end - begin).sum()
+                                                         + full * port.bin_ns)
+    length = float((end - begin).sum())
+    rate = min((carried - beside) / length, port.link_bps / 8e9) if length > 0 else port.link_bps / 8e9
+    return Stretches(begin, end, rate, background)
+
+
+def curve_of_probes(full: Stretches, met: Floats, waited: Floats) -> tuple[Curve, float]:
+    """The arrivals by probes that met the port at `met` (sorted) and waited there; and the first part of a stretch in
+    which most of them place its bytes."""
+    place = full.holding(met)
+    inside = (place >= 0) & np.isfinite(waited)
+    met, waited, place = met[inside], waited[inside], place[inside]
+    share, common = first_parts(full, met, waited, place)
+    until = np.clip(met + waited, met, full.end[place])
+    until = np.minimum.accumulate(until[::-1])[::-1]  # what holds a probe elsewhere makes it late, never early
+    points = joined(full, met, np.maximum(until, met))
+    knee = full.begin + share * full.length
+    before = np.clip(np.searchsorted(points.time, knee, side="right") - 1, 0, len(points.time) - 2)
+    even = [evenly(full, share, points.time[before + k], np.arange(len(knee))) for k in (0, 1)]
+    grown = (evenly(full, share, knee, np.arange(len(knee))) - even[0]) / np.maximum(even[1] - even[0], 1e-9)
+    step = points.until[before + 1] - points.until[before]
+    bend = points.until[before] + np.clip(grown, 0, 1) * step
+    time, until = np.append(points.time, knee), np.append(points.until, bend)
+    order = np.lexsort((until, time))
+    return Curve(time[order], np.maximum.accumulate(until[order])), common
+
+
+def joined(full: Stretches, time: Floats, until: Floats) -> Curve:
+    """Points, and the ends of all stretches."""
+    ends = np.concatenate((full.begin, full.end))
+    times, untils = np.concatenate((ends, time)), np.concatenate((ends, until))
+    order = np.lexsort((untils, times))
+    return Curve(times[order], untils[order])
+
+
+def evenly(full: Stretches, share: Floats, time: Floats, place: NDArray[np.int64]) -> Floats:
+    """When what comes until `time` has left, if a stretch's own bytes come evenly in its first part, and the background
+    all the while."""
+    since, length = time - full.begin[place], full.length[place]
+    own = (1 - full.background) * length * np.minimum(1.0, since / np.maximum(share[place] * length, 1e-9))
+    gone: Floats = full.begin[place] + own + full.background * since
+    return gone
+
+
+def first_parts(
+    full: Stretches, met: Floats, waited: Floats, place: NDArray[np.int64]
+) -> tuple[Floats, float]:
+    """The first part of each stretch in which its bytes come, by the least absolute error of its probes' waits; and of
+    all. Stretches that do not show it have that of all."""
+    count = len(full.begin)
+    error = np.zeros((len(SHARES), count))
+    for k, share in enumerate(SHARES):
+        model = evenly(full, np.full(count, share), met, place) - met
+        error[k] = np.bincount(place, np.abs(np.maximum(model, 0) - waited), count)
+    common = float(SHARES[int(error.sum(axis=1).argmin())])
+    near = np.abs(np.log(SHARES / common))[:, None]
+    return SHARES[(error + near).argmin(axis=0)], common
+
+
+def curve_of_senders(port: Port, full: Stretches, came: Arrivals) -> Curve:
+    """The arrivals by the outgoing bins of all senders."""
+    first = np.floor(np.clip(port.position(full.begin), 0, port.bins - 1)).astype(np.int64)
+    last = np.minimum(np.ceil(np.nan_to_num(port.position(full.end), nan=port.bins)).astype(np.int64), port.bins)
+    counts = np.maximum(last - first, 1)
+    place = np.repeat(np.arange(len(first)), counts)
+    bin_ = np.minimum(first[place] + np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts),
+                      port.bins - 1)
+    total = np.concatenate(([0.0], np.cumsum(came.bytes)))
+    volume = np.maximum(total[last] - total[first], 1e-9)
+    part = (total[bin_ + 1] - total[first[place]]) / volume[place]
+    time = np.clip(port.time(bin_ + 1.0), full.begin[place], full.end[place])
+    until = np.clip(full.begin[place] + part * full.length[place], time, full.end[place])
+    return joined(full, time, until)

@@ -1,0 +1,302 @@
+"""Do the sources agree? What a switch port says that it sent must be what the recorded host behind it received.
+
+Three statements about one port are held against its recorded bins: bytes that the port counted in a window, bytes that
+its queues sent, and how deep its queue was (what waited must leave through this port, so the link is full until it
+has). Clocks may be apart, and devices count frames in different ways: both are estimated, and said. Times are ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...units import format_bytes, format_count, format_duration, format_share
+from ..model.stats import Floats
+from .evidence.switch import Queue
+from .port import FRAME, Port
+
+WITHIN = 0.02  # of a window's bytes: frames of other lengths, and what a device rounds
+LEAST = 5  # windows, to compare anything
+ENOUGH = 0.99  # of the windows, to agree
+NEARER = 0.5  # of the windows, from which clocks and framing are estimated
+STEPS = 16  # of a window, in which the clocks' distance is looked for, twice
+APART = 0.5  # of the error, at most, that another distance of the clocks must leave to be believed
+# Bytes that a device counts of a frame beyond those of its link layer without FCS.
+FRAMING = {
+    -14: "packets without their link layer", 0: "frames without FCS", 4: "frames with FCS",
+    8: "frames with FCS and a VLAN tag", 24: "frames with FCS, preamble and gap", 54: "frames with FCS in VXLAN",
+}  # fmt: skip
+ALIKE = 0.003  # of a window's bytes, by which two explanations may differ at its edges
+UNEXPLAINED = 0.01  # of the bytes, that the switch counted more in all
+AS_WELL = 5  # times the error of another explanation: no worse than that, and both are possible
+PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost frames
+
+
+class Windows(NamedTuple):
+    """What a switch counted in windows of a port, sorted by end. began_anew: a counter was reset in it."""
+
+    name: str
+    start: Floats
+    end: Floats
+    bytes: Floats
+    began_anew: NDArray[np.bool_]
+
+
+class Content(NamedTuple):
+    """What the bins of a port hold in each of those windows. lossy: packets were lost in it, as the recorder says."""
+
+    bytes: Floats
+    wire_bytes: Floats
+    packets: Floats
+    lossy: NDArray[np.bool_]
+
+
+class Agreement(NamedTuple):
+    """One comparison. state: agree, disagree, or untested. blamed: who is wrong where they disagree: host, switch or
+    link; empty where that cannot be determined. ratio: switch's bytes over the host's; lag_ns: of the switch's clock
+    after the host's."""
+
+    what: str
+    source: str
+    port: str
+    state: str
+    said: str
+    windows: int = 0
+    agreeing: int = 0
+    ratio: float | None = None
+    framing: str = ""
+    lag_ns: float | None = None
+    blamed: str = ""
+
+
+class Compared(NamedTuple):
+    """Windows that lie in recorded time: expected bytes of each, the least and the most that they may be."""
+
+    rows: NDArray[np.int64]
+    expected: Floats
+    low: Floats
+    high: Floats
+    framing: int
+
+    def take(self, kept: NDArray[np.bool_]) -> Compared:
+        return Compared(self.rows[kept], self.expected[kept], self.low[kept], self.high[kept], self.framing)
+
+
+def counted(
+    what: str, port: Port, counts: Windows, holding: Callable[[Windows], Content], filtered: bool = False
+) -> Agreement:
+    """The bytes that a switch counted, against what was recorded. holding: what the bins hold in windows."""
+    why = "fewer than five windows lie in the recorded time"
+    at_once = comparable(port, counts, holding(counts))
+    if len(at_once) < LEAST:
+        return untested(what, counts.name, port, why)
+    lag = clocks_apart(port, counts, holding(counts), at_once)
+    shifted = counts._replace(start=counts.start - lag, end=counts.end - lag)
+    holds = holding(shifted)
+    seen = compare(port, shifted, holds, comparable(port, shifted, holds))
+    came = counts.bytes[seen.rows]
+    good = (came >= seen.low) & (came <= seen.high)
+    good |= evened_out(came, seen, good)
+    kept = good | ~at_an_end(seen.rows)
+    seen, came, good = seen.take(kept), came[kept], good[kept]
+    if len(came) < LEAST:
+        return untested(what, counts.name, port, why)
+    wire = float(volume(port, shifted.start[seen.rows], shifted.end[seen.rows]).sum())
+    state, blamed, said = outcome(came, seen, good, holds, filtered)
+    if state == "agree" and (lost := lost_instead(port, shifted, holds, seen)):
+        state = "untested"
+        said += f"; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
+    if lag:
+        said += f"; the switch's clock is {format_duration(abs(lag))} {'after' if lag > 0 else 'before'} the host's"
+    if not kept.all():
+        said += f"; {format_count(int((~kept).sum()), 'window')} at an end of the compared time left out"
+    if counts.began_anew.any():
+        said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter began anew"
+    return Agreement(what, counts.name, port.name, state, said, len(came), int(good.sum()),
+                     float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
+
+
+def comparable(port: Port, counts: Windows, holds: Content) -> NDArray[np.int64]:
+    """The windows that lie in recorded time, and in which something came."""
+    return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.began_anew & (holds.packets > 0))
+
+
+def untested(what: str, source: str, port: Port, why: str) -> Agreement:
+    return Agreement(what, source, port.name, "untested", why)
+
+
+def inside(port: Port, start: Floats, end: Floats) -> NDArray[np.bool_]:
+    """Which intervals lie in one recorded stretch."""
+    places = np.isfinite(port.position(start)) & np.isfinite(port.position(end))
+    stretch = np.searchsorted(port.starts, (start, end), side="right")
+    return np.asarray(places & (stretch[0] == stretch[1]))
+
+
+def volume(port: Port, start: Floats, end: Floats) -> Floats:
+    """Wire bytes between times; what is not recorded counts nothing."""
+    first, last = (np.nan_to_num(port.position(time), nan=0.0) for time in (start, end))
+    found: Floats = np.maximum(port.carried_before(last) - port.carried_before(first), 0.0)
+    return np.where(inside(port, start, end), found, np.nan)
+
+
+def per_wire(holds: Content, extra: int) -> Floats:
+    """Bytes that a device counts of a wire byte, if it counts so many more of each frame."""
+    found: Floats = (holds.bytes + extra * holds.packets) / np.maximum(holds.wire_bytes, 1.0)
+    return found
+
+
+def error(came: Floats, expected: Floats) -> float:
+    """How far off the nearer part of the counts (NEARER) is: edges that a device stamps late, and counters that
+    begin anew, say nothing of clocks and framing."""
+    known = np.isfinite(expected)
+    if 2 * known.sum() < len(came):
+        return np.inf
+    off = np.sort(np.abs(came - expected)[known] / max(float(expected[known].sum()), 1.0))
+    return float(off[: max(1, round(NEARER * len(off)))].mean())
+
+
+def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
+    """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0. Each
+    distance with the framing that fits best then."""
+    start, end, came = counts.start[rows], counts.end[rows], counts.bytes[rows]
+    width = float(np.median(end - start))
+    parts = [per_wire(holds, extra)[rows] for extra in FRAMING]
+
+    def error_at(lag: float) -> float:
+        wire = volume(port, start - lag, end - lag)
+        return min(error(came, wire * part) for part in parts)
+
+    lag = 0.0
+    for step in (width / STEPS, width / STEPS**2):
+        best = min((lag + step * k for k in range(-STEPS, STEPS + 1)), key=lambda at: (error_at(at), abs(at)))
+        lag = best if error_at(best) < APART * error_at(0.0) else lag
+    return lag
+
+
+def compare(
+    port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64], framings: Iterable[int] = FRAMING
+) -> Compared:
+    """The windows with what they should say, by the framing that fits best; edges may be off by two bins, or by how
+    finely the clocks are known."""
+    start, end = counts.start[rows], counts.end[rows]
+    slack = max(2.0 * port.bin_ns, float(np.median(end - start)) / STEPS**2)
+    wire = volume(port, start, end)
+    low = volume(port, start + slack, np.maximum(end - slack, start + slack))
+    high = volume(port, start - slack, end + slack)
+    extra = min(framings, key=lambda more: error(counts.bytes[rows], wire * per_wire(holds, more)[rows]))
+    part = per_wire(holds, extra)[rows]
+    found = Compared(rows, part * wire, (1 - WITHIN) * part * low - FRAME, (1 + WITHIN) * part * high + FRAME, extra)
+    return found.take(np.isfinite(low) & np.isfinite(high) & np.isfinite(wire))
+
+
+def lost_instead(port: Port, counts: Windows, holds: Content, seen: Compared) -> float:
+    """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
+    fits about as well as a tunnel's headers, or as a framing that leaves more than UNEXPLAINED; else 0. Of frames of
+    one length the two look the same."""
+    plain, left = compare(port, counts, holds, seen.rows, [PLAIN]), counts.bytes[seen.rows].sum() / seen.expected.sum()
+    if seen.framing != TUNNELLED and left < 1 + UNEXPLAINED:
+        return 0.0
+    came = counts.bytes[plain.rows]
+    more = float(came.sum()) / max(float(plain.expected.sum()), 1.0)
+    noise = ALIKE / max(len(came), 1)
+    as_well = error(came, more * plain.expected) <= AS_WELL * error(counts.bytes[seen.rows], seen.expected) + noise
+    return 1 - 1 / more if more > 1 and as_well else 0.0
+
+
+def at_an_end(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Windows without a compared neighbour on one side, which may have what they lack."""
+    apart = np.diff(rows) != 1
+    return np.concatenate(([True], apart)) | np.concatenate((apart, [True]))
+
+
+def evened_out(came: Floats, seen: Compared, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Windows that do not fit alone, but do together with one or two neighbours: the device stamped the edge between
+    them late."""
+    even = np.zeros(len(came), dtype=bool)
+    for count in (2, 3):
+        if len(came) < count:
+            break
+        total, low, high, bad = (
+            np.lib.stride_tricks.sliding_window_view(values, count).sum(axis=1)
+            for values in (came, seen.low, seen.high, ~good)
+        )
+        beside = seen.rows[count - 1 :] - seen.rows[: len(seen.rows) - count + 1] == count - 1
+        fit = np.flatnonzero((total >= low) & (total <= high) & (bad > 0) & beside)
+        even[(fit[:, None] + np.arange(count)).ravel()] = True
+    return even
+
+
+def outcome(
+    came: Floats, seen: Compared, good: NDArray[np.bool_], holds: Content, filtered: bool
+) -> tuple[str, str, str]:
+    """State, who is wrong, and a sentence."""
+    if good.mean() >= ENOUGH:
+        return "agree", "", f"the same bytes, if the switch counts {FRAMING[seen.framing]}"
+    less, more = came < seen.low, came > seen.high
+    less, more = less & ~good, more & ~good
+    off = float(came.sum() / max(float(seen.expected.sum()), 1.0)) - 1
+    said = (
+        f"{format_count(int((~good).sum()), 'window')} of {len(good):,} disagree, in all the switch counted "
+        f"{format_share(abs(off))} {'more' if off > 0 else 'less'}"
+    )
+    if off > 0 and holds.lossy[seen.rows][~good].mean() > 0.5:
+        return "disagree", "host", f"{said}: the recorder lost packets in them, as it says itself"
+    if off > 0 and filtered:
+        return "disagree", "host", f"{said}: the recording was taken with a filter"
+    if not more.any() and less.mean() <= 0.5:
+        return "disagree", "switch", f"{said}: a counter wrapped or began anew, since the host cannot receive more than was sent"  # noqa: E501
+    return "disagree", "", said
+
+
+def drained(port: Port, queue: Queue, lag: float) -> Agreement:
+    """The depths of a queue, against what left through its port: while anything waits, the link is full."""
+    what, deep = "depth of the queue", queue.max_bytes > np.maximum(10.0 * FRAME, 4 * port.bin_bytes)
+    start, end = queue.start - lag, queue.end - lag
+    rows = np.flatnonzero(deep & inside(port, start, end))
+    if len(rows) < LEAST:
+        return untested(what, queue.name, port, "fewer than five windows with a queue lie in the recorded time")
+    begin, until = (port.time(place) for place in port.busy_periods())
+    slack = 4.0 * port.bin_ns
+    wait = queue.max_bytes[rows] * 8e9 / port.link_bps
+    low = np.searchsorted(until, start[rows] - slack)
+    high = np.searchsorted(begin, end[rows] + slack, side="right")
+    longest = np.zeros(len(rows))
+    for k, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if b > a:
+            longest[k] = float((until[a:b] - np.maximum(begin[a:b], start[rows[k]] - slack)).max())
+    good = wait <= longest * 1.05 + 2 * slack
+    agreeing, n = int(good.sum()), len(rows)
+    if good.mean() >= 0.95:
+        said = "what waited has left: the link was full for as long as each queue needs"
+        return Agreement(what, queue.name, port.name, "agree", said, n, agreeing)
+    worst = int(np.argmax(wait - longest))
+    said = (
+        f"{format_count(n - agreeing, 'window')} of {n:,} show a queue that never left through this port, such as "
+        f"{format_bytes(float(queue.max_bytes[rows[worst]]))} while the link was full for "
+        f"{format_duration(float(longest[worst]))}"
+    )
+    return Agreement(what, queue.name, port.name, "disagree", said, n, agreeing)
+
+
+def grown(port: Port, queue: Queue, backlog: Floats, lag: float) -> Agreement:
+    """The depths of a queue, against what the recorded senders sent less what the link can carry: no queue grows
+    faster. backlog: at the end of each of the port's bins."""
+    what, slack = "growth of the queue", 4.0 * port.bin_ns
+    start, end = queue.start - lag, queue.end - lag
+    rows = np.flatnonzero((queue.max_bytes > 10 * FRAME) & inside(port, start - slack, end + slack))
+    if len(rows) < LEAST:
+        return untested(what, queue.name, port, "fewer than five windows with a queue lie in the recorded time")
+    first = np.floor(port.position(start[rows] - slack)).astype(np.int64)
+    last = np.minimum(np.ceil(port.position(end[rows] + slack)).astype(np.int64), port.bins - 1)
+    most = np.array([backlog[a : b + 1].max() for a, b in zip(first.tolist(), last.tolist(), strict=True)])
+    good = queue.max_bytes[rows] <= 1.1 * most + 4 * port.bin_bytes + 10 * FRAME
+    agreeing, n = int(good.sum()), len(rows)
+    state = "agree" if good.mean() >= 0.95 else "disagree"
+    said = (
+        "no queue was deeper than what the recorded senders sent beyond line rate" if state == "agree" else
+        f"{format_count(n - agreeing, 'window')} of {n:,} show more than the recorded senders sent beyond line rate"
+    )  # fmt: skip
+    return Agreement(what, queue.name, port.name, state, said, n, agreeing)

@@ -1,0 +1,77 @@
+"""Do waits fit their own burst better than another one? For what keeps one rhythm, which no shift tells apart.
+
+A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long bursts,
+and it does not end them together. Each burst's waits are laid on another burst at the same time after its onset.
+Compared are only waits that begin while every compared burst goes on, since a wait that begins late in a long burst
+fits no short one, whatever made it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...model.stats import Floats, permutation_p
+from ..port import Port
+
+PAIRINGS = 499  # in which waits and bursts are exchanged
+PAIRED = 10  # bursts at least, that
+VARIED = 0.1  # differ in length by this (quartiles over median), for an exchange to matter
+SHORTEST = 0.25  # of the bursts that delayed anybody are left out: the others last as long as the longest of these
+
+
+class Laid(NamedTuple):
+    """Waits on their bursts, in bins: of which burst (of `begin` and `length`), when after its onset, how long."""
+
+    begin: Floats
+    length: Floats
+    of: NDArray[np.int64]
+    since: Floats
+    span: Floats
+    weight: Floats
+
+
+def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weight: Floats) -> Laid | None:
+    """The waits that begin in the common part of the bursts. Positions (port.position). None where too few bursts have
+    any, or all are alike: then an exchange changes nothing, and one odd burst must not decide."""
+    known = np.isfinite(bursts[0]) & np.isfinite(bursts[1])
+    begin, length = bursts[0][known], (bursts[1] - bursts[0])[known]
+    if len(begin) < PAIRED:
+        return None
+    own = np.searchsorted(begin - 1, arrival, side="right") - 1
+    since = arrival - begin[np.maximum(own, 0)]
+    inside = (own >= 0) & (since <= length[np.maximum(own, 0)] + 1)
+    if not inside.any():
+        return None
+    common = float(np.quantile(length[np.unique(own[inside])], SHORTEST))
+    inside &= (since <= common) & (length[np.maximum(own, 0)] >= common)
+    met, of = np.unique(own[inside], return_inverse=True)
+    if len(met) < PAIRED:
+        return None
+    low, middle, high = np.quantile(length[met], [0.25, 0.5, 0.75])
+    if high - low < VARIED * middle:
+        return None
+    return Laid(begin[met], length[met], of, since[inside], (departure - arrival)[inside], weight[inside])
+
+
+def exchange_p(port: Port, laid: Laid, rng: np.random.Generator) -> float:
+    """How often waits fit exchanged bursts as well: the link is as full, and they are over as nearly when the burst
+    is. The larger of the two."""
+
+    def filled(order: NDArray[np.int64]) -> float:
+        start = laid.begin[order][laid.of] + laid.since
+        return float(laid.weight @ port.filling(start, start + laid.span)) / float(laid.weight.sum())
+
+    over = np.zeros(len(laid.begin))  # when the last of a burst's waits was over, after its onset
+    np.maximum.at(over, laid.of, laid.since + laid.span)
+
+    def end_together(order: NDArray[np.int64]) -> float:
+        return 1 / (1 + float(np.abs(over - laid.length[order]).mean()))
+
+    own = np.arange(len(laid.begin))
+    orders = [rng.permutation(own) for _ in range(PAIRINGS)]
+    return max(
+        permutation_p(alike(own), np.array([alike(order) for order in orders])) for alike in (filled, end_together)
+    )

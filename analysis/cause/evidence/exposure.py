@@ -1,0 +1,71 @@
+"""Evidence of risk: are probes that are sent into bursts late more often than others?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...model.stats import Estimate, Floats, block_bootstrap, rank, relative_risk
+from ..scene import Evidence, Scene
+
+ROUNDS = 1000  # of the bootstrap
+
+
+def in_bursts(time: Floats, bursts: tuple[Floats, Floats], slack: float) -> NDArray[np.bool_]:
+    """Whether what crossed the port within `slack` of each time met a burst (a bin: where in it the burst began is not
+    known): met_burst of sql/macros.sql. Bursts are sorted and do not overlap."""
+    starts, ends = bursts
+    if len(starts) == 0:
+        return np.zeros(len(time), dtype=bool)
+    place = rank(starts - slack, time) - 1
+    return (place >= 0) & (time < ends[np.maximum(place, 0)] + slack)
+
+
+def risk_of(
+    hit: NDArray[np.bool_], exposed: NDArray[np.bool_], time: Floats, block_ns: float, rng: np.random.Generator
+) -> Estimate:
+    """Relative risk of a hit among the exposed against the rest, its interval from resampling blocks of time."""
+    block = np.floor((time - time.min(initial=np.inf)) / block_ns).astype(np.int64)
+    count = int(block.max(initial=0)) + 1
+    columns = (hit & exposed, exposed, hit & ~exposed, ~exposed)
+    sums = np.column_stack([np.bincount(block[rows], minlength=count) for rows in columns]).astype(float)
+    sums = sums[sums[:, 1] + sums[:, 3] > 0]
+    value = float(relative_risk(*sums.sum(axis=0)))
+    low, high = block_bootstrap(sums, lambda rows: relative_risk(*rows.T), ROUNDS, rng)
+    return Estimate(value, low, high, int(exposed.sum()))
+
+
+def block_length(time: Floats, bursts: tuple[Floats, Floats]) -> float:
+    """Blocks of the bootstrap, ns: long against bursts and the gaps between them, yet at least ten of them.
+
+    Ten is what leaves an interval at all; recordings of less than a hundred gaps pay with wider, less certain
+    intervals.
+    """
+    span = max(float(time.max(initial=0) - time.min(initial=0)), 1.0)
+    if len(bursts[0]) < 2:
+        return span / 10
+    period = float(np.median(np.diff(bursts[0])) + np.median(bursts[1] - bursts[0]))
+    return min(max(5 * period, span / 200), span / 10)
+
+
+def against_bursts(evidence: Evidence, scene: Scene, number: int, met: Floats, rng: np.random.Generator) -> None:
+    """Relative risk of a spike in a burst, and the share of all excess over the median that lies in bursts."""
+    port, bursts = scene.crossings[number].port, scene.bursts[number]
+    exposed = in_bursts(met, bursts, port.bin_ns)
+    known = np.isfinite(port.position(met)) & (np.isfinite(evidence.delays.total) | evidence.tail.late_losses)
+    known &= ~evidence.repeats.held  # their fate is that of the probe before them
+    if not known.any():
+        return
+    evidence.bursts = int(((bursts[1] >= met.min()) & (bursts[0] <= met.max())).sum()) if len(bursts[0]) else 0
+    evidence.exposed = int((exposed & known).sum())
+    hit = evidence.tail.spikes | evidence.tail.late_losses
+    evidence.exposed_late = int((hit & exposed & known).sum())
+    length = block_length(met[known], bursts)
+    if evidence.exposed:
+        evidence.relative_risk = risk_of(hit[known], exposed[known], met[known], length, rng)
+    beyond = np.nan_to_num(np.maximum(evidence.delays.total - evidence.tail.median_ns, 0))[known]
+    block = np.floor((met[known] - met[known].min()) / length).astype(np.int64)
+    sums = np.column_stack((np.bincount(block, beyond * exposed[known]), np.bincount(block, beyond))).astype(float)
+    if sums[:, 1].sum() > 0:
+        low, high = block_bootstrap(sums, lambda rows: rows[:, 0] / np.maximum(rows[:, 1], 1e-9), ROUNDS, rng)
+        evidence.excess_share = Estimate(float(sums[:, 0].sum() / sums[:, 1].sum()), low, high, int(known.sum()))

@@ -1,0 +1,251 @@
+"""Does the recorded port behave as a FIFO queue that made the waits? Three demands, each with its error.
+
+"Waiting implies busy" (port.py) does not hold backwards: one sender near line rate keeps a link full without a queue,
+and whatever stalls meanwhile looks like a wait in front of it. A FIFO with a backlog demands more:
+
+- **never idle**: while packets wait the link carries what it can, no less;
+- **nobody passes**: once a probe has met a queue, those that come later meet it too, until the link has room: a backlog
+  shrinks by no more than what the link carries, so it ends when the full stretch ends. The last probe with enough of
+  the stretch left must have waited;
+- **the wait is the queue**: what arrives in the first part of a full stretch and drains until its end predicts each
+  wait; at most what the buffer holds.
+
+Each is an estimate over full stretches, with an interval from blocks of time; None where it cannot be tested. Where
+probes were dropped and repeated, a fourth: **the queue was at its longest**, for only a full buffer drops.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...model.stats import Estimate, Floats, rank, share_interval
+from ..ledger import PARTS, Crossing, Ledger, queue_stages
+from ..port import FRAME, Port, Wait
+from ..tail import Latency, Probes, Tail
+
+LEAST = 5  # stretches, to test anything
+LEAST_DROPS = 3  # of which dropped a probe: drops are rarer
+ARRIVALS = np.concatenate((np.geomspace(0.01, 0.5, 18), np.linspace(0.55, 1.0, 10)))  # part in which a stretch arrives
+
+
+class Fifo(NamedTuple):
+    """How well the waits fit a FIFO queue at the port; None where untestable.
+
+    carried: of what the link can carry, while late probes waited. standing: of the full stretches that delayed a probe
+    (or of all), those whose last probe with enough left waited too. explained: of the waiting in the stretches that
+    delayed a probe, the part that the queue predicts. overflowed: of the dropped probes, those that met at least half
+    of the longest queue that anybody waited in. error_ns: of a wait, from its stamps and bins. predicted: the wait of
+    each probe by that queue, ns; 0 outside of full stretches.
+    """
+
+    carried: Estimate | None
+    standing: Estimate | None
+    explained: Estimate | None
+    overflowed: Estimate | None
+    error_ns: float
+    predicted: Floats
+
+
+class Met(NamedTuple):
+    """The probes that met a full stretch, in order of meeting. Times ns."""
+
+    rows: NDArray[np.int64]
+    stretch: NDArray[np.int64]
+    begin: Floats  # of the stretch, in recorded time (Port.position)
+    since: Floats  # the stretch's begin
+    left: Floats  # until its end
+    waited: Floats  # NaN where lost
+    lost: NDArray[np.bool_]
+
+
+def waited_here(delays: Latency, crossing: Crossing) -> Floats:
+    """How long each probe waited in the stages in which the port's queue lies, ns; NaN where not known."""
+    waited = np.zeros(len(delays.total))
+    for stage in PARTS[delays.measured]:
+        if stage in queue_stages(crossing):
+            waited += np.nan_to_num(delays.excess(stage))
+    waited[np.isnan(delays.total)] = np.nan
+    return waited
+
+
+def resolution(probes: Probes) -> float:
+    """The least step in which the stamps count, ns: the least difference between two measured times."""
+    for taken in (probes.rx - probes.tx, probes.remote_rx - probes.tx, probes.app_recv - probes.tx, probes.rtt):
+        values = np.unique(taken[np.isfinite(taken)])
+        if len(values) > 1:
+            return float(np.diff(values).min())
+    return 0.0
+
+
+def examine(
+    probes: Probes, delays: Latency, tail: Tail, ledger: Ledger, here: tuple[int, Crossing], met: Floats,
+    dropped: NDArray[np.bool_],
+) -> Fifo:
+    """Lay the waits of a path on the full stretches of one of its ports. here: its number in the ledger, and it.
+    dropped: the probes that the port dropped."""
+    number, crossing = here
+    port = crossing.port
+    waited = waited_here(delays, crossing)
+    seen = probes_in_stretches(port, met, waited, dropped)
+    error = error_of(probes, ledger, number, port, waited, seen)
+    free = 1 - background(port)
+    size = max(queue_size(seen, tail.threshold_ns - tail.median_ns), error)
+    waits = seen.lost | (np.nan_to_num(seen.waited) > size)
+    model = fitted(seen, waits, free)
+    predicted = np.zeros(len(met))
+    predicted[seen.rows] = model
+    return Fifo(
+        carried(ledger, number, port, error),
+        standing(seen, waits, (size + error - port.bin_ns) / free),  # a stretch lasts longer than its full bins
+        explained(seen, waits, model, error),
+        overflowed(seen, waits, model),
+        error,
+        predicted,
+    )
+
+
+def explained_at(
+    delays: Latency, tail: Tail, crossing: Crossing, met: Floats, error: float, dropped: NDArray[np.bool_]
+) -> Estimate | None:
+    """As Fifo.explained, had the probes met the port at other times: with another offset of the clocks."""
+    seen = probes_in_stretches(crossing.port, met, waited_here(delays, crossing), dropped)
+    waits = seen.lost | (np.nan_to_num(seen.waited) > max(tail.threshold_ns - tail.median_ns, error))
+    return explained(seen, waits, fitted(seen, waits, 1 - background(crossing.port)), error)
+
+
+def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[np.bool_]) -> Met:
+    """Those whose fate is known."""
+    starts, ends = port.busy_periods()
+    place = port.position(met)
+    known = np.flatnonzero(np.isfinite(place) & (np.isfinite(waited) | lost))
+    known = known[np.argsort(met[known], kind="stable")]
+    if not len(starts) or not len(known):
+        none = np.zeros(0)
+        return Met(known[:0], known[:0], none, none, none, none, none.astype(bool))
+    stretch = rank(starts, place[known] + 1.0).astype(np.int64) - 1
+    inside = (stretch >= 0) & (place[known] < ends[np.maximum(stretch, 0)])
+    rows, stretch = known[inside], stretch[inside]
+    since = np.maximum(place[rows] - starts[stretch], 0) * port.bin_ns
+    left = (ends[stretch] - place[rows]) * port.bin_ns
+    return Met(rows, stretch, starts[stretch], since, left, waited[rows], lost[rows])
+
+
+def error_of(
+    probes: Probes, ledger: Ledger, number: int, port: Port, waited: Floats, seen: Met
+) -> float:
+    """How far a wait may be off the full stretch, ns: a bin, the stamps' step, the jitter of those that met no full
+    port (nine in ten), and what a round trip leaves open of the turning point."""
+    quiet = np.isfinite(waited)
+    quiet[seen.rows] = False
+    jitter = float(np.quantile(waited[quiet], 0.9)) if quiet.any() else 0.0
+    slack = max((entry.slack for entry in ledger.entries if entry.crossing == number), default=0.0)
+    return port.bin_ns + resolution(probes) + jitter + slack
+
+
+def background(port: Port) -> float:
+    """Share of line rate that the port carries outside of its full stretches."""
+    first, last = port.busy_periods()
+    full = float((last - first).sum())
+    volume = float((port.carried_before(last) - port.carried_before(first)).sum()) if len(first) else 0.0
+    quiet = port.bins - full
+    return min((float(port.carried[-1]) - volume) / (quiet * port.bin_bytes), 0.9) if quiet > 0 else 0.0
+
+
+def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Estimate | None:
+    """Sums of `part` over those of `whole`, over stretches that begin there (several rows may be of one); None where
+    fewer than `least` have any."""
+    stretch, of = np.unique(begin, return_inverse=True)
+    sums = np.column_stack((np.bincount(of, part), np.bincount(of, whole), stretch))
+    part, whole, stretch = sums[sums[:, 1] > 0].T
+    if len(stretch) < least:
+        return None
+    return Estimate(float(part.sum() / whole.sum()), *share_interval(part, whole, stretch), len(stretch))
+
+
+def carried(ledger: Ledger, number: int, port: Port, error: float) -> Estimate | None:
+    """What the link carried in the bins wholly inside of waits that found it full, of the most that it carries in as
+    long a time."""
+    entries = [entry for entry in ledger.entries if entry.crossing == number]
+    busy = [entry.answers == Wait.BUSY for entry in entries]
+    begin = np.concatenate([np.zeros(0), *(e.arrival[b] for e, b in zip(entries, busy, strict=True))])
+    end = np.concatenate([np.zeros(0), *(e.departure[b] for e, b in zip(entries, busy, strict=True))])
+    margin = error - port.bin_ns
+    low = np.ceil(port.position(begin + margin) - 1e-6)
+    high = np.floor(port.position(end - margin) + 1e-6)
+    whole = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (high > low))
+    low, high = low[whole].astype(np.int64), high[whole].astype(np.int64)
+    if not len(low):
+        return None
+    most = min(1.0, port.ceiling(float(np.median(high - low))))
+    starts = port.busy_periods()[0]
+    begin = starts[np.maximum(rank(starts, low.astype(float) + 1.0) - 1, 0)] if len(starts) else low.astype(float)
+    here = np.minimum(port.carried[high] - port.carried[low] + FRAME, (high - low) * port.bin_bytes * most)
+    could = (high - low) * port.bin_bytes * most
+    return share(here, could, begin)
+
+
+def standing(seen: Met, waits: NDArray[np.bool_], least: float) -> Estimate | None:
+    """Of the stretches in which a probe waited, those whose last later probe with at least `least` ns left waited as
+    well; of all stretches where too few had such a pair."""
+    long = np.flatnonzero(seen.left > least)
+    if not len(long):
+        return None
+    last = long[np.concatenate((np.diff(seen.stretch[long]) > 0, [True]))]
+    first = np.full(int(seen.stretch.max()) + 1, len(seen.rows))
+    np.minimum.at(first, seen.stretch[waits], np.flatnonzero(waits))
+    paired = last[first[seen.stretch[last]] < last]
+    for chosen in (paired, last):
+        found = share(waits[chosen].astype(float), np.ones(len(chosen)), seen.begin[chosen])
+        if found is not None:
+            return found
+    return None
+
+
+def queue_size(seen: Met, excess: float) -> float:
+    """The wait that shows a queue, ns: what makes a probe late; where more are lost than late, half of what the others
+    waited in the stretches that lost some, for a buffer that drops may be shallow."""
+    if seen.lost.sum() <= np.count_nonzero(np.nan_to_num(seen.waited) > excess):
+        return excess
+    beside = np.isin(seen.stretch, seen.stretch[seen.lost]) & ~seen.lost
+    return min(excess, float(np.median(seen.waited[beside])) / 2) if beside.any() else excess
+
+
+def fitted(seen: Met, waits: NDArray[np.bool_], free: float) -> Floats:
+    """The wait of each probe by the queue that fits best those in stretches that delayed one.
+
+    A stretch's bytes arrive evenly in its first part (one number for all), wait in at most the buffer (the longest wait
+    seen), and drain at line rate, or at what the background leaves of it.
+    """
+    known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
+    if not len(known):
+        return np.zeros(len(seen.rows))
+    buffer = float(seen.waited[known].max())
+
+    def queue(part: float, slope: float) -> Floats:
+        grown: Floats = np.minimum(slope * np.minimum((1 / part - 1) * seen.since, seen.left), buffer)
+        return grown
+
+    models = [queue(part, slope) for part in ARRIVALS for slope in {free, 1.0}]
+    return min(models, key=lambda model: float(np.abs(model - seen.waited)[known].sum()))
+
+
+def explained(seen: Met, waits: NDArray[np.bool_], model: Floats, error: float) -> Estimate | None:
+    """Of the waiting in the stretches that delayed a probe, the part that a queue predicts. What is no longer than the
+    error is left out on both sides."""
+    known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
+    off = np.maximum(np.abs(seen.waited - model)[known] - error, 0)
+    total = np.maximum(seen.waited[known] - error, 0)
+    return share(total - off, total, seen.begin[known])
+
+
+def overflowed(seen: Met, waits: NDArray[np.bool_], model: Floats) -> Estimate | None:
+    """Of the dropped probes, those that met at least half of the longest queue of the stretches that delayed one."""
+    known = np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost
+    longest = float(model[known].max(initial=0.0))
+    if not longest:
+        return None
+    full = (model[seen.lost] >= longest / 2).astype(float)
+    return share(full, np.ones(len(full)), seen.begin[seen.lost], LEAST_DROPS)

@@ -1,0 +1,53 @@
+"""Evidence of the ledger: which account the tail's excess lies in, and how sure that is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...model.stats import Estimate, Floats, Whole, share_interval
+from ..ledger import ACCOUNTS, BURSTS, HOST, Ledger
+from ..port import Wait
+from ..scene import Evidence
+from ..tail import episodes
+
+
+def account(evidence: Evidence, sent: Floats) -> None:
+    """Shares of the tail's excess, with intervals from blocks of time that cut no episode. sent: when each probe was,
+    ns."""
+    ledger, tail = evidence.ledger, evidence.tail
+    number, first = episodes_of(evidence)
+    count = len(first)
+    sums = np.zeros((count, len(ACCOUNTS)))
+    np.add.at(sums, number, ledger.accounts)
+    evidence.episodes = count
+    evidence.burst_episodes = int((sums[:, BURSTS] > sums.sum(axis=1) / 2).sum())
+    total = float(sums.sum())
+    for k, name in enumerate(ACCOUNTS):
+        low, high = share_interval(sums[:, k], sums.sum(axis=1), sent[first])
+        evidence.shares[name] = Estimate(float(sums[:, k].sum()) / total if total else 0.0, low, high, count)
+    evidence.stage_shares = {stage: float(part.sum()) / total for stage, part in ledger.stages.items()} if total else {}
+    hosts_seen = any(np.isfinite(evidence.delays.stages[stage]).any() for stage in ("send", "turn", "receive"))
+    if hosts_seen and total and tail.spikes.any():
+        evidence.host_share = evidence.shares[ACCOUNTS[HOST]]
+
+
+def episodes_of(evidence: Evidence) -> tuple[Whole, Whole]:
+    """The episode of each late probe, and the first probe of each episode. What waited behind a repeated segment
+    belongs to its episode, however many probes of other connections were on time meanwhile."""
+    rows, behind = evidence.ledger.late, evidence.repeats.behind
+    late = np.zeros(len(behind), dtype=bool)
+    late[rows] = True
+    number = episodes(late, np.isfinite(evidence.delays.total) | late)
+    held = np.flatnonzero(behind >= 0)
+    number[held] = number[behind[held]]
+    _, first, kept = np.unique(number[rows], return_index=True, return_inverse=True)
+    return kept, rows[first]
+
+
+def main_port(ledger: Ledger, ports: int) -> int:
+    """The port in front of which late probes waited most while it was full; the first of several that are equal."""
+    explained = np.zeros(ports)
+    for entry in ledger.entries:
+        here = entry.rows[entry.answers == Wait.BUSY]
+        explained[entry.crossing] += float(ledger.stages[entry.stage][here].sum())
+    return int(np.argmax(explained))

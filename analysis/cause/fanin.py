@@ -1,0 +1,159 @@
+"""Whose bursts: the groups of senders that recur, and what set them off.
+
+Works on what find_bursts() leaves in the connection: the table `burst_sources`, one row a sender and burst.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..model.stats import quantiles
+from .trigger import Trigger, services, trigger
+
+if TYPE_CHECKING:
+    import duckdb
+
+ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
+CORE = 0.8  # a member of a group sends in at least this share of its bursts
+MOST = 20_000  # bursts that are grouped: the largest ones
+TOLD = 10  # groups whose service and trigger are looked up
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bursts with mostly the same senders."""
+
+    name: str
+    bursts: list[int]  # numbers in burst_sources
+    members: list[str]
+    share_of_bytes: float  # of all bursts' bytes
+    member_share: float  # of the group's bytes that its members sent
+    fan_in: int  # median
+    onset_spread_ns: float | None  # median
+    pattern: str  # the commonest
+    racks: list[str]
+    port: int | None = None  # from which most of its members' bytes come; looked up for the first TOLD groups
+    trigger: Trigger | None = None  # likewise
+
+
+def groups(
+    con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]], addresses: dict[str, str] | None = None
+) -> list[Group]:
+    """Groups of bursts by who sent them, most bytes first. addresses: of recorded hosts, by which their racks are
+    known."""
+    largest = sorted(bursts, key=lambda burst: -burst["bytes"])[:MOST]
+    by_number = {burst["burst"]: burst for burst in largest}
+    con.execute(
+        """CREATE OR REPLACE TEMP TABLE counted AS SELECT burst, source, bytes FROM burst_sources
+           WHERE counted AND known AND burst IN (SELECT unnest($bursts))""",
+        {"bursts": list(by_number)},
+    )
+    sets = con.execute(
+        """SELECT members, list(burst) FROM (
+             SELECT burst, list(source ORDER BY source) AS members FROM counted GROUP BY burst) GROUP BY members"""
+    ).fetchall()
+    together = cluster({frozenset(members): numbers for members, numbers in sets})
+    total = sum(burst["bytes"] for burst in largest) or 1
+    racks = dict(con.execute("SELECT DISTINCT host, rack FROM recordings WHERE rack <> ''").fetchall())
+    racks |= {address: racks[host] for address, host in (addresses or {}).items() if host in racks}
+    sent = sent_by_group(con, together)
+    found = [summarize(numbers, sent[k], by_number, total, racks) for k, numbers in enumerate(together)]
+    found.sort(key=lambda group: -group.share_of_bytes)
+    if found:
+        lane = by_number[found[0].bursts[0]]["host"], by_number[found[0].bursts[0]]["interface"]
+        ports = services(con, lane, [group.members for group in found[:TOLD]])
+        for k, port in enumerate(ports):
+            asked = trigger(con, [by_number[number] for number in found[k].bursts])
+            found[k] = replace(found[k], port=port, trigger=asked)
+    return found
+
+
+def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
+    """Numbers of bursts, grouped: each distinct set of senders, the commonest first, joins the first group whose
+    founding set it is like, or founds one. sets: with the numbers of their bursts."""
+    founders: list[tuple[frozenset[str], list[int]]] = []
+    for members, numbers in sorted(sets.items(), key=lambda item: (-len(item[1]), min(item[1]))):
+        for founder, joined in founders:
+            if len(founder & members) >= ALIKE * len(founder | members):
+                joined.extend(numbers)
+                break
+        else:
+            founders.append((members, list(numbers)))
+    return [sorted(numbers) for _, numbers in founders]
+
+
+def sent_by_group(
+    con: duckdb.DuckDBPyConnection, groups: list[list[int]]
+) -> dict[int, list[tuple[str, int, float]]]:
+    """Of each group of bursts by its place: each sender, in how many of them it sent, and how many bytes."""
+    found: dict[int, list[tuple[str, int, float]]] = {k: [] for k in range(len(groups))}
+    con.execute("CREATE OR REPLACE TEMP TABLE grouped (place INTEGER, burst BIGINT)")
+    con.execute(
+        "INSERT INTO grouped SELECT unnest($1), unnest($2)",
+        [[k for k, numbers in enumerate(groups) for _ in numbers], [n for numbers in groups for n in numbers]],
+    )
+    rows = con.execute(
+        """SELECT place, source, count(*), CAST(sum(whole) AS BIGINT)  -- of integers: the same in any order
+           FROM (SELECT burst, source, CAST(round(bytes) AS BIGINT) AS whole FROM counted) JOIN grouped USING (burst)
+           GROUP BY place, source ORDER BY place, source"""
+    ).fetchall()
+    for place, source, times, amount in rows:
+        found[place].append((source, times, amount))
+    return found
+
+
+def summarize(
+    numbers: list[int],
+    senders: list[tuple[str, int, float]],
+    bursts: dict[int, dict[str, Any]],
+    total: int,
+    racks: dict[str, str],
+) -> Group:
+    """What the bursts of a group have in common. senders: name, bursts and bytes of each."""
+    sent = {source: amount for source, _, amount in senders}
+    members = sorted((source for source, times, _ in senders if times >= CORE * len(numbers)), key=address_order)
+    rows = [bursts[number] for number in numbers]
+    spreads = np.array([row["onset_spread_ns"] for row in rows if row["onset_spread_ns"] is not None], dtype=float)
+    bytes_ = sum(row["bytes"] for row in rows)
+    return Group(
+        name=common_name(members) if members else "changing senders",
+        bursts=numbers,
+        members=members,
+        share_of_bytes=bytes_ / total,
+        member_share=min(1.0, sum(sent[source] for source in members) / bytes_) if bytes_ else 0.0,
+        fan_in=int(np.median([row["fan_in"] for row in rows])),
+        onset_spread_ns=quantiles(spreads, [0.5])[0],
+        pattern=Counter(row["pattern"] for row in rows).most_common(1)[0][0],
+        racks=sorted({racks[source] for source in members if source in racks}),
+    )
+
+
+def address_order(source: str) -> tuple[int, int, str]:
+    """Sorts addresses by number, other names after them."""
+    try:
+        address = ipaddress.ip_address(source)
+    except ValueError:
+        return 99, 0, source
+    return address.version, int(address), ""
+
+
+def common_name(members: list[str]) -> str:
+    """The longest prefix that holds all members, for a single one its name."""
+    if len(members) == 1:
+        return members[0]
+    try:
+        addresses = [ipaddress.ip_address(member) for member in members]
+    except ValueError:
+        return f"{members[0]} and {len(members) - 1} more"
+    width = addresses[0].max_prefixlen
+    if len({address.version for address in addresses}) > 1:
+        return f"{members[0]} and {len(members) - 1} more"
+    differing = int(min(addresses)) ^ int(max(addresses))
+    prefix = width - differing.bit_length()
+    network = ipaddress.ip_network((int(addresses[0]) >> (width - prefix) << (width - prefix), prefix))
+    return f"{network} ({len(members)} senders)"

@@ -1,0 +1,94 @@
+"""Evidence for one path: what speaks for and against the bursts of the recorded ports as the cause of its tail.
+
+Two independent lines, and a verdict needs both: the ledger (ledger.py) asks of every late probe whether the link was
+full exactly while it waited, and the permutation (chance.py) asks how often that would come about if bursts and latency
+had nothing to do with each other. The others make what merely coincides visible. A file holds one kind of evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from . import ledger as books
+from .evidence import fifo, switch
+from .evidence.chance import against_chance, against_pairing, begun_in_bursts
+from .evidence.controls import against_controls
+from .evidence.dose import against_rate
+from .evidence.exposure import against_bursts
+from .evidence.fifo import waited_here
+from .evidence.repeats import ended, find, seen_again
+from .evidence.shares import account, main_port
+from .evidence.soundness import against_recording
+from .scene import Evidence, Scene
+from .tail import find_tail, latency
+
+
+def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
+    """All the evidence about one path. Deterministic given the generator's state."""
+    scene = replace(scene, rule=scene.rule.on(crossing.port.link_bps for crossing in scene.crossings))
+    probes = scene.probes
+    delays = latency(probes)
+    meets = [books.meeting_time(probes, delays, crossing) for crossing in scene.crossings]
+    full = [crossing.port.busy_after(met) for crossing, met in zip(scene.crossings, meets, strict=True)]
+    busy = np.zeros(len(probes), dtype=bool)
+    for remaining in full:
+        busy |= remaining > 0
+    tail = find_tail(probes, delays, scene.rule, busy)
+    repeats = find(probes, delays, tail, busy)
+    ledger = books.keep(probes, delays, tail, scene.crossings, repeats)
+    evidence = Evidence(probes.path, tail, delays, ledger, None, repeats=repeats)
+    account(evidence, probes.tx)
+    if scene.crossings:
+        number = main_port(ledger, len(scene.crossings))
+        evidence.crossing, evidence.met, evidence.full_ns = scene.crossings[number], meets[number], full[number]
+        against_bursts(evidence, scene, number, meets[number], rng)
+        against_rate(evidence, scene, number, meets[number], rng.spawn(1)[0])
+        against_chance(evidence, scene, number, meets[number], rng)
+        against_recording(evidence)
+        against_fifo(evidence, scene, number)
+        against_repeats(evidence, scene, number, rng.spawn(1)[0])
+        against_pairing(evidence, scene, number, rng)
+        against_switch(evidence, scene, number)
+        begun_in_bursts(evidence, scene, number, rng)
+        against_controls(evidence, scene, number, meets[number], rng)
+    return evidence
+
+
+def against_fifo(evidence: Evidence, scene: Scene, number: int) -> None:
+    """Whether the waits are those of a queue at the port: as they are, and at the lag that fits the full link best."""
+    crossing, met, delays, tail = scene.crossings[number], evidence.met, evidence.queued, evidence.tail
+    if met is None:
+        return
+    model = fifo.examine(scene.probes, delays, tail, evidence.ledger, (number, crossing), met, evidence.dropped)
+    evidence.fifo = model
+    if evidence.lag_ns and evidence.scan is not None:
+        step = float(evidence.scan.lags[1] - evidence.scan.lags[0])
+        there = met - evidence.lag_ns
+        error = model.error_ns + step
+        evidence.lag_explained = fifo.explained_at(delays, tail, crossing, there, error, evidence.dropped)
+
+
+def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.random.Generator) -> None:
+    """What the port recorded of the segments that ended the waits of repeated probes."""
+    crossing, delays, behind = scene.crossings[number], evidence.delays, evidence.repeats.behind
+    if crossing.port.direction == "out":  # what is dropped behind it, it has sent twice anyway
+        return
+    first = np.unique(behind[behind >= 0])
+    ends = ended(scene.probes, delays)[first] + (delays.offset[first] if crossing.end == "dst" else 0.0)
+    evidence.seen_again = seen_again(crossing.port, ends, rng)
+
+
+def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
+    """What the port's switch says of the waits and of the lost probes."""
+    crossing, queue, tail = scene.crossings[number], scene.queues[number], evidence.tail
+    met, model = evidence.met, evidence.fifo
+    evidence.lost_elsewhere = tail.lost - int(tail.late_losses.sum())
+    if met is None or model is None:
+        return
+    evidence.lost_elsewhere += switch.lost_elsewhere(queue, met[evidence.dropped])
+    waited = waited_here(evidence.queued, crossing)
+    late = np.flatnonzero(waited > tail.threshold_ns - tail.median_ns)
+    if queue is not None and len(late):
+        evidence.switch = switch.word(queue, crossing.port.link_bps, met[late], waited[late], model.error_ns)

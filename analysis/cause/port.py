@@ -1,0 +1,250 @@
+"""A recorded port: what one interface carried in one direction, on the axis of the time that was recorded.
+
+The question it answers is physical, not statistical. A work-conserving FIFO port never idles while a packet waits in
+it, so **waiting implies busy**: a packet that waited from `a` to `d` in front of this link left behind at least
+0.9 × (d − a) × link rate of bytes in exactly that interval. Where the link was idle meanwhile, the packet waited
+elsewhere. The reverse does not hold: one sender at line rate keeps the link busy without any queue.
+This needs departures only, which is what a receiver sees (a receiver's bins never show how deep the queue was).
+
+Times are float64 nanoseconds since the investigation's origin; exact to 1 ns for 100 days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Floats, join_runs, rank, runs
+
+FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
+CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
+FRAME = 1538  # wire bytes of the largest standard Ethernet frame: no bin can be counted finer than that
+
+
+class Wait(IntEnum):
+    """What the link did while a packet waited."""
+
+    IDLE = 0  # it had room: the packet did not wait here
+    BUSY = 1  # it was full from beginning to end
+    COARSE = 2  # shorter than the bins can tell
+    LOSING = 3  # the capture lost packets meanwhile: the bins are lower bounds
+    UNRECORDED = 4  # outside of the recording
+
+
+@dataclass(frozen=True)
+class Port:
+    """Wire bytes of one direction of one interface, in bins, over one or more stretches of recorded time.
+
+    starts: begin of each stretch, ns; offsets: index of its first bin, and one past the last bin of all.
+    carried: cumulative wire bytes before each bin, one longer than the bins. lossy: likewise, bins that lost packets.
+    """
+
+    host: str
+    interface: str
+    direction: str
+    link_bps: float
+    bin_ns: int
+    starts: Floats
+    offsets: NDArray[np.int64]
+    carried: NDArray[np.int64]
+    lossy: NDArray[np.int32] | None = None
+    rack: str = ""
+    repeated: Floats | None = None  # sorted positions of the bins with TCP segments that were seen again
+    marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
+    dropped: int = 0  # packets that its captures lost, and no bin tells where
+    _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.host} {self.interface} {self.direction}"
+
+    @property
+    def bins(self) -> int:
+        return len(self.carried) - 1
+
+    @property
+    def bin_bytes(self) -> float:
+        """What a bin holds at line rate."""
+        return self.link_bps / 8e9 * self.bin_ns
+
+    def position(self, time: Floats) -> Floats:
+        """Bins (with fraction) of recorded time before `time`; NaN outside of the recording or of known time."""
+        if len(self.starts) == 1:
+            place: Floats = (time - self.starts[0]) / self.bin_ns
+            place[(place < 0) | (place > self.bins)] = np.nan
+            return place
+        stretch = np.searchsorted(self.starts, time, side="right") - 1
+        safe = np.maximum(stretch, 0)
+        inside = (time - self.starts[safe]) / self.bin_ns
+        place = self.offsets[safe] + inside
+        place[~((stretch >= 0) & (inside <= self.offsets[safe + 1] - self.offsets[safe]))] = np.nan
+        return place
+
+    def time(self, position: Floats) -> Floats:
+        """The inverse of position() for positions in the recording; an edge between stretches is the later one's
+        begin."""
+        stretch = np.clip(np.searchsorted(self.offsets, position, side="right") - 1, 0, len(self.starts) - 1)
+        times: Floats = self.starts[stretch] + (position - self.offsets[stretch]) * self.bin_ns
+        return times
+
+    def carried_before(self, position: Floats) -> Floats:
+        """Wire bytes before a position, spread evenly inside a bin. Positions must be finite and in range."""
+        whole = np.minimum(position.astype(np.int64), self.bins - 1)
+        before = self.carried[whole]
+        found: Floats = before + (position - whole) * (self.carried[whole + 1] - before)
+        return found
+
+    def utilization(self, time: Floats, width_ns: int) -> Floats:
+        """Of the bin of `width_ns` (a multiple of the recorded one) in which each time lies; NaN outside."""
+        ratio = max(1, round(width_ns / self.bin_ns))
+        place = self.position(time)
+        known = np.isfinite(place)
+        low = np.where(known, place, 0).astype(np.int64) // ratio * ratio
+        high = np.minimum(low + ratio, self.bins)
+        width = np.maximum(high - low, 1)
+        return np.where(known, (self.carried[high] - self.carried[low]) / (width * self.bin_bytes), np.nan)
+
+    def waits(self, arrival: Floats, departure: Floats, slack: float = 0.0) -> NDArray[np.int8]:
+        """What the link did in each interval: a Wait for each. `slack`: how far the ends may be off, ns.
+
+        Taken from the bins that lie wholly inside, so that what happened before and after does not count; they must be
+        full. The bins that the interval touches must hold enough bytes too. Without a whole bin inside, only bins that
+        are themselves full, or too empty to have made anybody wait, can tell.
+        """
+        from_, to = self.position(arrival - slack), self.position(departure + slack)
+        known = np.isfinite(from_) & np.isfinite(to)
+        stretch = np.searchsorted(self.starts, (arrival, departure), side="right")
+        known &= stretch[0] == stretch[1]
+        low = np.floor(np.where(known, from_, 0)).astype(np.int64)
+        high = np.minimum(np.ceil(np.where(known, to, 1)).astype(np.int64), self.bins)
+        high = np.maximum(high, low + 1)
+        margin = slack / self.bin_ns * 2
+        inner = np.ceil(np.where(known, from_, 0) + margin - 1e-6).astype(np.int64)
+        outer = np.floor(np.where(known, to, 1) - margin + 1e-6).astype(np.int64)
+        whole = np.maximum(outer - inner, 0)
+        inner, outer = np.clip(inner, 0, self.bins), np.clip(np.maximum(outer, inner), 0, self.bins)
+
+        touched = self.carried[high] - self.carried[low] + FRAME
+        possible = touched >= FULL * (departure - arrival) / self.bin_ns * self.bin_bytes
+        filled = self.carried[outer] - self.carried[inner] + FRAME >= FULL * whole * self.bin_bytes
+        solid = touched >= FULL * (high - low) * self.bin_bytes
+        verdict = np.where(whole >= 1, np.where(filled, Wait.BUSY, Wait.IDLE), np.where(solid, Wait.BUSY, Wait.COARSE))
+        verdict = np.where(possible, verdict, Wait.IDLE)
+        if self.lossy is not None:
+            verdict = np.where((verdict != Wait.BUSY) & (self.lossy[high] > self.lossy[low]), Wait.LOSING, verdict)
+        return np.where(known, verdict, Wait.UNRECORDED).astype(np.int8)
+
+    def filling(self, arrival: Floats, departure: Floats, shift: float | Floats = 0.0) -> Floats:
+        """Share of line rate over each interval, at most 1, both ends moved by `shift` bins around the circle of all
+        recorded time (positions, not times; shift may have one more leading axis)."""
+        low = np.mod(arrival + shift, self.bins)
+        high = low + (departure - arrival)
+        wrapped = np.minimum(high, self.bins)
+        bytes_ = self.carried_before(wrapped) - self.carried_before(low)
+        return np.minimum(1.0, bytes_ / (np.maximum(departure - arrival, 1e-9) * self.bin_bytes))
+
+    def busy_periods(self) -> tuple[Floats, Floats]:
+        """Begin and end, in positions, of the times in which the link was full; gaps of up to two bins do not end one.
+
+        Bins are first taken together until one holds at least eight full-size frames: finer ones count frames, not
+        rate.
+        """
+        if not self._busy:
+            ratio = max(1, int(np.ceil(8 * FRAME / self.bin_bytes)))
+            found = [
+                self._full_bins(low, min(low + CHUNK * ratio, self.bins), ratio)
+                for low in range(0, self.bins, CHUNK * ratio)
+            ]
+            first, last = (np.concatenate([pair[side] for pair in found] or [np.zeros(0)]) for side in (0, 1))
+            self._busy.append(join_runs(first, last, 2.0 * ratio))
+        return self._busy[0]
+
+    def _full_bins(self, low: int, high: int, ratio: int) -> tuple[Floats, Floats]:
+        """Runs of full bins, `ratio` taken together, between two positions."""
+        edges = np.minimum(np.arange(low, high + ratio, ratio), high)
+        full = np.diff(self.carried[edges]) >= FULL * np.diff(edges) * self.bin_bytes - FRAME
+        first, last = runs(full)
+        return edges[first].astype(float), edges[last].astype(float)
+
+    def busy_after(self, time: Floats) -> Floats:
+        """How long the link stayed full after each time, ns: the longest that a packet arriving then can have waited.
+
+        0 where it was not full; NaN outside of the recording. A packet that opens a busy period comes up to a bin
+        before the first full bin, hence the bin of tolerance.
+        """
+        return self.full_after(self.position(time)) * self.bin_ns
+
+    def full_after(self, place: Floats) -> Floats:
+        """busy_after() in bins, of positions."""
+        known = np.isfinite(place)
+        starts, ends = self.busy_periods()
+        if len(starts) == 0:
+            return np.where(known, 0.0, np.nan)
+        safe = np.where(known, place, 0)
+        period = rank(starts, safe + 1.0) - 1
+        left = np.where(period >= 0, ends[np.maximum(period, 0)] - safe, 0)
+        return np.where(known, np.maximum(left, 0), np.nan)
+
+    def ceiling(self, bins: float) -> float:
+        """The most that it ever carried in a time of so many bins, as a share of line rate."""
+        width = max(1, min(round(bins), self.bins))
+        low = np.arange(0, self.bins - width + 1, max(1, width // 4))
+        carried = self.carried[low + width] - self.carried[low]
+        return float(carried.max(initial=0)) / (width * self.bin_bytes)
+
+
+Chunk = tuple[Floats, NDArray[np.int64]]
+
+
+def port_from_bins(
+    name: tuple[str, str, str],
+    link_bps: float,
+    bin_ns: int,
+    bins: Iterable[Chunk],
+    recorded: list[tuple[float, float]],
+    lossy: Sequence[Floats] = (),
+    rack: str = "",
+) -> Port:
+    """A Port from the non-empty bins of a recording.
+
+    name: host, interface, direction. bins: chunks of their starts (ns since the origin, any order) and wire bytes.
+    recorded: begin and end of the stretches in which a bin without a row was empty; widened to whole bins, joined where
+    they touch. lossy: chunks of starts of the bins in which packets were lost, looked at after the last of `bins`. Bins
+    outside of every stretch are left out.
+    """
+    begins, ends = (np.array(side, dtype=float) for side in zip(*sorted(recorded), strict=True))
+    begins, ends = np.floor(begins / bin_ns) * bin_ns, np.ceil(ends / bin_ns) * bin_ns
+    begins, ends = join_runs(begins, np.maximum.accumulate(ends), 0.0)
+    offsets = np.concatenate(([0], np.cumsum(((ends - begins) / bin_ns).astype(np.int64))))
+
+    def places(times: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        if len(begins) == 1:
+            place = ((times - (begins[0] - bin_ns / 2)) * (1 / bin_ns)).astype(np.int64)
+            return place, (times >= begins[0]) & (place < offsets[1])
+        stretch = np.clip(np.searchsorted(begins, times, side="right") - 1, 0, None)
+        inside = np.round((times - begins[stretch]) / bin_ns).astype(np.int64)
+        place = offsets[stretch] + inside
+        return place, (inside >= 0) & (place < offsets[stretch + 1])
+
+    carried = np.zeros(offsets[-1] + 1, dtype=np.int64)
+    for times, wire_bytes in bins:
+        place, valid = places(times)
+        if not valid.all():
+            place, wire_bytes = place[valid], wire_bytes[valid]
+        if (place[1:] > place[:-1]).all():  # as a store has it, and ten times as fast
+            carried[place + 1] += wire_bytes
+        else:
+            np.add.at(carried, place + 1, wire_bytes)
+    np.cumsum(carried, out=carried)
+    losses = None
+    starts = np.concatenate([np.zeros(0), *lossy])
+    if len(starts):
+        losses = np.zeros(len(carried), dtype=np.int32)
+        place, valid = places(starts)
+        losses[place[valid] + 1] = 1
+        np.cumsum(losses, out=losses)
+    return Port(*name, float(link_bps), bin_ns, begins, offsets, carried, losses, rack)

@@ -1,0 +1,58 @@
+"""The counters of switch ports, next to the recorded ports that they are of: what conservation.py compares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .arrivals import Arrivals
+from .conservation import Agreement, Content, Windows, counted, drained, grown, untested
+from .evidence.switch import Queue
+from .port import Port
+from .read_counters import content, is_filtered, port_of, port_windows, queue_windows
+
+if TYPE_CHECKING:
+    import duckdb
+
+OTHERS = 100  # ports that are tried where the linked one does not fit
+
+
+def do_the_sources_agree(
+    con: duckdb.DuckDBPyConnection, ports: list[Port], queues: dict[int, Queue], arrivals: dict[int, Arrivals | None],
+    origin: int,
+) -> list[Agreement]:
+    """Every comparison that the store allows, of each recorded port. queues and arrivals by id(port)."""
+    found = []
+    for port in ports:
+        byte_rows = of_counters(con, port, origin)
+        found += byte_rows
+        lag = next((row.lag_ns for row in byte_rows if row.state == "agree" and row.lag_ns), 0.0)
+        if queue := queues.get(id(port)):
+            found.append(drained(port, queue, lag))
+            if came := arrivals.get(id(port)):
+                found.append(grown(port, queue, came.backlog, lag))
+    return found
+
+
+def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list[Agreement]:
+    """The port's counters and those of its queues, against its bins; the port that fits, where the linked one does
+    not."""
+    counts = port_windows(con, port, origin)
+    name = port_of(con, port, sorted(counts))
+    if name is None:
+        return []
+    filtered = is_filtered(con, port)
+    what = "bytes of the switch's port"
+
+    def holding(windows: Windows) -> Content:
+        return content(con, port, windows, origin)
+
+    found = [counted(what, port, counts[name], holding, filtered)] if name in counts else []
+    if found and found[0].state == "disagree" and not found[0].blamed:
+        others = [other for other in sorted(counts) if other != name][:OTHERS]
+        right = [other for other in others if counted(what, port, counts[other], holding).state == "agree"]
+        if len(right) == 1:
+            said = f"{found[0].said}; those of {' '.join(right[0])} fit: the link names the wrong port"
+            found[0] = found[0]._replace(blamed="link", said=said)
+    if port.direction == "in" and (queued := queue_windows(con, port, name, origin)) is not None:
+        found.append(counted("bytes of its queues", port, queued, holding, filtered))
+    return found or [untested(what, " ".join(name), port, "it counted no bytes in the recorded time")]

@@ -1,0 +1,32 @@
+"""The queue that recorded senders predict, against the windows that its switch told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..model.stats import Fit, fit
+from .arrivals import Arrivals
+from .evidence.switch import Queue
+from .port import Port
+
+
+class Prediction(NamedTuple):
+    """The queue that the senders' bins predict, against the windows that the switch told (bytes on bytes)."""
+
+    senders: int
+    peak_bytes: float
+    against_switch: Fit | None
+
+
+def predicted(port: Port, came: Arrivals, windows: Queue | None) -> Prediction:
+    """The queue that the senders' bytes predict, against the switch's windows of it."""
+    line = None
+    if windows is not None and len(windows.end):
+        edges = port.time(np.arange(port.bins, dtype=float))
+        first, last = np.searchsorted(edges, windows.start), np.searchsorted(edges, windows.end)
+        whole = last > first
+        peaks = np.array([came.backlog[a:b].max() for a, b in zip(first[whole], last[whole], strict=True)])
+        line = fit(peaks, windows.max_bytes[whole]) if len(peaks) else None
+    return Prediction(came.senders, float(came.backlog.max(initial=0.0)), line)

@@ -1,0 +1,267 @@
+"""What the investigation reads of a store: recorded stretches, their bins and bursts, probes, queue windows, addresses.
+
+The only part of it that knows the tables. Times come back as float64 nanoseconds since an origin, as port.py wants
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...quality import Quality
+from ..model.stats import Floats
+from .evidence.switch import Queue
+from .port import CHUNK, Port, port_from_bins
+from .tail import DEFAULT, Probes, Rule
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ..bursts.find import BurstDefinition
+
+Lane = tuple[str, str, str]  # host, interface, direction
+Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
+
+OF_BURSTS = (
+    "burst", "recording_id", "clock_epoch", "host", "rack", "interface", "direction", "bin_ns", "start_ns",
+    "end_ns", "bytes",
+    "fan_in", "onset_spread_ns", "pattern",
+)  # fmt: skip
+# Tables of bursts.sql that nobody reads afterwards.
+STEPS = ("warm", "possible", "reaches", "filled", "stretches", "totals", "senders")
+STAMPS = ("app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns", "app_recv_ns")
+SPAN = "coalesce($since, 0), coalesce($until, 9223372036854775807)"
+IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($since, 0)"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked. known_as: names by which the probes call the recorded host, where they differ."""
+
+    definition: BurstDefinition
+    rule: Rule = DEFAULT
+    link_bps: int | None = None
+    hosts: tuple[str, ...] = ()
+    known_as: tuple[str, ...] = ()
+    since_ns: int | None = None
+    until_ns: int | None = None
+    seed: int = 1
+
+    @property
+    def span(self) -> dict[str, int | None]:
+        """The variables of IN_TIME."""
+        return {"since": self.since_ns, "until": self.until_ns}
+
+
+def read_runs(con: duckdb.DuckDBPyConnection, question: Question) -> list[dict[str, Any]]:
+    """Recorded stretches: a run and clock epoch each, from its first to its last bin that is asked for."""
+    result = con.execute(
+        """SELECT recording_id, clock_epoch, rack, host, interface, direction, coalesce($link, link_bps) AS link_bps,
+                  bin_ns, greatest(start_ns, recorded_from(coalesce($since, start_ns), bin_ns)) AS first_ns,
+                  least(end_ns, recorded_until(coalesce($until, end_ns), bin_ns, false)) AS end_ns
+           FROM recorded
+           WHERE (len($hosts) = 0 OR list_contains($hosts, host))
+             AND start_ns < coalesce($until, 9223372036854775807) AND end_ns > coalesce($since, 0)
+           ORDER BY host, interface, direction, first_ns, recording_id""",
+        {"link": question.link_bps, "hosts": list(question.hosts), **question.span},
+    )
+    names = [column[0] for column in result.description]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]:
+    """The probed paths."""
+    rows: list[Path] = con.execute(
+        f"SELECT src, dst, protocol, min(tx_ns), max(tx_ns) FROM probes WHERE {IN_TIME} GROUP BY ALL ORDER BY ALL",
+        question.span,
+    ).fetchall()
+    return rows
+
+
+def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, Any]], origin: int) -> Port:
+    """The bins of a lane's chosen runs."""
+    lossy: list[Floats] = []
+
+    def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
+        for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
+            for batch in con.sql(
+                "SELECT ts_ns, wire_bytes, quality FROM bins WHERE recording_id = $recording "
+                "AND clock_epoch = $clock_epoch",
+                params={"recording": row["recording_id"], "clock_epoch": row["clock_epoch"]},
+            ).to_arrow_reader(CHUNK):
+                at = (batch["ts_ns"].to_numpy() - origin).astype(np.float64)
+                lossy.append(at[batch["quality"].to_numpy() & Quality.DROPS != 0])
+                yield at, batch["wire_bytes"].to_numpy()
+
+    recorded = [(float(run["first_ns"] - origin), float(run["end_ns"] - origin)) for run in rows]
+    first = rows[0]
+    port = port_from_bins(lane, first["link_bps"], first["bin_ns"], chunks(), recorded, lossy, first["rack"])
+    recordings = list({row["recording_id"] for row in rows})
+    [(dropped,)] = con.execute(
+        "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
+        {"recordings": recordings},
+    ).fetchall()
+    repeated, marked = (
+        places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets")
+    )
+    return replace(port, repeated=repeated, marked=marked, dropped=int(dropped))
+
+
+def places_with(
+    con: duckdb.DuckDBPyConnection, column: str, recordings: list[str], port: Port, origin: int
+) -> Floats:
+    """Sorted positions of the bins in which a column counts anything."""
+    found = con.execute(
+        f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 "
+        "AND list_contains($recordings, recording_id)",
+        {"origin": origin, "recordings": recordings},
+    ).fetchnumpy()
+    place = port.position(np.asarray(found["at"]) + port.bin_ns / 2)
+    return np.unique(np.floor(place[np.isfinite(place)]))
+
+
+def read_bursts(
+    con: duckdb.DuckDBPyConnection, question: Question, chosen: dict[Lane, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """OF_BURSTS of the bursts of the chosen runs; `burst` is the number in the tables that detect_bursts() leaves."""
+    from ..bursts.find import detect_bursts
+
+    if not chosen:
+        return []
+    detect_bursts(
+        con,
+        question.definition,
+        hosts=sorted({lane[0] for lane in chosen}),
+        since_ns=question.since_ns,
+        until_ns=question.until_ns,
+    )
+    rows = con.execute(f"SELECT {', '.join(OF_BURSTS)} FROM bursts ORDER BY burst").fetchall()
+    for table in STEPS:  # the memory is wanted for what follows
+        con.execute(f"DROP TABLE IF EXISTS {table}")
+    found = [dict(zip(OF_BURSTS, row, strict=True)) for row in rows]
+    runs = {(run["recording_id"], run["clock_epoch"]) for rows in chosen.values() for run in rows}
+    return [burst for burst in found if (burst["recording_id"], burst["clock_epoch"]) in runs]
+
+
+def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, origin: int) -> Probes:
+    """One path's exchanges in order of sending."""
+    of_path = f"FROM probes WHERE src = $src AND dst = $dst AND protocol = $protocol AND {IN_TIME}"
+    chosen = {**dict(zip(("src", "dst", "protocol"), path, strict=False)), **question.span}
+    names = (*STAMPS, "rtt_ns")
+    counts = ", ".join(f"count({name})" for name in names)
+    [(kind, *known)] = con.execute(f"SELECT min(nullif(stamp_kind, '')), {counts} {of_path}", chosen).fetchall()
+    [(measure,)] = con.execute(
+        f"SELECT measure FROM path_measures('probes', {SPAN}, CAST(NULL AS VARCHAR)) "
+        "WHERE src = $src AND dst = $dst AND protocol = $protocol", chosen).fetchall()
+    taken = [name for name, count in zip(names, known, strict=True) if count]
+    ns = [f"coalesce(CAST({name} - {0 if name == 'rtt_ns' else origin} AS DOUBLE), 'nan') AS {name}" for name in taken]
+    found = con.execute(f"SELECT {', '.join(ns)}, lost {of_path}", chosen).fetchnumpy()
+    order = found["tx_ns"].argsort(kind="stable") if (np.diff(found["tx_ns"]) < 0).any() else slice(None)
+    none = np.broadcast_to(np.nan, len(found["tx_ns"]))
+    columns = {name: np.asarray(found[name])[order] if name in taken else none for name in names}
+    stamps: dict[str, Any] = {name.removesuffix("_ns"): column for name, column in columns.items()}
+    lost = np.ma.filled(np.ma.asarray(found["lost"]), False).astype(bool)[order]
+    src, dst, protocol = path[:3]
+    return Probes(src, dst, protocol, lost=lost, stamp_kind=kind or "", measure=measure or "", **stamps)
+
+
+def read_onsets(con: duckdb.DuckDBPyConnection, bursts: list[dict[str, Any]]) -> Floats:
+    """When each sender that counts began, ns after its burst did; of all these bursts together, sorted."""
+    rows = con.execute(
+        """SELECT CAST(s.onset_ns - b.start_ns AS DOUBLE) AS since FROM burst_sources s JOIN bursts b USING (burst)
+           WHERE s.counted AND s.known AND burst IN (SELECT unnest($bursts)) ORDER BY since""",
+        {"bursts": [burst["burst"] for burst in bursts]},
+    ).fetchnumpy()
+    return np.asarray(rows["since"])
+
+
+def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Address → host, where a host's outgoing direction was recorded: what is sent there carries its own address."""
+    rows = con.execute(
+        """SELECT source, host FROM sources WHERE direction = 'out' AND source <> 'other'
+           GROUP BY source, host QUALIFY sum(bytes) * 2 > sum(sum(bytes)) OVER (PARTITION BY host)"""
+    ).fetchall()
+    return dict(rows)
+
+
+def packets_from(
+    con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int
+) -> int | None:
+    """How many packets of an address a port may have carried then, those of unknown senders included. None where its
+    recordings cannot show it: taken with a filter, or without addresses."""
+    lane = {"host": port.host, "interface": port.interface, "direction": port.direction}
+    of_lane = "host = $host AND interface = $interface AND direction = $direction"
+    [(filtered, unknown)] = con.execute(
+        f"SELECT bool_or(filter <> ''), sum(unattributed_packets) FROM recordings WHERE {of_lane}", lane
+    ).fetchall()
+    [(senders, packets)] = con.execute(
+        f"""SELECT count(*) FILTER (source <> 'other' AND source NOT SIMILAR TO '([0-9a-f]{{2}}:){{5}}[0-9a-f]{{2}}'),
+                  sum(packets) FILTER (source IN ($address, 'other'))
+           FROM sources WHERE {of_lane} AND ts_ns >= $since AND ts_ns < $until""",
+        {**lane, "address": address, "since": since_ns, "until": until_ns},
+    ).fetchall()
+    return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
+
+
+def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]) -> dict[int, Queue]:
+    """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
+    listed = con.execute(
+        """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
+           FROM queue_windows WHERE max_bytes IS NOT NULL AND ts_ns > window_start_ns GROUP BY ALL
+           ORDER BY width, peak DESC, device, port, queue, batch"""
+    ).fetchall()
+    links = con.execute(
+        """SELECT host, interface, arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links WHERE present GROUP BY ALL"""
+    ).fetchall()
+    linked = {row[:2]: row[2:] for row in links}
+    found: dict[int, Queue] = {}
+    switch_ports = {row[:2] for row in listed}
+    for port in ports:
+        if port.direction == "out":  # a switch's queue stands before a receiver
+            continue
+        rows = [row for row in listed if row[:2] == linked.get((port.host, port.interface))]
+        rows = rows or [row for row in listed if names_port(row[1], port)]
+        if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
+            rows = listed
+            notes.append(
+                f"queue windows of {rows[0][0]} {rows[0][1]} are taken as those of {port.name}: there are no others"
+            )
+        if not rows:
+            continue
+        finest = [row for row in rows if row[4] <= 2 * rows[0][4]]
+        device, name, queue_name = max(finest, key=lambda row: row[5])[:3]
+        batches = [row[3] for row in finest if row[:3] == (device, name, queue_name)]
+        found[id(port)] = read_windows(con, (device, name, queue_name), batches, origin)
+    return found
+
+
+def read_windows(
+    con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], batches: list[str], origin: int
+) -> Queue:
+    """The windows of one queue of which the device told a maximum. name: device, port, queue."""
+    windows = con.execute(
+        """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
+                  dropped_packets AS dropped, ecn_marked_packets AS marked
+           FROM queue_windows
+           WHERE device = $device AND port = $port AND queue = $queue AND list_contains($batches, batch)
+             AND max_bytes IS NOT NULL ORDER BY ts_ns""",
+        {"origin": origin, **dict(zip(("device", "port", "queue"), name, strict=True)), "batches": batches},
+    ).fetchnumpy()
+    begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
+    told = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
+    dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in told)
+    device, port, queue = name
+    return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked)
+
+
+def names_port(switch_port: str, port: Port) -> bool:
+    """Whether a switch's port is called after the host or interface behind it."""
+    parts = switch_port.lower().replace("_", "-").replace("/", "-").split("-")
+    return any(
+        name and (name.lower() == switch_port.lower() or name.lower() in parts) for name in (port.host, port.interface)
+    )

@@ -1,0 +1,118 @@
+"""What the store has of a switch port's counters, and of a recorded port's bins in the same windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...quality import Quality
+from .conservation import Content, Windows
+from .port import Port
+from .read import names_port
+
+if TYPE_CHECKING:
+    import duckdb
+
+Name = tuple[str, str]  # device, port
+
+# Bytes of each window, once however many collections brought it; of several widths the finest.
+_PORTS = """
+WITH told AS (
+    SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality FROM ports
+    WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
+      AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
+)
+SELECT * FROM told
+QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.1) OVER (PARTITION BY device, port)
+ORDER BY device, port, ts_ns
+"""
+_QUEUES = """
+SELECT device, port, window_start_ns, ts_ns, sum(transmit_bytes) AS bytes, bit_or(quality) AS quality
+FROM believable_windows('queues', $since, $until)
+WHERE transmit_bytes IS NOT NULL AND ts_ns > window_start_ns AND device = $device AND port = $port
+GROUP BY device, port, window_start_ns, ts_ns ORDER BY ts_ns
+"""
+_CONTENT = """
+WITH windows AS (SELECT unnest($begin) AS begin_ns, unnest($end) AS end_ns), inside AS (
+    SELECT begin_ns, end_ns, ts_ns, bytes, wire_bytes, packets, quality
+    FROM bins ASOF JOIN windows ON ts_ns >= begin_ns
+    WHERE host = $host AND interface = $interface AND direction = $direction AND ts_ns >= $since AND ts_ns < $until
+)
+SELECT begin_ns, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets, bit_or(quality) AS quality
+FROM inside WHERE ts_ns < end_ns GROUP BY begin_ns ORDER BY begin_ns
+"""
+
+
+def period(port: Port, origin: int) -> dict[str, int]:
+    """The recorded time."""
+    return {"since": origin + int(port.starts[0]),
+            "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
+
+
+def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, Windows]:
+    """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
+    column = "in_bytes" if port.direction == "out" else "out_bytes"
+    return by_port(con, _PORTS.format(column=column), period(port, origin), origin)
+
+
+def queue_windows(con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int) -> Windows | None:
+    """What the queues of a switch port sent together, where it told."""
+    asked = {**period(port, origin), "device": name[0], "port": name[1]}
+    return by_port(con, _QUEUES, asked, origin).get(name)
+
+
+def by_port(
+    con: duckdb.DuckDBPyConnection, query: str, asked: Mapping[str, object], origin: int
+) -> dict[Name, Windows]:
+    """The rows of a query as windows of each port."""
+    rows = con.execute(query, dict(asked)).fetchnumpy()
+    names = list(zip(rows["device"].tolist(), rows["port"].tolist(), strict=True))
+    places: dict[Name, list[int]] = {}
+    for k, name in enumerate(names):
+        places.setdefault(name, []).append(k)
+    start, end, bytes_ = (
+        np.asarray(rows[key]).astype(np.float64) - shift
+        for key, shift in (("window_start_ns", origin), ("ts_ns", origin), ("bytes", 0))
+    )
+    anew = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
+    return {
+        name: Windows(" ".join(name), start[at], end[at], bytes_[at], anew[at]) for name, at in places.items()
+    }
+
+
+def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name]) -> Name | None:
+    """The switch port that a recorded port is linked to, or that is called after it."""
+    linked: list[Name] = con.execute(
+        """SELECT arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links
+           WHERE present AND host = $host AND interface = $interface GROUP BY host, interface""",
+        {"host": port.host, "interface": port.interface},
+    ).fetchall()
+    return next(iter([*linked, *(name for name in names if names_port(name[1], port))]), None)
+
+
+def content(con: duckdb.DuckDBPyConnection, port: Port, told: Windows, origin: int) -> Content:
+    """What the port's bins hold in each window."""
+    begin = told.start.astype(np.int64) + origin
+    rows = con.execute(_CONTENT, {
+        "begin": begin.tolist(), "end": (told.end.astype(np.int64) + origin).tolist(), **period(port, origin),
+        "host": port.host, "interface": port.interface, "direction": port.direction,
+    }).fetchnumpy()  # fmt: skip
+    place = np.searchsorted(begin, np.asarray(rows["begin_ns"]))
+    found = np.zeros((3, len(begin)))
+    for k, key in enumerate(("bytes", "wire_bytes", "packets")):
+        found[k, place] = np.asarray(rows[key]).astype(np.float64)
+    lossy = np.zeros(len(begin), dtype=bool)
+    lossy[place] = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.DROPS) != 0
+    return Content(found[0], found[1], found[2], lossy)
+
+
+def is_filtered(con: duckdb.DuckDBPyConnection, port: Port) -> bool:
+    """Whether a recording of the port left packets out by a filter."""
+    [(filtered,)] = con.execute(
+        "SELECT coalesce(bool_or(filter <> ''), false) FROM recordings "
+        "WHERE host = $host AND interface = $interface AND direction = $direction",
+        {"host": port.host, "interface": port.interface, "direction": port.direction},
+    ).fetchall()
+    return bool(filtered)

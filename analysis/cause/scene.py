@@ -1,0 +1,142 @@
+"""What a verdict rests on: the scene that was recorded of one path, and what is measured of it. Only data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Estimate, Floats, Line
+from .arrivals import Arrivals
+from .evidence.fifo import Fifo
+from .evidence.repeats import Repeats, Seen, none_of
+from .evidence.switch import Queue, Word
+from .ledger import Crossing, Ledger
+from .tail import DEFAULT, Latency, Probes, Rule, Tail
+
+
+class Control(NamedTuple):
+    """A comparison in which the bursts must show no effect if they are the cause of the tail and nothing else is."""
+
+    name: str
+    risk: Estimate
+    spikes: int
+
+
+class Scan(NamedTuple):
+    """How full the link was while late probes waited, after shifts. lags: ns, latency after the burst.
+
+    asymmetry: mean fit where bursts come first less that where latency does, over their sum: below 0 where bursts
+    follow latency, as retries do; about 0 for what coincides.
+    """
+
+    lags: Floats
+    fits: Floats
+    asymmetry: float
+    waits: int
+
+
+class Marks(NamedTuple):
+    """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes which
+    have some. chance: share of shifted ones that would."""
+
+    stretches: Estimate
+    chance: float
+
+
+class Soundness(NamedTuple):
+    """What the recording of the port is worth. dropped: packets that its captures lost. lossy: share of the full
+    stretches that delayed probes in which it lost some, or may have. missing: at most so much of the bytes there.
+    above: what it carried, of line rate, in `above_ns`, where that is more than the link can; else 0."""
+
+    dropped: int
+    lossy: float
+    missing: float
+    above: float
+    above_ns: float
+
+
+@dataclass
+class Evidence:
+    """Everything that the verdict (verdict.py) rests on, for one path. None: not measured, and why is in `missing`."""
+
+    path: str
+    tail: Tail
+    delays: Latency
+    ledger: Ledger
+    crossing: Crossing | None  # the port whose bursts explain most, or the first
+    shares: dict[str, Estimate] = field(default_factory=dict)  # of ACCOUNTS
+    stage_shares: dict[str, float] = field(default_factory=dict)
+    episodes: int = 0
+    burst_episodes: int = 0  # those with time in `bursts`
+    bursts: int = 0  # in the recorded time that probes cover
+    exposed: int = 0  # probes that met a burst
+    exposed_late: int = 0  # those of them that were late
+    relative_risk: Estimate | None = None
+    p_value: float | None = None
+    pairing_p: float | None = None  # how often waits fit exchanged bursts as well; None where that can show nothing
+    fifo: Fifo | None = None  # whether the waits are those of a queue at that port
+    q_value: float | None = None  # p_value with the false-discovery rate of all tested paths and ports controlled
+    lag_ns: float | None = None
+    lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
+    lag_explained: Estimate | None = None  # at that lag: the part of the waiting that a queue at the port explains
+    ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
+    scan: Scan | None = None
+    filled: float | None = None
+    begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
+    begun_p: float | None = None  # how often a shift puts as much there
+    excess_share: Estimate | None = None
+    dose: Line | None = None
+    dose_kind: str = ""
+    correlation_bin: Estimate | None = None
+    correlation_second: Estimate | None = None
+    correlation_queue: Estimate | None = None
+    host_share: Estimate | None = None
+    switch: Word | None = None  # what the port's queue windows say of the waits
+    lost_elsewhere: int = 0  # probes that were lost, but not by the full port
+    controls: list[Control] = field(default_factory=list)
+    repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and what waited behind
+    seen_again: Seen | None = None  # repeated segments that the port recorded when repeated probes ended
+    soundness: Soundness | None = None
+    marked: Marks | None = None  # packets that a queue before the port marked
+    notes: list[str] = field(default_factory=list)
+    met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
+    full_ns: Floats | None = None  # how long the port stayed full after that
+
+    @property
+    def dropped(self) -> NDArray[np.bool_]:
+        """The probes that the full port dropped, as far as that can be determined: lost, or answered after a
+        timeout."""
+        return self.tail.late_losses | self.repeats.dropped
+
+    @property
+    def queued(self) -> Latency:
+        """The delays without those of probes that waited for a timeout: only queues and stalls made what is left."""
+        if not self.repeats.either.any():
+            return self.delays
+        other = self.repeats.either
+        stages = {stage: np.where(other, np.nan, time) for stage, time in self.delays.stages.items()}
+        return replace(self.delays, total=np.where(other, np.nan, self.delays.total), stages=stages)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What was recorded of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
+
+    others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals: what
+    recorded senders sent to each port, or None.
+    """
+
+    probes: Probes
+    crossings: list[Crossing]
+    bursts: list[tuple[Floats, Floats]]
+    queues: list[Queue | None]
+    others: list[Probes]
+    rule: Rule = DEFAULT
+    arrivals: list[Arrivals | None] = field(default_factory=list)
+
+    def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
+        known = zip(self.crossings, self.arrivals, strict=False)
+        return next((came for other, came in known if other is crossing), None)

@@ -1,0 +1,326 @@
+"""Is there a tail, and where on the way of a probe does it sit.
+
+A probe's way is cut at its stamps into stages: in the sender's host, towards the destination, in the destination's
+host, back, and in the sender's host again. Stages in one host need one clock only. The two directions need two, so the
+offset between them is taken out first; what remains is exact but for the asymmetry of the empty path, which is no tail.
+
+Times are float64 nanoseconds since the investigation's origin, NaN where a stamp was not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Z_99, Floats, quantiles, wilson
+
+MS = 1e6
+LEVELS = (0.99, 0.999)  # the percentiles of "p99 or more", lowest first
+STAGES = ("send", "forward", "turn", "back", "receive", "round_trip", "return")
+HOST_STAGES = ("send", "turn", "receive")  # between application and network interface, or inside the reflector
+LOSSES = 2000  # lost probes that are shifted; an evenly spaced choice of more
+LOSS_SHIFTS = 1000
+LOSS_P = 0.05  # of shifts that may put as many losses among the exposed
+CLOCK_WINDOW = 1e9  # ns; crystals drift by up to 50 µs in it
+MOST_DRIFT = 2e-4  # of two clocks: each may be off by 100 ppm (IEEE 802.3, of the clock of a link)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Exchanges on one path, sorted by `tx`. All arrays have one length; `tx` is always known."""
+
+    src: str
+    dst: str
+    protocol: str
+    app_send: Floats
+    tx: Floats
+    remote_rx: Floats
+    remote_tx: Floats
+    rx: Floats
+    app_recv: Floats
+    rtt: Floats  # where a round trip is all that was measured
+    lost: NDArray[np.bool_]
+    stamp_kind: str = ""
+    measure: str = "application"  # which the path's latency is given in: the store's view `latency` chooses it
+
+    def __len__(self) -> int:
+        return len(self.tx)
+
+    @property
+    def path(self) -> str:
+        return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+
+    def select(self, rows: NDArray[np.bool_]) -> Probes:
+        arrays: dict[str, Any] = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return replace(self, **arrays)
+
+
+MOST_EXCESS = MS  # at 1 Gb/s and less
+LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (fanout.py)
+
+
+class Rule(NamedTuple):
+    """A tail is what exceeds both `factor` × the median and the median + `excess_ns`; None: what suits the path."""
+
+    factor: float = 5.0
+    excess_ns: float | None = None
+    levels: tuple[float, ...] = LEVELS
+
+    def threshold(self, median: float) -> float:
+        return max(self.factor * median, median + self.excess)
+
+    @property
+    def excess(self) -> float:
+        return MOST_EXCESS if self.excess_ns is None else self.excess_ns
+
+    def on(self, links_bps: Iterable[float]) -> Rule:
+        """The rule for a path across recorded links. Unless it says how much is late, that falls with the root of the
+        slowest link's speed, as the time does that buffers hold (they grow with it, but slower): 1 ms at 1 Gb/s, 0.2 ms
+        at 25 Gb/s, 0.1 ms at 100 Gb/s."""
+        slowest = min(links_bps, default=1e9)
+        scaled = min(max(MOST_EXCESS * (1e9 / slowest) ** 0.5, LEAST_EXCESS), MOST_EXCESS)
+        return self if self.excess_ns is not None else self._replace(excess_ns=scaled)
+
+
+DEFAULT = Rule()
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What each probe met, ns. `total` is what the tail is measured by: `measured` says what that is.
+
+    stages: time in each stage, NaN where it cannot be separated. The direction stages are free of the clocks' offset,
+    `offset` (reflector's clock − sender's, ns), which is 0 where both directions were not stamped.
+    """
+
+    measured: str
+    total: Floats
+    stages: dict[str, Floats]
+    offset: Floats
+
+    @cached_property
+    def medians(self) -> dict[str, float]:
+        """Of the time in each stage; 0 where nobody was stamped."""
+        return {stage: median_of_known(time) for stage, time in self.stages.items()}
+
+    def excess(self, stage: str, rows: slice | NDArray[np.int64] = slice(None)) -> Floats:
+        """How much longer than its median probes spent in a stage, at least 0; NaN where not known."""
+        beyond: Floats = np.maximum(self.stages[stage][rows] - self.medians[stage], 0)
+        return beyond
+
+
+def median_of_known(values: Floats) -> float:
+    """0 where nothing is known."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known, overwrite_input=True)) if len(known) else 0.0
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The distribution and its tail. `present` is None where there are too few probes to determine that."""
+
+    measured: str
+    n: int
+    lost: int
+    quantiles_ns: tuple[float | None, ...]  # p50, p90, p99, p99.9, largest; of the answered
+    median_ns: float
+    threshold_ns: float
+    spikes: NDArray[np.bool_]  # a probe each: beyond the threshold; lost ones are not
+    rule: Rule
+    late_losses: NDArray[np.bool_]  # lost where probes are lost because they would have been late
+    level: float | None  # the lowest percentile beyond the threshold
+    present: bool | None
+
+
+def latency(probes: Probes) -> Latency:
+    """Cut each probe's way at its stamps. The tail is measured by the path's measure; one way, by what varies."""
+    offset = clock_offset(probes)
+    forward = probes.remote_rx - probes.tx - offset
+    back = probes.rx - probes.remote_tx + offset
+    if not np.isfinite(back).any():  # one way, offset and empty path cannot be separated: only what varies counts
+        offset = floor(probes.tx, forward)
+        forward = forward - offset
+    stages = {
+        "send": probes.tx - probes.app_send,
+        "forward": forward,
+        "turn": probes.remote_tx - probes.remote_rx,
+        "back": back,
+        "receive": probes.app_recv - probes.rx,
+        "return": np.broadcast_to(np.nan, len(probes)),
+        "round_trip": np.broadcast_to(np.nan, len(probes)),
+    }
+    if (unstamped := np.isnan(probes.rx)).any():
+        stages["return"] = np.where(unstamped, probes.app_recv - probes.remote_tx + offset, np.nan)
+    if (whole := np.isnan(probes.remote_tx)).any():
+        stages["round_trip"] = np.where(whole, probes.rx - probes.tx, np.nan)
+        for other in (probes.app_recv - probes.tx, probes.rtt):
+            gap = np.isnan(stages["round_trip"]) & whole
+            stages["round_trip"][gap] = other[gap]
+    total = forward if probes.measure == "one way" else latency_by(probes)
+    return Latency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset)
+
+
+def latency_by(probes: Probes) -> Floats:
+    """The latency of each probe by its path's measure: latency_by of sql/macros.sql, for arrays."""
+    turn = probes.remote_tx - probes.remote_rx
+    measures: dict[str, Floats] = {
+        "application": probes.app_recv - probes.app_send,
+        "network round trip": probes.rx - probes.tx - turn,
+        "round trip": probes.rx - probes.tx,
+        "reported round trip": probes.rtt,
+        "round trip to the application": probes.app_recv - probes.tx,
+    }
+    return measures.get(probes.measure, np.full(len(probes), np.nan))
+
+
+def clock_offset(probes: Probes) -> Floats:
+    """Reflector's clock minus the sender's at each probe: (forward − back) / 2 of the fastest exchange of each second
+    (RFC 5905, section 8: the less a round trip waited, the better its offset), interpolated. 0 where
+    nothing shows it."""
+    network = probes.remote_rx - probes.tx + (probes.rx - probes.remote_tx)
+    known = np.flatnonzero(np.isfinite(network))
+    if len(known) == 0:
+        return np.zeros(len(probes))
+    fastest = known[smallest_in_windows(probes.tx[known], network[known])]
+    usual = float(np.median(network[fastest]))
+    unqueued = network[fastest] <= max(2 * usual, usual + MS)  # a second without a quiet moment shows nothing
+    fastest = fastest[unqueued]
+    forward = probes.remote_rx[fastest] - probes.tx[fastest]
+    back = probes.rx[fastest] - probes.remote_tx[fastest]
+    estimate = (forward - back) / 2
+    return np.interp(probes.tx, probes.tx[fastest], estimate)
+
+
+def floor(time: Floats, delay: Floats) -> Floats:
+    """The slowly moving least delay: of each second, then the median of eleven, so that no congested second lifts it;
+    of fewer, the line below them all with the median of their slopes (Theil and Sen)."""
+    known = np.flatnonzero(np.isfinite(delay))
+    if len(known) == 0:
+        return np.zeros(len(time))
+    least = known[smallest_in_windows(time[known], delay[known])]
+    values = delay[least]
+    if len(values) >= 11:
+        padded = np.pad(values, 5, mode="reflect", reflect_type="odd")
+        values = np.median(np.lib.stride_tricks.sliding_window_view(padded, 11), axis=1)
+    else:
+        slope = middle_slope(time[least], values)
+        line: Floats = slope * time + float((values - slope * time[least]).min())
+        return line
+    return np.interp(time, time[least], values)
+
+
+def middle_slope(time: Floats, values: Floats) -> float:
+    """The median slope between any two points, at most MOST_DRIFT; 0 where there are fewer than three."""
+    if len(time) < 3:
+        return 0.0
+    one, other = np.triu_indices(len(time), 1)
+    slope = float(np.median((values[other] - values[one]) / np.maximum(time[other] - time[one], 1.0)))
+    return min(max(slope, -MOST_DRIFT), MOST_DRIFT)
+
+
+def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
+    """Index of the smallest value in each CLOCK_WINDOW of sorted times."""
+    window = np.floor((time - time[0]) / CLOCK_WINDOW).astype(np.int64)
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    least = np.minimum.reduceat(values, first)
+    at_least = np.flatnonzero(values == np.repeat(least, np.diff(first, append=len(values))))
+    return at_least[np.concatenate(([True], np.diff(window[at_least]) > 0))]
+
+
+def find_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:
+    """Whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was busy.
+
+    Established when the share beyond is surely (99 %, Wilson) above 1 − level; at the lowest level the plain share is
+    enough, which is what "p99 exceeds" says. Ruled out when it is below 1 − the lowest
+    level (95 %). A lost probe has no
+    latency; it counts as late only where probes are lost surely more often while a port is busy than else: then the
+    queue that delays others dropped it, and without it the survivors would look faster than the traffic was.
+    """
+    answered = np.isfinite(delays.total)
+    values = delays.total[answered]
+    median = quantiles(values, (0.5,))[0] or 0.0
+    threshold = rule.threshold(median)
+    spikes = np.zeros(len(probes), dtype=bool)
+    spikes[answered] = values > threshold
+    late_losses = probes.lost & exposed if losses_follow(probes.lost, exposed) else np.zeros(len(probes), dtype=bool)
+    known = answered | late_losses
+    n, beyond = int(known.sum()), int(spikes.sum() + late_losses.sum())
+    level = established(beyond, n, rule.levels)
+    _, high = wilson(beyond, n)
+    present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
+    return Tail(
+        delays.measured,
+        n,
+        int(probes.lost.sum()),
+        known_levels(values),
+        median,
+        threshold,
+        spikes,
+        rule,
+        late_losses,
+        level,
+        present,
+    )
+
+
+def known_levels(values: Floats) -> tuple[float | None, ...]:
+    """p50, p90, p99, p99.9 and the largest, as far as there are enough values (known_quantile of sql/macros.sql)."""
+    found = quantiles(values, (0.5, 0.9, 0.99, 0.999))
+    enough = [share <= 0.5 or len(values) * (1 - share) >= 1 - 1e-9 for share in (0.5, 0.9, 0.99, 0.999)]
+    largest = float(values.max()) if len(values) else None
+    return *(value if known else None for value, known in zip(found, enough, strict=True)), largest
+
+
+def established(beyond: int, n: int, levels: tuple[float, ...]) -> float | None:
+    """The lowest percentile that is beyond the threshold, if any is for sure. Fewer than 3 / (1 − level) probes
+    cannot show a percentile (the rule of three)."""
+    low, _ = wilson(beyond, n, Z_99)
+    for level in levels:
+        enough = n >= 3 / (1 - level)
+        if enough and (beyond > n * (1 - level) if level == levels[0] else low > 1 - level):
+            return level
+    return None
+
+
+def losses_follow(lost: NDArray[np.bool_], exposed: NDArray[np.bool_]) -> bool:
+    """Whether most of the exposed probes that are lost are surely lost because they are exposed.
+
+    Losses come in rows, whatever their reason, so rows are counted, not probes: surely (99 %) they are more than twice
+    as frequent among the exposed as elsewhere, so that more than half of them would not be without. And shifted around
+    the probes they meet the exposed as often more rarely than LOSS_P, since two things of one rhythm meet each time or
+    never.
+    """
+    row = episodes(lost, np.ones(len(lost), dtype=bool))[lost]
+    if not exposed.any() or not len(row):
+        return False
+    inside = 2 * np.bincount(row, exposed[lost]) > np.bincount(row)
+    least, usual = wilson(int(inside.sum()), len(inside), Z_99)[0], float(exposed.mean())
+    if least * (1 - usual) <= 2 * (1 - least) * usual:
+        return False
+    at = np.flatnonzero(lost)
+    at = at[np.linspace(0, len(at) - 1, min(len(at), LOSSES)).astype(np.int64)]
+    here = np.count_nonzero(exposed[at])
+    shifts = np.arange(1, LOSS_SHIFTS) * len(lost) // LOSS_SHIFTS
+    shifted = np.array([np.count_nonzero(exposed[(at + shift) % len(lost)]) for shift in shifts])
+    return float((shifted >= here).mean()) <= LOSS_P
+
+
+def episodes(late: NDArray[np.bool_], known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Number of the episode (0, 1, …) of each late probe, −1 for the rest. Probes in order of sending.
+
+    Two late probes belong to one episode unless at least two measured probes between them were on time: then the delay
+    was over in between. Episodes, not probes, are what coincides independently or not.
+    """
+    number = np.full(len(late), -1, dtype=np.int64)
+    at = np.flatnonzero(late)
+    if len(at):
+        on_time = np.cumsum(known & ~late)
+        number[at] = np.concatenate(([0], np.cumsum(np.diff(on_time[at]) >= 2)))
+    return number

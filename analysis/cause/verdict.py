@@ -1,0 +1,328 @@
+"""The verdict: the one place in which evidence becomes a cause. Everything it weighs is in Evidence; nothing is
+measured here.
+
+Rules, in this order. Each gives way to `undetermined`, with what is missing, rather than say more than the evidence.
+
+1. `none` when the tail's percentile is surely below the threshold, whatever the bursts did.
+2. A cause needs more than half of the tail's excess in its account of the ledger, surely: the lower end of the interval
+   (blocks of time) is above MAJORITY. Half, because then no other cause can be larger.
+3. A cause needs EPISODES separate episodes of lateness: one or two events are anecdotes.
+4. `bursts` needs more, because coincidence is cheap. What cannot be tested is a doubt:
+   a. a name or an address says that the probes cross the port;
+   b. COINCIDENCES episodes that fall into bursts. Were each as likely in as out, five in a row have p = 0.03;
+   c. the permutation: the waits match the full link better than after all but SIGNIFICANT of the shifts, with the
+      false-discovery rate of all paths and ports controlled; UNLIKELY is enough where the queue of d is surely most of
+      the waiting;
+   d. the waits are those of a FIFO queue at the port (fifo.py), each surely: the link did not idle meanwhile (IDLE),
+      whoever came later into a full stretch that delayed a probe waited as well (MAJORITY of the stretches, and not
+      surely fewer than STANDING), and the queue explains most of the waiting (MAJORITY, and surely EXPLAINED);
+   e. where bursts differ in length and an exchange could show it, waits fit their own burst better than an exchanged
+      one (at the level of c): two things of one rhythm may keep one phase for hours, but their sizes have nothing to
+      do with each other;
+   f. the relative risk of a spike in a burst is surely above 1;
+   g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
+   h. negative controls without effect;
+   i. the switch's own queue windows and drop counters, where there are any, do not contradict;
+   j. with the probes that were lost, but not by the full port, `bursts` still has more than half;
+   k. where it has that only with probes that TCP repeated, the queue was long when they were sent (MAJORITY), and the
+      port recorded repeated segments when they ended, if it recorded any;
+   l. the recording is sound where it counts: the port carried no more than its link can, and the capture did not lose
+      more than IDLE of the bytes in most of the full stretches that delayed probes.
+5. `elsewhere` gives way where the port may be to blame all the same:
+   a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
+      more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
+      port, a link slower than it was said to be);
+   b. with another offset of the clocks the delays would fit the full link, and a queue there would explain most
+      of the waiting, as in 4d;
+   c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
+      bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
+6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...units import format_count, format_duration, format_share
+from ..model.stats import Estimate
+from .scene import Control, Evidence
+
+MAJORITY = 0.5
+EPISODES = 3
+COINCIDENCES = 5
+SIGNIFICANT = 0.005
+UNLIKELY = 0.05
+AT_CEILING = 0.8  # of the most that the port ever carried in as long a time; edges of bins take some
+IDLE = 0.05  # of what the link can carry: more is missing while packets wait only where they wait elsewhere
+STANDING = 0.9  # of the full stretches: in a queue nobody passes; the rest is what stamps and bins get wrong
+EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
+CONTROL_SPIKES = 5  # fewer make no effect
+
+CLOCKS = "synchronized clocks (PTP) of prober and recorded host: with another offset the delays would fit bursts"
+RHYTHM = (
+    "a longer recording, or probes with Poisson spacing (`mburst probe --spacing poisson`), in which bursts and "
+    "latency do not keep one rhythm"
+)
+SPEED = "the true speed of the link (`--link`), and a capture in which no frame is there twice"
+MORE_PROBES = "more probes (several of each burst), and stamps and bins finer than the delays"
+DROPS = "the drop counters of the ports on the path (`mburst collect`)"
+MISSING = {
+    "unstamped": "kernel stamps at both ends of the probes (`mburst reflect` at the far end): without them host and "
+    "network, and the two directions, cannot be separated",
+    "coarse": "finer bins: the recorded ones are longer than the delays (`mburst record --bin 100us`)",
+    "losing": "a capture without drops: packets were lost while probes waited, so the bins are lower bounds",
+    "unrecorded": "a recording of the port while the probes ran (`mburst record`)",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """cause: bursts, host, elsewhere, none or undetermined. reasons: the rules that decided, a sentence each."""
+
+    cause: str
+    reasons: list[str]
+    missing: list[str]
+
+
+def decide(evidence: Evidence) -> Verdict:
+    """Apply the rules above to the evidence of one path."""
+    tail = evidence.tail
+    missing = gaps(evidence)
+    if tail.n == 0:
+        return Verdict(
+            "undetermined", ["no probe was answered in the recorded time"], ["probes with answers", *missing]
+        )
+    if tail.present is False:
+        return Verdict("none", [f"p99 is below {format_duration(tail.threshold_ns)}"], [])
+    if tail.present is None:
+        return Verdict(
+            "undetermined",
+            [f"{tail.n} probes are too few to show a p99"],
+            [f"more probes: at least 1,000 on this path (now {tail.n})"],
+        )
+    leader = max(("bursts", "host", "elsewhere"), key=lambda name: evidence.shares[name].value)
+    share = evidence.shares[leader]
+    if share.low <= MAJORITY:
+        return without_majority(evidence, missing)
+    if evidence.episodes < EPISODES:
+        reason = f"only {evidence.episodes} separate episodes of lateness"
+        return Verdict("undetermined", [reason], ["a longer recording, with more episodes", *missing])
+    if leader == "elsewhere" and (doubt := doubt_about_elsewhere(evidence)):
+        return Verdict("undetermined", [doubt[0]], [doubt[1], *missing])
+    if leader != "bursts":
+        return Verdict(leader, [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
+    doubts = doubts_about_bursts(evidence)
+    if doubts:
+        return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
+    return Verdict("bursts", [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
+
+
+def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
+    """What keeps the network's other parts from being blamed (rule 5): the doubt, and what would settle it."""
+    speed = "the true speed of the link (`--link`), and queue windows of the ports before it"
+    if (evidence.begun or 0) > MAJORITY and (evidence.begun_p or 1) <= SIGNIFICANT:
+        return "the delays begin in bursts, but the link was not full while they lasted", speed
+    filled, ceiling = evidence.filled or 0, evidence.ceiling or np.inf
+    if (evidence.p_value or 1) <= SIGNIFICANT and filled >= AT_CEILING * ceiling:
+        said = f"the port carried as much as it ever did, {format_share(filled)} of its rate, while probes waited"
+        return said, speed
+    queue = evidence.lag_explained
+    if evidence.lag_ns and (evidence.lag_share or 0) >= AT_CEILING and explains(queue):
+        order = "before" if evidence.lag_ns < 0 else "after"
+        apart = format_duration(abs(evidence.lag_ns))
+        return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
+    coincide = filled > MAJORITY and (evidence.p_value or 1) <= UNLIKELY
+    if coincide and evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
+        said = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
+        return f"{said}, though the link was not full all the while", CLOCKS
+    return None
+
+
+def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
+    """No account surely holds more than half of the excess."""
+    shares = evidence.shares
+    if shares["unknown"].high > MAJORITY or shares["unknown"].value >= max(s.value for s in shares.values()):
+        text = f"{format_share(shares['unknown'].value)} of the excess cannot be placed"
+        return Verdict("undetermined", [text], missing or ["a longer recording"])
+    parts = ", ".join(f"{name} {format_share(shares[name].value)}" for name in ("bursts", "host", "elsewhere"))
+    return Verdict(
+        "undetermined",
+        [f"no cause surely holds the majority of the excess: {parts}"],
+        ["a longer recording: the shares are uncertain or causes are mixed", *missing],
+    )
+
+
+LONGER = "a longer recording, with more bursts"
+QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
+Doubt = tuple[str, str]
+
+
+def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
+    """What keeps a majority in `bursts` from being called the cause: the doubt, and what would settle it."""
+    return [
+        *doubts_about_port(evidence),
+        *doubts_about_recording(evidence),
+        *doubts_about_chance(evidence),
+        *doubts_about_queue(evidence),
+        *doubts_about_losses(evidence),
+        *doubts_about_repeats(evidence),
+        *(
+            (f"the bursts show an effect where they cannot act: {control.name}", "a recording of the ports on that "
+             "path too")
+            for control in failed_controls(evidence)
+        ),
+    ]
+
+
+def doubts_about_port(evidence: Evidence) -> list[Doubt]:
+    """Whether the probes cross the port, and its switch agrees."""
+    doubts = []
+    if evidence.crossing is not None and evidence.crossing.assumed:
+        known = "which end of the probes is the recorded host (`--known-as NAME`)"
+        doubts.append(("nothing says that these probes cross the recorded port", known))
+    if evidence.switch is not None and not evidence.switch.fits:
+        doubts.append(("the switch's queue was too short for these delays", QUEUES))
+    return doubts
+
+
+def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
+    """Whether the full stretches that delayed probes were recorded as they were."""
+    sound = evidence.soundness
+    if sound is None:
+        return []
+    doubts = []
+    if sound.above:
+        said = f"the port carried {format_share(sound.above)} of its rate for {format_duration(sound.above_ns)}"
+        doubts.append((f"{said}: it is faster than was said, or frames were counted twice", SPEED))
+    if sound.lossy > MAJORITY and sound.missing > IDLE:
+        said = f"the capture lost packets in {format_share(sound.lossy)} of the full stretches that delayed probes"
+        doubts.append((f"{said}: the host itself may have been late", MISSING["losing"]))
+    return doubts
+
+
+def stated(evidence: Evidence) -> list[str]:
+    """What goes with any verdict that rests on a lossy capture."""
+    sound = evidence.soundness
+    if sound is None or not sound.dropped:
+        return []
+    return [f"the capture of {evidence.crossing.port.name if evidence.crossing else 'the port'} lost "
+            f"{format_count(sound.dropped, 'packet')}: what it counted is a lower bound"]
+
+
+def doubts_about_chance(evidence: Evidence) -> list[Doubt]:
+    """Whether bursts and latency merely coincide."""
+    doubts = []
+    q = evidence.q_value if evidence.q_value is not None else evidence.p_value
+    risk = evidence.relative_risk
+    if evidence.burst_episodes < COINCIDENCES:
+        doubts.append((f"only {evidence.burst_episodes} episodes of lateness fall into bursts", LONGER))
+    surely = UNLIKELY if queue_is_clear(evidence) else SIGNIFICANT
+    if q is None or q > surely:
+        chance = "not testable" if q is None else f"p = {q:.3g}"
+        doubts.append((f"the coincidence with bursts could be chance ({chance})", RHYTHM))
+    if evidence.pairing_p is not None and evidence.pairing_p > surely:
+        doubts.append((f"delays fit other bursts as well as their own (p = {evidence.pairing_p:.3g})", LONGER))
+    if risk is None or risk.low <= 1:
+        doubts.append(("a probe in a burst is not surely more at risk than one outside", LONGER))
+    if evidence.lag_ns:
+        order = "before" if evidence.lag_ns < 0 else "after"
+        lag = format_duration(abs(evidence.lag_ns))
+        doubts.append((f"latency fits bursts {lag} {order} it happens better", CLOCKS))
+    return doubts
+
+
+def explains(queue: Estimate | None) -> bool:
+    """Whether a queue explains most of the waiting, and surely more than EXPLAINED of it."""
+    return queue is not None and queue.value > MAJORITY and queue.low > EXPLAINED
+
+
+def queue_is_clear(evidence: Evidence) -> bool:
+    """Whether a queue at the port explains most of the waiting, stretch by stretch: what merely keeps its rhythm, does
+    not also end with each full stretch."""
+    model = evidence.fifo
+    if model is None or model.standing is None or model.explained is None:
+        return False
+    return min(model.standing.low, model.explained.low) > MAJORITY
+
+
+def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
+    """Whether the waits are those of a queue at the port. A full link alone has none: one sender can fill it."""
+    model = evidence.fifo
+    if model is None:
+        return [("whether a queue at the port made the waits cannot be tested", MORE_PROBES)]
+    doubts = []
+    delayed = evidence.tail.spikes.sum() > evidence.tail.late_losses.sum()
+    if model.carried is None and delayed:
+        doubts.append(("whether the link idled while probes waited cannot be tested", MISSING["coarse"]))
+    elif model.carried is not None and model.carried.high < 1 - IDLE:
+        idle = format_share(1 - model.carried.value)
+        doubts.append((f"the link idled {idle} of the time in which probes waited, which a queue never does", QUEUES))
+    if model.standing is None:
+        doubts.append(("whether all that met the full port waited cannot be tested", MORE_PROBES))
+    elif model.standing.low <= MAJORITY or model.standing.high < STANDING:
+        passed = format_share(1 - model.standing.value)
+        said = f"in {passed} of the full stretches that delayed a probe a later one did not wait, as in a queue it must"
+        doubts.append((said, QUEUES))
+    if model.explained is None:
+        doubts.append(("whether a queue at the port predicts the waits cannot be tested", MORE_PROBES))
+    elif not explains(model.explained):
+        part = format_share(max(model.explained.value, 0.0))
+        doubts.append((f"a queue at the port explains {part} of the waiting while it was full", QUEUES))
+    return doubts
+
+
+def doubts_about_losses(evidence: Evidence) -> list[Doubt]:
+    """Whether what is late because of the bursts is still most when what was lost elsewhere counts as late too. A lost
+    probe weighs as much as the middle one of those that are late."""
+    ledger, lost = evidence.ledger, evidence.lost_elsewhere
+    total = float(ledger.excess.sum())
+    elsewhere = lost * float(np.median(ledger.excess)) if len(ledger.excess) else 0.0
+    if evidence.shares["bursts"].low * total > MAJORITY * (total + elsewhere):
+        return []
+    late = len(ledger.late)
+    return [(f"{lost:,} probes were lost, but not by the full port, beside {late:,} that count as late", DROPS)]
+
+
+def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
+    """Whether delays near a timeout are those of segments that the port dropped, where without them `bursts` would not
+    have more than half: something else may stall for as long."""
+    ledger, model = evidence.ledger, evidence.fifo
+    repeated = float(ledger.excess[evidence.repeats.either[ledger.late]].sum())
+    total = float(ledger.excess.sum())
+    if not repeated or evidence.shares["bursts"].low * total - repeated > MAJORITY * total:
+        return []
+    doubts = []
+    if model is None or model.overflowed is None or model.overflowed.low <= MAJORITY:
+        said = "the queue was not surely long when those probes were sent that were answered after a timeout"
+        doubts.append((said, DROPS))
+    again = evidence.seen_again
+    if again is not None and again.share.high < MAJORITY:
+        doubts.append(("the port recorded repeated segments, but not when the repeated probes were answered", DROPS))
+    return doubts
+
+
+def failed_controls(evidence: Evidence) -> list[Control]:
+    """Controls that are surely more at risk in bursts, and at least half as often late in them as the tested path: a
+    weaker effect cannot make the tail. Rates are compared, not relative risks, which hang on the few late probes
+    outside."""
+    own = evidence.exposed_late / max(evidence.exposed, 1)
+    return [
+        control
+        for control in evidence.controls
+        if control.spikes >= CONTROL_SPIKES
+        and control.risk.low > 1
+        and control.spikes / max(control.risk.n, 1) > own / 2
+    ]
+
+
+def gaps(evidence: Evidence) -> list[str]:
+    """What the recording lacks, most costly first, from the reasons in the ledger and the stamps."""
+    reasons = evidence.ledger.reasons
+    total = float(evidence.ledger.excess.sum())
+    worth = [name for name in sorted(reasons, key=lambda name: -reasons[name]) if reasons[name] > 0.05 * total]
+    lacking = [MISSING[name] for name in worth]
+    if "unstamped" in worth and evidence.lag_ns and (evidence.lag_share or 0) > 2 * MAJORITY * (evidence.filled or 0):
+        lacking.insert(0, CLOCKS)
+    return lacking + evidence.notes

@@ -1,0 +1,196 @@
+"""A lane while it is recorded: its newest bins in memory, what changed since when, and how far it is known."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from ...quality import Quality
+from ..model.envelope import Envelope, Interval, fullest, merge_intervals, merged
+from ..model.series import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COLUMNS = ("wire_bytes", "bytes", "packets", "quality")
+KEY = ("rack", "host", "interface", "direction", "bin_ns", "link_bps")
+NEVER = 2**63 - 1  # ns: nothing changed
+_REMEMBERED = 1200  # changes: two minutes at ten a second
+
+
+class Changes:
+    """Which time changed at which count, so that somebody who knows the state of a count is told only the rest."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._log: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
+
+    def add(self, low_ns: int) -> None:
+        """Something at LOW_NS or later changed."""
+        self.count += 1
+        self._log.append((self.count, low_ns))
+
+    def since(self, count: int) -> int | None:
+        """The earliest time that changed after COUNT; None where that is not remembered (anything may have)."""
+        if self._log and count < self._log[0][0] - 1:
+            return None
+        return min((low for number, low in self._log if number > count), default=NEVER)
+
+
+@dataclass
+class LiveLane:
+    """One direction of one interface, at one bin width and link speed. Times are Unix nanoseconds."""
+
+    key: tuple[Any, ...]
+    complete_from_ns: int  # what was stored of this time or later is in memory
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    spans: dict[tuple[str, int], Interval] = field(default_factory=dict)  # of the bins of each run and epoch
+    series: dict[tuple[str, int], Series] = field(default_factory=dict)  # by run and epoch
+    lost: Series = field(default_factory=lambda: Series(()))  # bins in which packets were lost
+    changes: Changes = field(default_factory=Changes)
+    bursts: list[dict[str, Any]] = field(default_factory=list)  # that ended, by start
+    heard_ns: int = 0  # the recorder's clock when it last said that it runs
+    stamps: int = 0  # quality bits of the newest bins
+
+    @cached_property
+    def id(self) -> str:
+        """The same after a restart, and safe in an address."""
+        return "/".join(quote(str(part if part is not None else ""), safe="") for part in self.key)
+
+    @property
+    def bin_ns(self) -> int:
+        return int(self.key[KEY.index("bin_ns")])
+
+    @property
+    def link_bps(self) -> int | None:
+        link = self.key[KEY.index("link_bps")]
+        return None if link is None else int(link)
+
+    def named(self, name: str) -> str:
+        """Rack, host, interface or direction."""
+        return str(self.key[KEY.index(name)])
+
+    @property
+    def edge_ns(self) -> int:
+        """Up to when this lane is known."""
+        return max((end for _, end in self.coverage()), default=0)
+
+    @property
+    def recording(self) -> bool:
+        """Whether a recording of it has not ended, as far as the store says."""
+        return self._recorded() is not None
+
+    def _recorded(self) -> str | None:
+        """The run that goes on. One that was killed says that it ended when the next recorder finds it: until then a
+        later one takes its place. (The row of one that was killed is written by somebody else, later.)"""
+        unended = [run for run in self.runs.values() if not run["ended"]]
+        if not unended:
+            return None
+        newest = max(unended, key=lambda run: run["begun_ns"])
+        ended_ns = max((run["written_ns"] for run in self.runs.values()
+                        if run["ended"] not in ("", "killed") and run["begun_ns"] > newest["begun_ns"]), default=0)
+        return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
+
+    def _known(self) -> dict[tuple[str, int], Interval]:
+        """When each run and epoch was recorded: by its bins, and by its row where that tells of one epoch alone."""
+        known = dict(self.spans)
+        for name, run in self.runs.items():
+            if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
+                start = run["start_ns"] // self.bin_ns * self.bin_ns
+                end = -(-run["end_ns"] // self.bin_ns) * self.bin_ns
+                first, last = known.get((name, 0), (start, end))
+                known[name, 0] = min(start, first), max(end, last)
+        return known
+
+    def coverage(self) -> list[Interval]:
+        """When it was recorded, ascending and disjoint; a run that goes on up to when it was heard of. A clock that was
+        set makes an interval of its own (the view `recorded`)."""
+        known, goes_on = self._known(), self._recorded()
+        newest = max((key for key in known if key[0] == goes_on), default=None)
+        return merge_intervals([
+            (start, max(end, self.heard_ns) if key == newest else end) for key, (start, end) in known.items()])
+
+    @property
+    def repeated(self) -> bool:
+        """Whether runs cover the same time, so that of bins of one time only the fullest counts."""
+        spans = list(self._known().values())
+        return sum(end - start for start, end in spans) > sum(end - start for start, end in merge_intervals(spans))
+
+    def touches(self, run: str, start_ns: int, end_ns: int) -> bool:
+        """Whether it was recorded in a run within [start_ns, end_ns)."""
+        return any(start < end_ns and end >= start_ns
+                   for (name, _), (start, end) in self._known().items() if name == run)
+
+    def covered(self, start_ns: int, end_ns: int) -> list[Interval]:
+        """When it was recorded, within [start_ns, end_ns)."""
+        return [(max(a, start_ns), min(b, end_ns)) for a, b in self.coverage() if b > start_ns and a < end_ns]
+
+    def changed(self, before: list[Interval], low_ns: int = NEVER) -> None:
+        """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone tells of silence."""
+        self.changes.add(min(low_ns, _first_difference(before, self.coverage())))
+
+    def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:
+        """Bins of a run and epoch: `ts_ns` and COLUMNS, arrays of one length."""
+        times = columns["ts_ns"]
+        if not len(times):
+            return
+        covered = self.coverage()
+        first, last = int(times.min()), int(times.max()) + self.bin_ns
+        before = self.spans.get((run, epoch), (first, last))
+        self.spans[run, epoch] = (min(before[0], first), max(before[1], last))
+        series = self.series.setdefault((run, epoch), Series(COLUMNS))
+        kept = times >= self.complete_from_ns
+        if kept.any():
+            series.insert(times[kept], {name: columns[name][kept] for name in COLUMNS})
+            self.lost.insert(times[kept & (columns["quality"] & Quality.DROPS != 0)], {})
+            self.stamps = int(np.bitwise_or.reduce(columns["quality"][-1000:]))
+        self.changed(covered, first)
+
+    def keep_newest(self, rows: int) -> None:
+        """Forget all but about ROWS bins."""
+        for series in self.series.values():
+            if series.keep_newest(max(rows // len(self.series), 1)):
+                self.complete_from_ns = max(self.complete_from_ns, int(series.times[0]))
+                self.lost.keep_from(self.complete_from_ns)
+
+    def rows(self, start_ns: int, end_ns: int) -> Iterable[tuple[tuple[str, int], Series, slice]]:
+        """Of each run and epoch in memory, what lies in [start_ns, end_ns)."""
+        for key, series in self.series.items():
+            part = series.between(start_ns, end_ns)
+            if part.start < part.stop:
+                yield key, series, part
+
+    def envelope(self, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
+        """What memory has of [start_ns, end_ns), in cells of WIDTH_NS, a multiple of the bin."""
+        by_epoch: dict[int, list[Envelope]] = {}
+        for (_, epoch), series, part in self.rows(start_ns, end_ns):
+            wire = series.column("wire_bytes")[part].copy()
+            cells = series.times[part] // self.bin_ns
+            by_epoch.setdefault(epoch, []).append(
+                Envelope(self.bin_ns, self.bin_ns, cells, wire, wire, np.ones_like(wire)))
+        together = fullest if self.repeated else merged
+        found = [together(of).coarsen(width_ns // self.bin_ns) for of in by_epoch.values()]
+        nothing = np.zeros(0, np.int64)
+        return merged(found or [Envelope(width_ns, self.bin_ns, nothing, nothing, nothing, nothing)])
+
+    def losing(self, start_ns: int, end_ns: int) -> list[Interval]:
+        """When bins in memory say that packets were lost."""
+        starts = self.lost.times[self.lost.between(start_ns, end_ns)].tolist()
+        return merge_intervals([(start, start + self.bin_ns) for start in starts])
+
+    def bursts_between(self, start_ns: int, end_ns: int) -> Sequence[dict[str, Any]]:
+        """The bursts in memory that touch [start_ns, end_ns)."""
+        return [burst for burst in self.bursts if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
+
+
+def _first_difference(ours: list[Interval], theirs: list[Interval]) -> int:
+    """The earliest time that only one of them has; NEVER where they are the same. Both are ascending and disjoint."""
+    edges = zip_longest(chain.from_iterable(ours), chain.from_iterable(theirs), fillvalue=NEVER)
+    return next((min(a, b) for a, b in edges if a != b), NEVER)

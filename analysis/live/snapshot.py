@@ -1,0 +1,164 @@
+"""What a live view shows of some time of a lane: from memory where memory has it all, else from the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MburstError
+from ...quality import Quality
+from ..answers.host import marked
+from ..bursts.find import BurstDefinition, find_bursts
+from ..model import context, envelope
+from ..model.context import Latency, Queue
+from ..model.envelope import NS_PER_S, Envelope, Interval, Slice
+from .lane import LiveLane
+from .store import LiveStore, Measures
+
+if TYPE_CHECKING:
+    import duckdb
+
+PATHS = QUEUES = 8
+POINTS = 4000  # of a path or queue, before they come in cells of time
+INTERVALS = 2000
+BURSTS = 500  # of a moment, the latest
+AROUND_NS = NS_PER_S  # that a burst may reach beyond a moment without being cut
+FRESH_S = 2.0  # for which a look at the store serves the next questions too
+
+
+@dataclass(frozen=True)
+class Moment:
+    """[start_ns, end_ns) of a lane. `seconds` are whole seconds of the clock, and only those that are over."""
+
+    start_ns: int
+    end_ns: int
+    coverage: list[Interval]
+    cells: Envelope
+    seconds: Envelope
+    losing: list[Interval]
+    bursts: Sequence[dict[str, Any]]
+    latency: list[Latency]
+    queues: list[Queue]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The heatmap from `start_ns` on: its cells, and which were recorded, be it in part. Both are whole cells."""
+
+    start_ns: int
+    cells: Envelope
+    coverage: list[Interval]
+
+
+class History:
+    """The store's own answers, one question at a time."""
+
+    def __init__(self, live: LiveStore, definition: BurstDefinition) -> None:
+        self.live = live
+        self.definition = definition
+        self._lock = threading.Lock()
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._of: tuple[int, int] | None = None
+        self._since = 0.0
+        self._ended = False
+
+    @contextmanager
+    def asked(self, start_ns: int, end_ns: int) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The store as it is now, or was FRESH_S ago. Raises MburstError."""
+        days = start_ns // (86_400 * NS_PER_S), end_ns // (86_400 * NS_PER_S)
+        with self._lock:
+            if self._ended:
+                raise MburstError("the view has ended")
+            if self._con is None or self._of != days or time.monotonic() - self._since > FRESH_S:
+                if self._con is not None:
+                    self._con.close()
+                self._con = self.live.connect(start_ns, end_ns)
+                self._of, self._since = days, time.monotonic()
+            yield self._con
+
+    def interrupt(self) -> None:
+        """Break off a question that is under way, and answer no more: these fail. For the end of the process."""
+        self._ended = True
+        if (con := self._con) is not None:
+            con.interrupt()
+
+    def bursts(self, con: duckdb.DuckDBPyConnection, lane: LiveLane, start_ns: int,
+               end_ns: int) -> list[dict[str, Any]]:
+        """The bursts of a lane that touch [start_ns, end_ns), detected in the bins of that time and AROUND_NS it."""
+        link = self.definition.link_bps or lane.link_bps
+        if not link:
+            return []
+        wanted = replace(self.definition, link_bps=link)
+        found = [burst for run in list(lane.runs) if lane.touches(run, start_ns, end_ns)
+                 for burst in find_bursts(con, wanted, recording=run, since_ns=start_ns - AROUND_NS,
+                                          until_ns=end_ns + AROUND_NS)
+                 if burst["end_ns"] > start_ns and burst["start_ns"] < end_ns]
+        return sorted(found, key=lambda burst: burst["start_ns"])
+
+
+def width_for(bin_ns: int, span_ns: int, buckets: int) -> int:
+    """The narrowest multiple of a bin of which about BUCKETS fill a span."""
+    return bin_ns * max(1, -(-span_ns // (buckets * bin_ns)))
+
+
+def read_moment(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int,
+                measures: Measures | None = None) -> Moment:
+    """[start_ns, end_ns) of LANE in cells of WIDTH_NS, a multiple of its bin. What lies beside a moment that reaches up
+    to the edge has no end, so that nothing is left out that was sent while the link was quiet. MEASURES: of a longer
+    time that it is a part of. Raises MburstError."""
+    first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
+    # A second more, for it may be over only now.
+    whole_first, whole_last = (start_ns // NS_PER_S - 1) * NS_PER_S, -(-end_ns // NS_PER_S) * NS_PER_S
+    live, dividing = history.live, NS_PER_S if NS_PER_S % lane.bin_ns == 0 else lane.bin_ns
+    with live.lock:
+        coverage, edge = lane.covered(start_ns, end_ns), lane.edge_ns
+        if first >= lane.complete_from_ns and whole_first >= lane.complete_from_ns:
+            beside_end = 2**62 if end_ns >= edge else end_ns
+            return Moment(
+                start_ns, end_ns, coverage, lane.envelope(first, last, width_ns),
+                finished(lane.envelope(whole_first, whole_last, dividing), edge),
+                lane.losing(start_ns, end_ns)[-INTERVALS:], lane.bursts_between(start_ns, end_ns)[-BURSTS:],
+                live.latency(lane.named("host"), start_ns, beside_end, measures)[:PATHS],
+                live.queue_windows(start_ns, beside_end)[:QUEUES])
+        runs, repeated = list(lane.runs), lane.repeated
+    with history.asked(whole_first, whole_last) as con:
+        where, seconds = (Slice(runs, lane.bin_ns, a, b, repeated)
+                          for a, b in ((first, last), (whole_first, whole_last)))
+        return Moment(
+            start_ns, end_ns, coverage, envelope.read(con, where, width_ns),
+            finished(envelope.read(con, seconds, dividing), edge),
+            marked(con, where, Quality.DROPS, INTERVALS), history.bursts(con, lane, start_ns, end_ns)[-BURSTS:],
+            context.read_latency(con, lane.named("host"), start_ns, end_ns, PATHS, POINTS)[0],
+            context.read_queues(con, start_ns, end_ns, QUEUES, POINTS)[0])
+
+
+def read_cells(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Envelope:
+    """The cells of a moment alone. Raises MburstError."""
+    first, last = start_ns // width_ns * width_ns, -(-end_ns // width_ns) * width_ns
+    with history.live.lock:
+        if first >= lane.complete_from_ns:
+            return lane.envelope(first, last, width_ns)
+        where = Slice(list(lane.runs), lane.bin_ns, first, last, lane.repeated)
+    with history.asked(first, last) as con:
+        return envelope.read(con, where, width_ns)
+
+
+def read_heat(history: History, lane: LiveLane, start_ns: int, end_ns: int, width_ns: int) -> Heat:
+    """[start_ns, end_ns) of LANE in the heatmap's cells of WIDTH_NS. Raises MburstError."""
+    first = start_ns // width_ns * width_ns
+    with history.live.lock:
+        coverage = [(a // width_ns * width_ns, -(-b // width_ns) * width_ns) for a, b in lane.covered(first, end_ns)]
+    return Heat(first, read_cells(history, lane, first, end_ns, width_ns), coverage)
+
+
+def finished(cells: Envelope, edge_ns: int) -> Envelope:
+    """The seconds of CELLS that are over at EDGE_NS: what a monitoring system would have shown by then."""
+    seconds = cells if cells.width_ns == NS_PER_S else replace(
+        cells, width_ns=NS_PER_S, cells=cells.cells * cells.width_ns // NS_PER_S).joined()
+    over = (seconds.cells + 1) * NS_PER_S <= edge_ns
+    return Envelope(NS_PER_S, NS_PER_S, seconds.cells[over], seconds.total[over], seconds.total[over],
+                    seconds.bins[over])

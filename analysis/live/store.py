@@ -1,0 +1,291 @@
+"""The newest of a store, kept up with what writers append: lanes, probes and switch queues."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...sql import Store, in_memory
+from ...sql.damage import damaged_files
+from ...sql.follow import Tail, poll_all
+from ..model import coverage
+from ..model.context import Latency, Queue
+from ..model.distributions import quantile
+from ..model.series import Series
+from ..read import rows as read_rows
+from .lane import COLUMNS, KEY, Changes, LiveLane
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+REMEMBERED_NS = 330 * 10**9  # that memory begins with, before the newest bin
+MOST_BINS = 4_000_000  # in memory, over all lanes
+MOST_ROWS = 2_000_000  # of another table, to begin with
+MOST_BESIDE = 200_000  # probes of a path, or windows of a queue
+TABLES = ("bins", "sources", "probes", "queues", "clock", "recordings")
+
+MEASURES = ("application", "network round trip", "round trip", "reported round trip",
+            "round trip to the application", "one way")  # measure_names() of sql/macros.sql
+_BY = ", ".join(
+    f"""CASE WHEN NOT lost THEN latency_by('{measure}', app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+                                          app_recv_ns, rtt_ns) END AS "{measure}" """ for measure in MEASURES[:-1])
+_PROBES = f"""
+SELECT src, dst, protocol, stamp_kind, tx_ns, lost, {_BY},
+    CASE WHEN NOT lost AND remote_rx_ns > 0 THEN 1 END AS "one way"
+FROM rows ORDER BY tx_ns
+"""
+_QUEUES = """
+SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
+    coalesce(dropped_packets, 0) AS dropped, CAST(believed AS BIGINT) AS believed
+FROM told_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
+"""
+
+Measures = dict[tuple[str, ...], str]
+
+
+class Beside:
+    """Series of what is told beside the lanes, by name: the path of probes, or the queue of a switch."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self.columns = columns
+        self.series: dict[tuple[str, ...], Series] = {}
+        self.facts: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.changes = Changes()
+
+    def of(self, key: tuple[str, ...]) -> Series:
+        """What there is of one path or queue."""
+        return self.series.get(key) or Series(self.columns)
+
+    def add(self, key: tuple[str, ...], times: Any, columns: dict[str, Any]) -> None:
+        """Rows of one path or queue."""
+        series = self.series.setdefault(key, Series(self.columns))
+        series.insert(times, columns)
+        series.keep_newest(MOST_BESIDE)
+        self.changes.add(int(times.min()))
+
+
+class LiveStore:
+    """What a live view knows of a store. `poll` is for one thread; who reads while it may run holds `lock`."""
+
+    def __init__(self, store: Store, rack: str | None = None) -> None:
+        self.store = store
+        self.rack = rack
+        self.lock = threading.RLock()
+        self.lanes: dict[tuple[Any, ...], LiveLane] = {}
+        self.lane_of: dict[str, LiveLane] = {}
+        self.probes = Beside((*MEASURES, "lost"))
+        self.queues = Beside(("start", "largest", "dropped"))
+        self.impossible = Beside(())  # windows of queues that are not to be believed
+        self.takers: list[Callable[[dict[str, pa.Table]], None]] = []  # who else takes what comes, by table
+        self.complete_from_ns = 0
+        self._damaged: list[str] = []
+        self._con = in_memory(threads=1)  # for a few rows, more cost more
+        self._tails = {table: Tail(store.path, table, rack) for table in TABLES}
+        self._begin()
+
+    @property
+    def damage(self) -> list[str]:
+        """A line for each file that cannot be read."""
+        return [*self._damaged, *(line for tail in self._tails.values() for line in tail.damage
+                                  if line not in self._damaged)]
+
+    def _begin(self) -> None:
+        """Take what is stored of the newest minutes. What the tails tell a second time changes nothing."""
+        con = self.store.connect(self.rack)
+        newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
+        self.complete_from_ns = newest - REMEMBERED_NS
+        known = coverage.by_epoch(con)
+        con = self.store.connect(self.rack, self.complete_from_ns)
+        self._damaged = [str(file) for file in damaged_files(con)]
+        self._take_runs(con.sql("SELECT * FROM recordings").to_arrow_table())
+        for (run, epoch), span in known.items():
+            if lane := self.lane_of.get(run):
+                lane.spans[run, epoch] = span
+        self._take_newest(con, newest)
+        con.close()
+
+    def _take_newest(self, con: duckdb.DuckDBPyConnection, newest: int) -> None:
+        """The rows of the newest minutes, or of less where there are too many."""
+        for table in read_rows.TIMES:
+            columns = ("recording_id", "clock_epoch", "ts_ns", *COLUMNS) if table == "bins" else ("*",)
+            limit = MOST_BINS if table == "bins" else MOST_ROWS
+            rows, since = read_rows.newest_rows(con, table, columns, newest - REMEMBERED_NS, newest, limit)
+            if table == "bins":
+                self.complete_from_ns = since
+                for lane in self.lanes.values():
+                    lane.complete_from_ns = since
+            self._take(table, rows)
+
+    def poll(self) -> bool:
+        """Take what came since the last call; whether anything did. Raises MburstError."""
+        import pyarrow as pa
+
+        found = {table: pa.concat_tables(map(_plain, rows)) for table, rows in poll_all(self._tails).items() if rows}
+        with self.lock:
+            for table in sorted(found, key=lambda name: name != "recordings"):
+                self._take(table, found[table])
+            for take in self.takers:
+                take(found)
+        return bool(found)
+
+    def _take(self, table: str, rows: pa.Table) -> None:
+        takers = {"recordings": self._take_runs, "bins": self._take_bins, "probes": self._take_probes,
+                  "queues": self._take_queues, "clock": self._take_clock}
+        if table in takers and rows.num_rows:
+            takers[table](rows)
+
+    def _take_runs(self, rows: pa.Table) -> None:
+        for run in rows.to_pylist():
+            if self.rack is not None and run["rack"] != self.rack:
+                continue
+            key = tuple(run[name] for name in KEY)
+            lane = self.lanes.setdefault(key, LiveLane(key, self.complete_from_ns))
+            known = lane.runs.get(run["recording_id"])
+            if known is None or (known["ended"] != "", known["written_ns"]) <= (run["ended"] != "", run["written_ns"]):
+                covered = lane.coverage()
+                lane.runs[run["recording_id"]] = run
+                self.lane_of[run["recording_id"]] = lane
+                lane.changed(covered)
+
+    def _take_bins(self, rows: pa.Table) -> None:
+        for (run, epoch), columns in _by_run(rows, ("recording_id", "clock_epoch"), ("ts_ns", *COLUMNS)):
+            if lane := self.lane_of.get(run):
+                lane.add(run, epoch, columns)
+        share = MOST_BINS // max(1, sum(bool(lane.series) for lane in self.lanes.values()))
+        for lane in self.lanes.values():
+            lane.keep_newest(share)
+
+    def _take_probes(self, rows: pa.Table) -> None:
+        columns = self._asked(_PROBES, rows)
+        for key, part in _groups(columns, ("src", "dst", "protocol")):
+            self.probes.add(key, part["tx_ns"], {name: part[name] for name in (*MEASURES, "lost")})
+            facts = self.probes.facts.setdefault(key, {"stamps": set()})
+            facts["stamps"] |= set(part["stamp_kind"]) - {""}
+
+    def _take_queues(self, rows: pa.Table) -> None:
+        columns = self._asked(_QUEUES, rows)
+        for key, part in _groups(columns, ("device", "port", "queue", "semantics")):
+            given = {"start": part["window_start_ns"], "largest": part["largest"], "dropped": part["dropped"]}
+            for windows, wanted in ((self.queues, part["believed"] == 1), (self.impossible, part["believed"] == 0)):
+                if wanted.any():
+                    windows.add(key, part["ts_ns"][wanted], {name: values[wanted] for name, values in given.items()})
+
+    def _asked(self, query: str, rows: pa.Table) -> dict[str, Any]:
+        self._con.register("rows", rows)
+        columns = self._con.execute(query).fetchnumpy()
+        return {name: np.ma.filled(values, -1) if values.dtype.kind != "O" else np.ma.getdata(values)
+                for name, values in columns.items()}
+
+    def _take_clock(self, rows: pa.Table) -> None:
+        newest = {(row["host"], row["interface"]): row["ts_ns"] for row in rows.select(
+            ["host", "interface", "ts_ns"]).sort_by("ts_ns").to_pylist()}
+        for lane in self.lanes.values():
+            heard = newest.get((lane.named("host"), lane.named("interface")), 0)
+            if heard > lane.heard_ns:
+                covered = lane.coverage()
+                lane.heard_ns = heard
+                lane.changed(covered)
+
+    def measures(self, start_ns: int, end_ns: int) -> Measures:
+        """By what each path of memory is measured that was probed in [start_ns, end_ns): '' where nothing was."""
+        found = {}
+        for path, series in self.probes.series.items():
+            part = series.between(start_ns, end_ns)
+            if part.start < part.stop:
+                found[path] = self._measure(series, part)
+        return found
+
+    def latency(self, host: str, start_ns: int, end_ns: int, measures: Measures | None = None) -> list[Latency]:
+        """The paths of memory that were probed in [start_ns, end_ns), those of HOST first; by MEASURES where they are
+        known of a longer time, so that no drawing mixes two."""
+        measures = measures or self.measures(start_ns, end_ns)
+        found = []
+        for (src, dst, protocol), series in sorted(self.probes.series.items()):
+            part, facts = series.between(start_ns, end_ns), self.probes.facts[src, dst, protocol]
+            if part.start == part.stop:
+                continue
+            measure = measures.get((src, dst, protocol), "")
+            latency = (np.full(part.stop - part.start, -1) if measure in ("", "one way")
+                       else series.column(measure)[part].copy())
+            lost, known = series.column("lost")[part].copy(), np.sort(latency[latency >= 0])
+            p50, p99, p999 = (None if (value := quantile(known, share)) is None else int(value)
+                              for share in (0.5, 0.99, 0.999))
+            found.append(Latency(
+                src=src, dst=dst, protocol=protocol, stamps=", ".join(sorted(facts["stamps"])), probes=len(latency),
+                lost_probes=int(lost.sum()), measured=len(known), measure=measure, p50_ns=p50, p99_ns=p99, p999_ns=p999,
+                max_ns=int(known[-1]) if len(known) else None, width_ns=0, at_ns=series.times[part].copy(),
+                largest=latency, median=latency, n=(latency >= 0).astype(np.int64), lost=lost))
+        return sorted(found, key=lambda path: host not in (path.src, path.dst))
+
+    def _measure(self, series: Series, part: slice) -> str:
+        """By what probes of a path are measured: '' where nothing was."""
+        known = [int((series.column(name)[part] >= 0).sum()) for name in MEASURES]
+        return str(self._con.execute("SELECT coalesce(chosen_measure($1), '')", [known]).fetchall()[0][0])
+
+    def queue_windows(self, start_ns: int, end_ns: int) -> list[Queue]:
+        """The switch queues of memory with a window that ends in [start_ns, end_ns), by name."""
+        found = []
+        for device, port, queue, semantics in sorted({*self.queues.series, *self.impossible.series}):
+            name = device, port, queue, semantics
+            series, doubted = self.queues.of(name), self.impossible.of(name)
+            part, left_out = series.between(start_ns, end_ns), doubted.between(start_ns, end_ns)
+            if part.start == part.stop and left_out.start == left_out.stop:
+                continue
+            start, largest, dropped = (series.column(name)[part].copy() for name in ("start", "largest", "dropped"))
+            found.append(Queue(
+                device=device, port=port, queue=queue, semantics=semantics, windows=len(start),
+                max_bytes=int(largest.max()) if (largest >= 0).any() else None,
+                dropped_packets=int(dropped.sum(dtype=float)), impossible=left_out.stop - left_out.start,
+                width_ns=0, start_ns=start,
+                end_ns=series.times[part].copy(), largest=largest, dropped=dropped))
+        return found
+
+    def connect(self, since_ns: int, until_ns: int) -> duckdb.DuckDBPyConnection:
+        """The store as it is now, for what is older than memory. Raises MburstError."""
+        return self.store.connect(self.rack, max(since_ns, 0), until_ns)
+
+    def close(self) -> None:
+        """Close the files and the database."""
+        for tail in self._tails.values():
+            tail.close()
+        self._con.close()
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """The same without dictionaries, so that what several writers wrote can be joined."""
+    import pyarrow as pa
+
+    fields = [pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+              for field in rows.schema]
+    return rows.cast(pa.schema(fields))
+
+
+def _by_run(rows: pa.Table, keys: tuple[str, str], names: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], Any]]:
+    """The rows of each run and epoch, as arrays of int64 by name."""
+    from itertools import pairwise
+
+    run, epoch = keys
+    encoded = rows.column(run).combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    epochs = rows.column(epoch).to_numpy().astype(np.int64)
+    columns = {name: rows.column(name).to_numpy().astype(np.int64) for name in names}
+    both = codes << 16 | epochs
+    order = np.argsort(both, kind="stable")
+    edges = [0, *(np.flatnonzero(np.diff(both[order])) + 1).tolist(), len(order)]
+    for a, b in pairwise(edges):
+        part = order[a:b]
+        yield ((encoded.dictionary[int(codes[part[0]])].as_py(), int(epochs[part[0]])),
+               {name: values[part] for name, values in columns.items()})
+
+
+def _groups(columns: dict[str, Any], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The rows of each value of KEYS; numbers as int64."""
+    names = list(zip(*(columns[key].tolist() for key in keys), strict=True))
+    for key in dict.fromkeys(names):
+        picked = np.array([name == key for name in names])
+        yield key, {name: values[picked] if values.dtype.kind == "O" else values[picked].astype(np.int64)
+                    for name, values in columns.items()}

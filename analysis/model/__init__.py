@@ -1,0 +1,1 @@
+"""What was measured, once for all answers: coverage, latency, queue windows, envelopes, distributions, statistics."""

@@ -1,0 +1,190 @@
+"""What happened beside the bursts, on their time axis: latency that probes saw, and windows of switch queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..read import probes as read_probes
+from ..read.rows import dicts as dicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_PATHS = """
+SELECT * FROM path_latencies('probes', $since, $until, CAST(NULL AS VARCHAR))
+ORDER BY ($host IN (src, dst)) DESC, sent DESC, src, dst, protocol
+"""
+_QUEUES = """
+SELECT device, port, queue, semantics, count(ts_ns) AS n, max(depth_bytes) AS largest,
+    total(dropped_packets) AS dropped, coalesce(any_value(impossible), 0) AS impossible
+FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
+    USING (device, port, queue, semantics)
+GROUP BY device, port, queue, semantics ORDER BY largest DESC NULLS LAST, device, port, queue, semantics
+"""
+_WINDOWS = """
+SELECT min(window_start_ns) AS begin, max(ts_ns) AS until, max(depth_bytes) AS largest,
+    total(dropped_packets) AS dropped
+FROM believable_windows('queues', $since, $until)
+WHERE device = $device AND port = $port AND queue = $queue AND semantics = $semantics
+GROUP BY CASE WHEN $width = 0 THEN ts_ns ELSE ts_ns // greatest($width, 1) END,
+    CASE WHEN $width = 0 THEN ts_ns - window_start_ns ELSE 0 END
+ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Probes of one path, or cells of `width_ns` of them (0: each probe by itself). Arrays of one length, by time.
+
+    `measure` is by what the path is measured, '' where nothing was. `at_ns` is when the slowest probe of the cell was
+    sent; `largest` and `median` are nanoseconds, -1 where none of the cell's probes was measured; `n` counts those
+    that were.
+    """
+
+    src: str
+    dst: str
+    protocol: str
+    stamps: str
+    probes: int
+    lost_probes: int
+    measured: int
+    measure: str
+    p50_ns: int | None
+    p99_ns: int | None
+    p999_ns: int | None
+    max_ns: int | None
+    width_ns: int
+    at_ns: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    median: NDArray[np.int64]
+    n: NDArray[np.int64]
+    lost: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
+
+    def view(self, start_ns: int, end_ns: int, buckets: int) -> Points:
+        """At most about `buckets` points of [start_ns, end_ns): largest and median latency, and the lost probes."""
+        low, high = np.searchsorted(self.at_ns, [start_ns, end_ns])
+        part = slice(int(low), int(high))
+        at, largest, median, n = self.at_ns[part], self.largest[part], self.median[part], self.n[part]
+        width = max(1, -(-(end_ns - start_ns) // buckets)) if high - low > buckets else 1
+        key = at // width
+        answered = n > 0
+        firsts = np.flatnonzero(np.diff(key[answered], prepend=-1))
+        groups = np.split(np.flatnonzero(answered), firsts[1:]) if len(firsts) else []
+        slowest = np.array([group[np.argmax(largest[group])] for group in groups], np.int64)
+        middle = [_weighted_median(median[group], n[group]) for group in groups]
+        return Points(at[slowest], largest[slowest], np.array(middle, np.int64), at[self.lost[part] > 0])
+
+
+@dataclass(frozen=True)
+class Points:
+    """What to draw of a path's latency."""
+
+    at_ns: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    median: NDArray[np.int64]
+    lost_ns: NDArray[np.int64]
+
+
+def _weighted_median(values: NDArray[np.int64], weights: NDArray[np.int64]) -> int:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    return int(values[order][np.searchsorted(2 * reached, reached[-1])])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Windows of one switch queue, or cells of them (`width_ns` > 0). Arrays of one length, by start.
+
+    `largest` is bytes, -1 where the device gave none; `dropped` packets, 0 where it gave none. `impossible` windows
+    are not to be believed, and left out.
+    """
+
+    device: str
+    port: str
+    queue: str
+    semantics: str
+    windows: int
+    max_bytes: int | None
+    dropped_packets: int | None
+    impossible: int
+    width_ns: int
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    dropped: NDArray[np.int64]
+
+    @property
+    def name(self) -> str:
+        return f"{self.device} {self.port} queue {self.queue}"
+
+    def view(self, start_ns: int, end_ns: int, buckets: int) -> list[tuple[int, int, int]]:
+        """(start, end, bytes) of the windows that reach into [start_ns, end_ns), or of as many buckets."""
+        seen = np.flatnonzero((self.end_ns >= start_ns) & (self.start_ns < end_ns) & (self.largest >= 0))
+        if len(seen) <= buckets:
+            return list(zip(self.start_ns[seen].tolist(), self.end_ns[seen].tolist(), self.largest[seen].tolist(),
+                            strict=True))
+        width = -(-(end_ns - start_ns) // buckets)
+        highest: dict[int, int] = {}
+        for i in seen.tolist():
+            first = max(int(self.start_ns[i]), start_ns) // width
+            last = min(int(self.end_ns[i]), end_ns - 1) // width
+            for bucket in range(first, last + 1):
+                highest[bucket] = max(highest.get(bucket, 0), int(self.largest[i]))
+        return [(bucket * width, (bucket + 1) * width, highest[bucket]) for bucket in sorted(highest)]
+
+
+def _cell_width(count: int, limit: int, since_ns: int, until_ns: int) -> int:
+    return 0 if count <= limit else max(1, -(-(until_ns - since_ns) // limit))
+
+
+def _arrays(columns: Mapping[str, Any], names: Sequence[str], absent: int) -> list[NDArray[np.int64]]:
+    return [np.ma.filled(columns[name], absent).astype(np.int64) for name in names]
+
+
+def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until_ns: int, paths: int,
+                 limit: int) -> tuple[list[Latency], int]:
+    """The first `paths` paths that were probed in [since_ns, until_ns), those of `host` first, and how many there were.
+
+    A path of more than `limit` probes comes in cells of time.
+    """
+    period = {"since": since_ns, "until": until_ns}
+    rows = dicts(con, _PATHS, {"host": host, **period})
+    series = []
+    for row in rows[:paths]:
+        width = _cell_width(row["sent"], limit, since_ns, until_ns)
+        path = {name: row[name] for name in ("src", "dst", "protocol")}
+        at, largest, median, n, lost = _arrays(
+            read_probes.cells(con, path, since_ns, until_ns, row["measure"], width),
+            ("at", "largest", "median", "n", "lost"), -1)
+        levels = {name: row[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")}
+        series.append(Latency(**path, stamps=row["stamps"], probes=row["sent"], lost_probes=row["lost"],
+                              measured=row["measured"], measure=row["measure"] or "", **levels,
+                              width_ns=width, at_ns=at, largest=largest, median=median, n=n, lost=lost))
+    return series, len(rows)
+
+
+def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, queues: int,
+                limit: int) -> tuple[list[Queue], int]:
+    """The `queues` fullest switch queues of the period, and how many there were; in cells beyond `limit` windows."""
+    period = {"since": since_ns, "until": until_ns}
+    rows = dicts(con, _QUEUES, period)
+    series = []
+    for row in rows[:queues]:
+        width = _cell_width(row["n"], limit, since_ns, until_ns)
+        key = {name: row[name] for name in ("device", "port", "queue", "semantics")}
+        start, end, largest, dropped = _arrays(
+            con.execute(_WINDOWS, {**key, **period, "width": width}).fetchnumpy(),
+            ("begin", "until", "largest", "dropped"), -1)
+        series.append(Queue(**key, windows=row["n"], max_bytes=row["largest"], dropped_packets=row["dropped"],
+                            impossible=row["impossible"], width_ns=width, start_ns=start, end_ns=end, largest=largest,
+                            dropped=np.maximum(dropped, 0)))
+    return series, len(rows)

@@ -1,0 +1,253 @@
+"""Envelopes: what a lane carried, in cells of time, such that no burst disappears however coarse the cells are.
+
+A cell keeps its largest bin and the sum of its bins, so that a coarser envelope is made from a finer one without
+going back to the bins, and the largest bin of any time is the largest of its cells, exactly. Cells without a packet
+have no row. Cell i of width w covers [i*w, (i+1)*w) in Unix nanoseconds: the same grid at every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..read import bins as read_bins
+
+if TYPE_CHECKING:
+    import duckdb
+
+NS_PER_S = 1_000_000_000
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Which bins: those of some runs, all of one bin width, in [since_ns, until_ns). `repeated`: some of the runs cover
+    the same time, so that of bins of one time only the fullest counts."""
+
+    runs: Sequence[str]
+    bin_ns: int
+    since_ns: int
+    until_ns: int
+    repeated: bool = False
+
+    def parameters(self) -> dict[str, Any]:
+        return {"ids": list(self.runs), "since": self.since_ns, "until": self.until_ns}
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Arrays of one length, ascending by `cells`; `largest` and `total` are wire bytes of a bin and of the cell."""
+
+    width_ns: int
+    bin_ns: int
+    cells: NDArray[np.int64]
+    largest: NDArray[np.int64]
+    total: NDArray[np.int64]
+    bins: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def max_bps(self) -> NDArray[np.float64]:
+        """Bits a second of each cell's largest bin."""
+        return np.asarray(self.largest * (8e9 / self.bin_ns), np.float64)
+
+    def mean_bps(self) -> NDArray[np.float64]:
+        """Bits a second of each cell over its whole width, silent bins included."""
+        return np.asarray(self.total * (8e9 / self.width_ns), np.float64)
+
+    def coarsen(self, factor: int) -> Envelope:
+        """The envelope in cells `factor` times as wide."""
+        wider = Envelope(self.width_ns * factor, self.bin_ns, self.cells // factor, self.largest, self.total, self.bins)
+        return wider if factor == 1 else wider.joined()
+
+    def joined(self) -> Envelope:
+        """The same with one row a cell, where ascending cells stand several times."""
+        if not len(self):
+            return self
+        first = np.flatnonzero(np.diff(self.cells, prepend=self.cells[0] - 1))
+        return Envelope(
+            self.width_ns, self.bin_ns, self.cells[first], np.maximum.reduceat(self.largest, first),
+            np.add.reduceat(self.total, first), np.add.reduceat(self.bins, first),
+        )
+
+    def at_most(self, limit: int) -> Envelope:
+        """This envelope, or the finest whole multiple 2^n of it that has at most `limit` cells."""
+        envelope = self
+        while len(envelope) > limit:
+            envelope = envelope.coarsen(2)
+        return envelope
+
+    def view(self, start_ns: int, end_ns: int, buckets: int) -> Envelope:
+        """What to draw of [start_ns, end_ns) with about `buckets` steps: whole cells, so that panning changes none."""
+        factor = max(1, -(-(end_ns - start_ns) // (buckets * self.width_ns)))
+        wide = self.width_ns * factor
+        low = np.searchsorted(self.cells, start_ns // wide * factor)
+        high = np.searchsorted(self.cells, (max(end_ns - 1, start_ns) // wide + 1) * factor)
+        part = slice(int(low), int(high))
+        return Envelope(
+            self.width_ns, self.bin_ns, self.cells[part], self.largest[part], self.total[part], self.bins[part]
+        ).coarsen(factor)
+
+
+def merged(envelopes: Sequence[Envelope]) -> Envelope:
+    """Envelopes of one width and bin as one, as if their bins had been read together. There is at least one."""
+    [first, *others] = envelopes
+    if not others:
+        return first
+    cells, largest, total, bins = (
+        np.concatenate([getattr(envelope, name) for envelope in envelopes])
+        for name in ("cells", "largest", "total", "bins")
+    )
+    order = np.argsort(cells, kind="stable")
+    return Envelope(first.width_ns, first.bin_ns, cells[order], largest[order], total[order], bins[order]).joined()
+
+
+def fullest(envelopes: Sequence[Envelope]) -> Envelope:
+    """Envelopes of one bin as one, of bins of recordings that cover the same time: each moment counts once, by the
+    fullest. There is at least one."""
+    both = merged(envelopes)
+    return both if len(envelopes) == 1 else replace(both, total=both.largest, bins=np.ones_like(both.bins))
+
+
+def pyramid(envelope: Envelope, factor: int = 2, least: int = 1) -> Iterator[Envelope]:
+    """The envelope and ever coarser ones, each `factor` times the last, down to `least` cells or fewer."""
+    yield envelope
+    while len(envelope) > least:
+        envelope = envelope.coarsen(factor)
+        yield envelope
+
+
+def _envelope(columns: Mapping[str, Any], width_ns: int, bin_ns: int) -> Envelope:
+    cells, largest, total, bins = (np.asarray(columns[name], np.int64) for name in ("cell", "largest", "total", "bins"))
+    return Envelope(width_ns, bin_ns, cells, largest, total, bins)
+
+
+def read(con: duckdb.DuckDBPyConnection, where: Slice, width_ns: int) -> Envelope:
+    """The envelope of stored bins in cells of `width_ns`, a multiple of their width. Aggregated in the database."""
+    return _envelope(read_bins.cells(con, where.parameters(), where.repeated, width_ns), width_ns, where.bin_ns)
+
+
+def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope | None = None) -> Envelope:
+    """What a monitoring system would have shown: wire bytes of each whole second of the clock.
+
+    Made from `finer`, an envelope of the same bins, where its cells divide a second; else from the store.
+    """
+    if finer is not None and NS_PER_S % finer.width_ns == 0:
+        seconds = finer.coarsen(NS_PER_S // finer.width_ns)
+    else:
+        seconds = read(con, where, NS_PER_S)
+    return Envelope(NS_PER_S, NS_PER_S, seconds.cells, seconds.total, seconds.total, seconds.bins)
+
+
+def finest(con: duckdb.DuckDBPyConnection, where: Slice, count: int, limit: int) -> Envelope:
+    """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …
+
+    `count` is how many bins there are. A sketch counts cells where nothing else tells; what it underrates is halved.
+    """
+    factor = 1
+    if count > limit:
+        # Cells of `factor` bins number between count / factor and span / factor: only what lies between is counted.
+        span = (where.until_ns - where.since_ns) // where.bin_ns + 2
+        ladder = [factor for factor in _ladder(span) if factor * limit >= count]
+        certain = next((i for i, factor in enumerate(ladder) if span <= factor * limit), len(ladder) - 1)
+        factor = _narrow(con, where, ladder[: certain + 1], limit)
+    return read(con, where, where.bin_ns * factor).at_most(limit)
+
+
+def _ladder(span: int) -> list[int]:
+    factors, decade = [], 1
+    while decade <= span * 10:
+        factors += [decade, 2 * decade, 5 * decade]
+        decade *= 10
+    return factors
+
+
+def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], limit: int) -> int:
+    """The first of ascending `factors` with fewer than `limit` cells by a sketch; the last needs no proof."""
+    candidates = factors[:-1]
+    if not candidates:
+        return factors[-1]
+    counts = read_bins.count_cells(con, where.parameters(), [where.bin_ns * factor for factor in candidates])
+    return next((f for f, n in zip(candidates, counts, strict=True) if n < 0.9 * limit), factors[-1])
+
+
+def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wanted: Sequence[Interval],
+                limit: int) -> tuple[Envelope, NDArray[np.int64]]:
+    """The stored bins inside those cells of `base` that `wanted` touch, first wanted first, at most `limit` bins.
+
+    Returns the envelope at the bins' own width, and the cells of `base` that it covers, ascending.
+    """
+    chosen: set[int] = set()
+    left = limit
+    for start, end in wanted:
+        low, high = start // base.width_ns, max(end - 1, start) // base.width_ns
+        part = slice(*np.searchsorted(base.cells, [low, high + 1]).tolist())
+        cost = sum(int(n) for cell, n in zip(base.cells[part], base.bins[part], strict=True) if int(cell) not in chosen)
+        if cost > left or high - low > limit:
+            break
+        chosen.update(range(low, high + 1))
+        left -= cost
+    cells = np.array(sorted(chosen), np.int64)
+    detail = _envelope(
+        read_bins.bins_of_cells(con, where.parameters(), where.repeated, where.bin_ns, base.width_ns, cells.tolist()),
+        where.bin_ns, where.bin_ns)
+    return detail, cells
+
+
+def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> list[Interval]:
+    """Intervals ascending, joined where they touch; then the smallest gaps closed until at most `limit` are left."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    if limit is None or len(merged) <= limit:
+        return merged
+    gaps = np.array([after[0] - before[1] for before, after in pairwise(merged)])
+    kept = set(np.argsort(-gaps, kind="stable")[: limit - 1].tolist())
+    joined = [merged[0]]
+    for i, (start, end) in enumerate(merged[1:]):
+        if i in kept:
+            joined.append((start, end))
+        else:
+            joined[-1] = (joined[-1][0], end)
+    return joined
+
+
+def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval],
+          origin_ns: int) -> tuple[list[float], list[float | None]]:
+    """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value.
+
+    Silence is zero where `coverage` (ascending, disjoint) says that it was recorded, and a gap (None) elsewhere.
+    """
+    x: list[float] = []
+    y: list[float | None] = []
+
+    def put(at_ns: int, value: float | None) -> None:
+        x.append((at_ns - origin_ns) / 1e9)
+        y.append(value)
+
+    width, i, starts = envelope.width_ns, 0, (envelope.cells * envelope.width_ns).tolist()
+    at = coverage[0][0] if coverage else 0
+    for begin, end in coverage:
+        if end < at:  # a cell that reaches over several recordings has said it all
+            continue
+        at = max(begin, at)
+        put(min(at, starts[i]) if i < len(starts) else at, 0.0)  # so that a filled line is flat over a pause
+        while i < len(starts) and starts[i] <= end:
+            if starts[i] > at:
+                put(at, 0.0)
+            put(starts[i], float(values[i]))
+            at = starts[i] + width
+            i += 1
+        put(at, 0.0)
+        put(max(at, end), 0.0)
+        put(max(at, end), None)
+    return x, y

@@ -1,0 +1,107 @@
+"""What changed in a rack against an earlier period, told as rates, since the two need not be recorded alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .period import Lane, Period
+
+WEEK_NS = 7 * 86_400 * 10**9
+HOUR_NS = 3600 * 10**9
+COMPARABLE = 0.5  # of the longer recorded time, that the shorter one must have
+LEAST_SHARE = 0.001  # of the bytes in bursts, that makes a sender worth a line
+MOST = 10
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What burst in recorded time: bursts an hour, and the share of time in bursts. None where nothing was recorded."""
+
+    recorded_ns: int
+    bursts: int
+    burst_ns: int
+
+    @property
+    def per_hour(self) -> float | None:
+        return self.bursts * HOUR_NS / self.recorded_ns if self.recorded_ns else None
+
+    @property
+    def share(self) -> float | None:
+        return self.burst_ns / self.recorded_ns if self.recorded_ns else None
+
+
+@dataclass(frozen=True)
+class LaneChange:
+    """A lane now and then; one of the two may have recorded nothing."""
+
+    host: str
+    interface: str
+    direction: str
+    now: Rates
+    then: Rates
+
+
+@dataclass(frozen=True)
+class Change:
+    """A rack against an earlier period. `missing`: hosts that were recorded then and are not now. Not `comparable`
+    where one of the two recorded less than half as long as the other."""
+
+    since_ns: int
+    until_ns: int
+    now: Rates
+    then: Rates
+    lanes: list[LaneChange]
+    missing: list[str]
+
+    @property
+    def comparable(self) -> bool:
+        least, most = sorted((self.now.recorded_ns, self.then.recorded_ns))
+        return least >= COMPARABLE * most > 0
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Who did not burst before and does now. hosts: lanes that were recorded before and did not burst; senders: of
+    bytes in bursts, that counted in no burst before; both by what they bring, the worst first."""
+
+    lanes: list[Lane]
+    senders: list[tuple[str, int]]
+
+
+def rates(lanes: Sequence[Lane]) -> Rates:
+    """Sums over lanes whose bursts could be detected."""
+    known = [lane for lane in lanes if lane.link_bps]
+    return Rates(sum(lane.recorded_ns for lane in known), sum(lane.bursts for lane in known),
+                 sum(lane.burst_ns for lane in known))
+
+
+def compare(before: Period, now: Sequence[Lane], then: Sequence[Lane]) -> Change:
+    """NOW against THEN, which was recorded in the period BEFORE."""
+    current, earlier = ({lane.name: lane for lane in lanes} for lanes in (now, then))
+    changes = [
+        LaneChange(*name, rates([current[name]] if name in current else []),
+                   rates([earlier[name]] if name in earlier else []))
+        for name in sorted({*current, *earlier})
+    ]
+    here, there = ({lane.host for lane in lanes if lane.recorded_ns} for lanes in (now, then))
+    return Change(before.since_ns, before.until_ns, rates(now), rates(then), changes, sorted(there - here))
+
+
+def newcomers(now: Sequence[Lane], changes: Sequence[Change], fed: dict[str, int],
+              known: Sequence[set[str]]) -> Newcomers:
+    """Who is new against all of CHANGES; FED is what each sender brings now, KNOWN who sent in the earlier periods."""
+    before: dict[tuple[str, str, str], Rates] = {}
+    for change in changes:
+        for lane in change.lanes:
+            name = (lane.host, lane.interface, lane.direction)
+            past = before.get(name, Rates(0, 0, 0))
+            before[name] = Rates(past.recorded_ns + lane.then.recorded_ns, past.bursts + lane.then.bursts,
+                                 past.burst_ns + lane.then.burst_ns)
+    quiet = [lane for lane in now if lane.bursts and lane.name in before
+             and before[lane.name].recorded_ns and not before[lane.name].bursts]
+    least = LEAST_SHARE * sum(fed.values())
+    old = {"other"}.union(*known)
+    senders = [(source, bytes_) for source, bytes_ in fed.items() if source not in old and bytes_ >= least]
+    return Newcomers(sorted(quiet, key=lambda lane: (-lane.burst_ns, lane.name))[:MOST],
+                     sorted(senders, key=lambda sender: (-sender[1], sender[0]))[:MOST])

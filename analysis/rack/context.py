@@ -1,0 +1,149 @@
+"""What happened to a rack beside its bursts: probes in and out of them, and the queues of its switch ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...sql import text
+from ..model.context import dicts
+from ..read import probes as read_probes
+from .period import Period
+
+if TYPE_CHECKING:
+    import duckdb
+
+# A probe met a burst (met_burst of sql/macros.sql) of either end of its path; its port is not known here, so it may
+# have crossed it at any time. rack_spans has no overlaps in a host, so the last burst that began before the end of the
+# probe is the only one that need be looked at.
+_PATHS = """
+WITH seen AS (
+    SELECT src, dst, protocol, tx_ns, lost, measure, latency_ns,
+           tx_ns + greatest(coalesce(latency_ns, 0), 0) AS reach_ns
+    FROM measured_probes('probes', $since, $until, CAST(NULL AS VARCHAR))
+    WHERE src IN (SELECT host FROM rack_runs) OR dst IN (SELECT host FROM rack_runs)
+), marked AS (
+    SELECT src, dst, protocol, measure, latency_ns, lost,
+           coalesce(met_burst(tx_ns, reach_ns, there.start_ns, there.end_ns), false)
+               OR coalesce(met_burst(tx_ns, reach_ns, here.start_ns, here.end_ns), false) AS met
+    FROM seen ASOF LEFT JOIN rack_spans AS there ON dst = there.host AND reach_ns >= there.start_ns
+              ASOF LEFT JOIN rack_spans AS here ON src = here.host AND reach_ns >= here.start_ns
+)
+SELECT src, dst, protocol, measure, met, count(*) AS sent, count(latency_ns) AS n, count(*) FILTER (lost) AS lost,
+       known_quantile(latency_ns, 0.5) AS p50_ns, known_quantile(latency_ns, 0.99) AS p99_ns,
+       known_quantile(latency_ns, 0.999) AS p999_ns, max(latency_ns) AS max_ns
+FROM marked GROUP BY GROUPING SETS ((src, dst, protocol, measure, met), (src, dst, protocol, measure))
+ORDER BY src, dst, protocol, met
+"""
+_QUEUES = """
+SELECT device, port, queue, semantics, count(ts_ns) AS windows, coalesce(any_value(impossible), 0) AS impossible,
+       max({value: depth_bytes, earlier: -window_start_ns}) AS top, known_quantile(depth_bytes, 0.99) AS p99_bytes,
+       coalesce(total(dropped_packets), 0) AS dropped,
+       count(*) FILTER (dropped_packets > 0) AS dropping_windows,
+       coalesce(total(ecn_marked_packets), 0) AS ecn_marked
+FROM believable_windows('queues', $since, $until) FULL JOIN impossible_windows('queues', $since, $until)
+    USING (device, port, queue, semantics)
+GROUP BY device, port, queue, semantics
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Probes of a path that met a burst, or those that did not. Latency in ns; a quantile that n cannot tell from the
+    largest is None."""
+
+    sent: int
+    n: int
+    lost: int
+    p50_ns: float | None
+    p99_ns: float | None
+    p999_ns: float | None
+    max_ns: float | None
+
+
+@dataclass(frozen=True)
+class Path:
+    """A probed path from or to a host of the rack. `measure` is by what it is measured, '' where nothing was; `every`
+    is of all of its probes."""
+
+    src: str
+    dst: str
+    protocol: str
+    measure: str
+    every: Side
+    met: Side
+    clear: Side
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
+    `hosts` are what hangs on the port, where the store knows it. `impossible` windows are not to be believed, and left
+    out."""
+
+    device: str
+    port: str
+    queue: str
+    semantics: str
+    hosts: list[str]
+    windows: int
+    max_bytes: int | None
+    max_at_ns: int | None
+    p99_bytes: int | None
+    dropped: int
+    dropping_windows: int
+    ecn_marked: int
+    impossible: int
+
+
+def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tuple[list[Path], int]:
+    """The most probed paths that name a host of the rack, and how many probes name none."""
+    where = {"since": period.since_ns, "until": period.until_ns}
+    sides: dict[tuple[str, str, str, str], dict[bool | None, Side]] = {}
+    for row in dicts(con, _PATHS, where):
+        name = row["src"], row["dst"], row["protocol"], row["measure"] or ""
+        sides.setdefault(name, {})[row["met"]] = Side(*(row[field] for field in Side.__dataclass_fields__))
+    nothing = Side(0, 0, 0, None, None, None, None)
+    paths = [Path(*name, every=of[None], met=of.get(True, nothing), clear=of.get(False, nothing))
+             for name, of in sides.items()]
+    paths.sort(key=lambda path: (-path.every.sent, path.src, path.dst, path.protocol))
+    return paths[:limit], read_probes.unplaced(con, period.since_ns, period.until_ns)
+
+
+def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:
+    """The queues that dropped most, then the fullest; how many there are; and whether links tell which are the rack's.
+
+    Queues that were empty in every window and dropped nothing count, but are not listed."""
+    where = {"since": period.since_ns, "until": period.until_ns}
+    ports = _ports(con, rack, period)
+    rows = dicts(con, _QUEUES, where)
+    if ports:
+        rows = [row for row in rows if _hosts(ports, row)]
+    found = [
+        Queue(row["device"], row["port"], row["queue"], row["semantics"], _hosts(ports, row), row["windows"],
+              row["top"]["value"], None if row["top"]["value"] is None else -row["top"]["earlier"], row["p99_bytes"],
+              row["dropped"], row["dropping_windows"], row["ecn_marked"], row["impossible"])
+        for row in rows
+    ]
+    told = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
+    told.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
+                                 queue.semantics))
+    return told[:limit], len(found), bool(ports)
+
+
+def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:
+    """Hosts of the rack by device, port and queue ('' for all of a port's), as links were at the end of the period;
+    empty where the store does not know any."""
+    con.execute("CREATE OR REPLACE TEMP TABLE links AS SELECT * FROM main.links WHERE ts_ns < $1", [period.until_ns])
+    here = {row[0] for row in con.execute("SELECT DISTINCT host FROM rack_runs").fetchall()}
+    hosts: dict[tuple[str, str, str], list[str]] = {}
+    for row in dicts(con, text("links"), {}):
+        if row["rack"] == rack or row["host"] in here:
+            name = " ".join(part for part in (row["host"], row["interface"]) if part)
+            hosts.setdefault((row["device"], row["port"], row["queue"]), []).append(name)
+    return hosts
+
+
+def _hosts(ports: dict[tuple[str, str, str], list[str]], row: dict[str, Any]) -> list[str]:
+    device, port, queue = row["device"], row["port"], row["queue"]
+    return [*ports.get((device, port, queue), ()), *(ports.get((device, port, ""), ()) if queue else ())]

@@ -1,0 +1,261 @@
+"""The recordings and bursts of one rack in one period, as tables of a connection and the sums over them.
+
+`detected` leaves in the connection, beside what analysis.bursts.find_bursts leaves: rack_runs (the runs that touch the
+period), rack_totals (sums of their bins) and rack_spans (when each host received a burst,
+without overlaps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...quality import Quality
+from ...sql.damage import readable
+from ..bursts.find import COLUMNS, BurstDefinition, detect_bursts, overlapping_runs
+from ..model import coverage, distributions
+from ..model.context import dicts
+from ..model.distributions import Summary
+from ..model.envelope import Interval
+from ..read import bins as read_bins
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ...sql import Store
+
+PATTERNS = ("single-source", "incast", "many-sources", "unknown")
+POINTS = 200  # of a distribution
+
+# A recording that has ended says when it began and ended. One that goes on says only its beginning.
+_RUNS = """
+CREATE TEMP TABLE rack_runs AS
+SELECT * REPLACE (coalesce($link,
+                           link_bps) AS link_bps), CAST(row_number() OVER (ORDER BY recording_id) AS INTEGER) AS number
+FROM main.recordings
+WHERE rack = $rack AND CASE WHEN start_ns IS NULL THEN written_ns >= $since AND written_ns < $until
+                            ELSE start_ns < $until AND (ended = '' OR end_ns >= $since) END
+"""
+_SPANS = "CREATE TEMP TABLE rack_spans AS FROM host_bursts ORDER BY host, start_ns"
+_FACTS = """
+SELECT recording_id, host, interface, direction, link_bps, bin_ns, complete, clock, dropped, late,
+       coalesce(t.packets, 0) AS packets,
+       coalesce(t.wire_bytes, 0) AS wire_bytes, coalesce(largest, 0) AS largest,
+       coalesce(t.quality, 0) AS quality, coalesce(losing_bins, 0) AS losing_bins,
+       coalesce(busiest_second, 0) AS busiest_second
+FROM rack_runs LEFT JOIN rack_totals AS t USING (number)
+ORDER BY host, interface, direction, number
+"""
+_BURSTS = f"""
+WITH reached AS (
+    SELECT *, max(end_ns) OVER earlier AS reached_ns FROM bursts
+    WINDOW earlier AS (PARTITION BY host, interface, direction ORDER BY start_ns, end_ns
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+)
+SELECT host, interface, direction, count(*) AS bursts,
+       sum(greatest(0, end_ns - greatest(start_ns, coalesce(reached_ns, start_ns)))) AS burst_ns,
+       known_quantile(duration_ns, 0.5) AS p50_ns, known_quantile(duration_ns, 0.9) AS p90_ns,
+       known_quantile(duration_ns, 0.99) AS p99_ns, max(duration_ns) AS longest_ns,
+       max(peak_utilization) AS peak_utilization, quantile_disc(fan_in, 0.5) AS fan_in, max(fan_in) AS largest_fan_in,
+       sum(bytes) AS bytes, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS under_loss,
+       count(*) FILTER (pattern = 'single-source') AS "single-source", count(*) FILTER (pattern = 'incast') AS incast,
+       count(*) FILTER (pattern = 'many-sources') AS "many-sources", count(*) FILTER (pattern = 'unknown') AS unknown
+FROM reached GROUP BY host, interface, direction
+"""
+_CELLS = """
+WITH slots AS (
+    SELECT host, interface, direction, start_ns, end_ns,
+           unnest(range(start_ns // $width, (end_ns - 1) // $width + 1)) AS slot FROM bursts
+)
+SELECT host, interface, direction, slot, count(*) FILTER (start_ns // $width = slot),
+       CAST(sum(least(end_ns, (slot + 1) * $width) - greatest(start_ns, slot * $width)) AS BIGINT)
+FROM slots GROUP BY ALL
+"""
+_FEEDERS = """
+WITH sent AS (
+    SELECT source, CAST(sum(CAST(round(s.bytes) AS BIGINT)) AS BIGINT) AS bytes, count(*) AS bursts,
+           count(*) FILTER (counted) AS led, list(DISTINCT host ORDER BY host) AS hosts, max(members) AS members
+    FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' GROUP BY source
+)
+SELECT *, count(*) OVER () AS feeders, CAST(sum(bytes) OVER () AS BIGINT) AS all_bytes
+FROM sent ORDER BY bytes DESC, source LIMIT $limit
+"""
+_FEEDING = """
+SELECT source, CAST(sum(CAST(round(s.bytes) AS BIGINT)) AS BIGINT)
+FROM burst_sources AS s JOIN bursts USING (burst) WHERE direction <> 'out' AND counted GROUP BY source
+"""
+_WORST = """
+SELECT b.* EXCLUDE (burst, quality), quality_names(quality) AS quality, coalesce(top_sources, []) AS top_sources
+FROM (SELECT * FROM bursts ORDER BY bytes DESC, start_ns, host, interface, direction LIMIT $limit) AS b LEFT JOIN (
+    SELECT burst,
+           list({source: source, bytes: CAST(round(bytes) AS BIGINT), share: share} ORDER BY place) AS top_sources
+    FROM burst_sources WHERE place <= 10 GROUP BY burst) USING (burst)
+ORDER BY b.bytes DESC, b.start_ns, b.host, b.interface, b.direction
+"""
+
+
+@dataclass(frozen=True)
+class Period:
+    """[since_ns, until_ns), Unix ns."""
+
+    since_ns: int
+    until_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        return self.until_ns - self.since_ns
+
+    def shifted(self, back_ns: int) -> Period:
+        """The same length of time, so much earlier."""
+        return Period(self.since_ns - back_ns, self.until_ns - back_ns)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One direction of one interface in a period. `link_bps` is None where nobody said it: it has no bursts then.
+
+    Time is in ns. `peak_utilization` is of the fullest bin in a burst; `busiest_bin` and `busiest_second` are bits
+    a second over the fullest stored bin and the fullest second of the clock. `patterns` counts bursts by pattern.
+    `dropped` and `late` are packets of whole recordings, also of such that reach beyond the period.
+    """
+
+    host: str
+    interface: str
+    direction: str
+    link_bps: int | None
+    bin_ns: int
+    coverage: list[Interval]
+    packets: int
+    wire_bytes: int
+    busiest_bin: float
+    busiest_second: float
+    bursts: int
+    burst_ns: int
+    burst_bytes: int
+    p50_ns: int | None
+    p90_ns: int | None
+    p99_ns: int | None
+    longest_ns: int | None
+    peak_utilization: float | None
+    fan_in: int | None
+    largest_fan_in: int | None
+    patterns: dict[str, int]
+    under_loss: int
+    dropped: int
+    late: int
+    losing_bins: int
+    quality: int
+    cut_off: int
+    clocks: list[str]
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        return self.host, self.interface, self.direction
+
+    @property
+    def recorded_ns(self) -> int:
+        return coverage.length(self.coverage)
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """A sender of bytes in bursts that hosts of the rack received. `led`: bursts in whose fan-in it counts."""
+
+    source: str
+    bytes: int
+    bursts: int
+    led: int
+    hosts: list[str]
+    members: int
+
+
+def detected(store: Store, rack: str, period: Period, definition: BurstDefinition) -> duckdb.DuckDBPyConnection:
+    """A connection with the tables named above. Runs whose link speed is not known are left out."""
+    con = store.connect(rack, period.since_ns, period.until_ns)
+    where = {"since": period.since_ns, "until": period.until_ns}
+    with readable(con):
+        con.execute(_RUNS, {"rack": rack, "link": definition.link_bps, **where})
+        con.execute("CREATE TEMP VIEW recordings AS SELECT * EXCLUDE (number) FROM rack_runs "
+                    "WHERE link_bps IS NOT NULL")
+        read_bins.sum_rack(con, period.since_ns, period.until_ns)
+        # The tables are what is wanted: a day may have a million bursts, so none of them becomes an object here.
+        detect_bursts(con, definition, since_ns=period.since_ns, until_ns=period.until_ns)
+        con.execute(_SPANS)
+    return con
+
+
+def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
+    """What was recorded of each lane, and its bursts; in the order of host, interface and direction."""
+    runs: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for run in dicts(con, _FACTS, {}):
+        runs.setdefault((run["host"], run["interface"], run["direction"]), []).append(run)
+    bursts = {(row["host"], row["interface"], row["direction"]): row for row in dicts(con, _BURSTS, {})}
+    recorded = coverage.recorded(con, period.since_ns, period.until_ns)
+    return [_lane(name, of, bursts.get(name), recorded) for name, of in runs.items()]
+
+
+def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
+          recorded: Mapping[str, Sequence[Interval]]) -> Lane:
+    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
+    quality = 0
+    for run in runs:
+        quality |= run["quality"]
+    return Lane(
+        *name, link_bps=max((run["link_bps"] or 0 for run in runs), default=0) or None,
+        bin_ns=min(run["bin_ns"] for run in runs),
+        coverage=coverage.covered(recorded, (run["recording_id"] for run in runs)),
+        packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
+        busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
+        busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
+        bursts=told["bursts"], burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]),
+        p50_ns=told.get("p50_ns"), p90_ns=told.get("p90_ns"), p99_ns=told.get("p99_ns"),
+        longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
+        largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},
+        under_loss=told["under_loss"], dropped=sum(run["dropped"] for run in runs),
+        late=sum(run["late"] for run in runs), losing_bins=int(sum(run["losing_bins"] for run in runs)),
+        quality=quality, cut_off=sum(not run["complete"] for run in runs),
+        clocks=sorted({run["clock"] for run in runs if run["clock"]}))
+
+
+def cells(con: duckdb.DuckDBPyConnection, slot_ns: int) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    """(bursts that begin, ns in bursts) by host, interface, direction and slot of time."""
+    rows = con.execute(_CELLS, {"width": slot_ns}).fetchall()
+    return {(host, interface, direction, slot): (n, ns) for host, interface, direction, slot, n, ns in rows}
+
+
+def durations(con: duckdb.DuckDBPyConnection) -> tuple[Summary, list[float], list[float]]:
+    """Durations of inbound bursts in ns: the summary, and points of their distribution."""
+    values = con.execute("SELECT duration_ns FROM bursts WHERE direction <> 'out'").fetchnumpy()["duration_ns"]
+    x, y = distributions.ecdf(np.asarray(values), POINTS)
+    return distributions.summarize(values), [float(value) for value in x], [float(value) for value in y]
+
+
+def feeders(con: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Feeder], int, int]:
+    """The senders of most bytes in inbound bursts, how many there are, and the bytes of all."""
+    rows = dicts(con, _FEEDERS, {"limit": limit})
+    found = [Feeder(**{name: row[name] for name in Feeder.__dataclass_fields__}) for row in rows]
+    return found, rows[0]["feeders"] if rows else 0, rows[0]["all_bytes"] if rows else 0
+
+
+def feeding(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Bytes in inbound bursts by sender, of those that count in the fan-in of one."""
+    return dict(con.execute(_FEEDING).fetchall())
+
+
+def worst(con: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
+    """The largest bursts by bytes, as `mburst bursts --json` has them. Shares are rounded, since sums of fractions in a
+    parallel database end in other digits each time."""
+    rows = [{name: row[name] for name in COLUMNS} for row in dicts(con, _WORST, {"limit": limit})]
+    for row in rows:
+        if row["effective_sources"] is not None:
+            row["effective_sources"] = round(row["effective_sources"], 3)
+        row["top_sources"] = [{**sender, "share": round(sender["share"], 6)} for sender in row["top_sources"]]
+    return rows
+
+
+def overlapping(con: duckdb.DuckDBPyConnection) -> int:
+    """How many pairs of recordings cover the same interface and time, so that bursts are counted for each."""
+    return len(overlapping_runs(con))

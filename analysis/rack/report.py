@@ -1,0 +1,166 @@
+"""A rack over a period: which hosts burst, when, how long, how hard, fed by whom, and what suffered with them.
+
+Everything is summed in the database; what comes out is bounded by the number of hosts, slots of time and the limits
+below, however many bins and bursts there are. The same store and period give the same report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ...sql.damage import DamagedFile, damaged_files, readable
+from ..bursts.contention import Contention, contention
+from ..bursts.find import BurstDefinition
+from ..canary.sensitivity import Curve, curves
+from ..model.distributions import Summary
+from ..read.canary import detected_in
+from .change import WEEK_NS, Change, Newcomers, compare, newcomers
+from .context import Path, Queue, read_paths, read_queues
+from .period import (
+    Feeder,
+    Lane,
+    Period,
+    cells,
+    detected,
+    durations,
+    feeders,
+    feeding,
+    lanes,
+    overlapping,
+    worst,
+)
+
+if TYPE_CHECKING:
+    from ...sql import Store
+
+FEEDERS, WORST, PATHS, QUEUES, PAIRS = 20, 20, 20, 20, 10
+MINUTE_NS = 60 * 10**9
+HOUR_NS, DAY_NS = 60 * MINUTE_NS, 86_400 * 10**9
+SLOTS = ((9 * DAY_NS, DAY_NS), (2 * HOUR_NS, HOUR_NS), (2 * MINUTE_NS, MINUTE_NS))  # beyond this length, slots of that
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A lane in a slot of time: bursts that began in it, time in bursts and time that was recorded, in ns."""
+
+    bursts: int
+    burst_ns: int
+    recorded_ns: int
+
+
+@dataclass(frozen=True)
+class RackReport:
+    """All that a report says of a rack in [since_ns, until_ns), Unix ns.
+
+    `cells` has a row for each of `lanes` and a column for each slot; slot i begins at (first_slot + i) * slot_ns.
+    `durations_ns` and `fractions` are points of the distribution of inbound bursts' durations. `previous` and `weekday`
+    are None where nothing of the rack was recorded then. `queues_known` says whether the store knows which switch
+    queues belong to the rack; where it does not, `queues` are all that it holds.
+    """
+
+    rack: str
+    since_ns: int
+    until_ns: int
+    definition: BurstDefinition
+    lanes: Sequence[Lane]
+    slot_ns: int
+    first_slot: int
+    cells: Sequence[Sequence[Cell]]
+    duration: Summary
+    durations_ns: Sequence[float]
+    fractions: Sequence[float]
+    feeders: Sequence[Feeder]
+    feeder_count: int
+    fed_bytes: int
+    contention: Contention | None
+    paths: Sequence[Path]
+    unplaced_probes: int
+    queues: Sequence[Queue]
+    queue_count: int
+    queues_known: bool
+    previous: Change | None
+    weekday: Change | None
+    new: Newcomers | None
+    worst: Sequence[dict[str, Any]]
+    overlaps: int
+    damaged: Sequence[DamagedFile]
+    curves: Sequence[Curve] = ()
+    canaries: tuple[int, Sequence[str]] = (0, ())  # how many of the bursts `mburst canary` sent, and from where
+
+    @property
+    def recorded(self) -> bool:
+        """Whether anything of the rack was recorded in the period."""
+        return any(lane.recorded_ns for lane in self.lanes)
+
+    @property
+    def bursts(self) -> int:
+        return sum(lane.bursts for lane in self.lanes)
+
+    @property
+    def inbound(self) -> list[Lane]:
+        """The lanes that fill queues of the switch: all that do not leave a host."""
+        return [lane for lane in self.lanes if lane.direction != "out"]
+
+
+def slot_width(span_ns: int) -> int:
+    """How long the slots of time are in which a period is told."""
+    return next((width for beyond, width in SLOTS if span_ns > beyond), 10**9)
+
+
+def gather(store: Store, rack: str, period: Period, definition: BurstDefinition) -> RackReport:
+    """The report of a rack; one without any recording has no lanes. Raises as find_bursts does."""
+    with detected(store, rack, period, definition) as con, readable(con):
+        found = lanes(con, period)
+        slot_ns = slot_width(period.span_ns)
+        first_slot, slots = period.since_ns // slot_ns, -(-period.until_ns // slot_ns)
+        duration, points, fractions = durations(con)
+        top, feeder_count, fed_bytes = feeders(con, FEEDERS)
+        paths, unplaced = read_paths(con, period, PATHS)
+        queues, queue_count, known = read_queues(con, rack, period, QUEUES)
+        report = RackReport(
+            rack=rack, since_ns=period.since_ns, until_ns=period.until_ns, definition=definition, lanes=found,
+            slot_ns=slot_ns, first_slot=first_slot, cells=_grid(con, found, slot_ns, first_slot, slots),
+            duration=duration, durations_ns=points, fractions=fractions, feeders=top, feeder_count=feeder_count,
+            fed_bytes=fed_bytes, contention=contention(con, PAIRS), paths=paths, unplaced_probes=unplaced,
+            queues=queues, queue_count=queue_count, queues_known=known, previous=None, weekday=None, new=None,
+            worst=worst(con, WORST), overlaps=overlapping(con), damaged=damaged_files(con), curves=curves(con),
+            canaries=detected_in(con, rack, period.since_ns, period.until_ns))
+        fed = feeding(con)
+    return _compared(store, report, period, fed)
+
+
+def _grid(con: Any, found: Sequence[Lane], slot_ns: int, first: int, beyond: int) -> list[list[Cell]]:
+    """Cells of each lane: what burst from the database, what was recorded from the lane's coverage."""
+    burst = cells(con, slot_ns)
+    grid = []
+    for lane in found:
+        row = []
+        for slot in range(first, beyond):
+            begin, end = slot * slot_ns, (slot + 1) * slot_ns
+            recorded = sum(max(0, min(b, end) - max(a, begin)) for a, b in lane.coverage)
+            bursts, burst_ns = burst.get((lane.host, lane.interface, lane.direction, slot), (0, 0))
+            row.append(Cell(bursts, burst_ns, recorded))
+        grid.append(row)
+    return grid
+
+
+def _compared(store: Store, report: RackReport, period: Period, fed: dict[str, int]) -> RackReport:
+    """The report with what changed against the period before it and the same time a week before."""
+    earlier = {"previous": period.shifted(period.span_ns)}
+    if period.span_ns < WEEK_NS:
+        earlier["weekday"] = period.shifted(WEEK_NS)
+    changes: dict[str, Change] = {}
+    known: list[set[str]] = []
+    damaged = set(report.damaged)
+    for name, before in earlier.items():
+        with detected(store, report.rack, before, report.definition) as con, readable(con):
+            then = lanes(con, before)
+            damaged |= set(damaged_files(con))
+            if any(lane.recorded_ns for lane in then):
+                changes[name] = compare(before, report.lanes, then)
+                known.append(set(feeding(con)))
+    new = newcomers(report.lanes, list(changes.values()), fed, known) if changes and report.recorded else None
+    return replace(report, previous=changes.get("previous"), weekday=changes.get("weekday"), new=new,
+                   damaged=sorted(damaged, key=lambda file: file.path))

@@ -1,0 +1,124 @@
+"""What is asked of the table `bins`, beside sql/queries and the view `recorded`. A slice of it is told by the variables
+`ids` (recording_id), `since` and `until` (of ts_ns)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...quality import Quality
+from .rows import dicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_SLICE = "FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until"
+_CELLS = """
+SELECT ts_ns // $width AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
+FROM ({rows}) GROUP BY 1 ORDER BY 1
+"""
+_BINS_OF_CELLS = """
+SELECT ts_ns // $bin AS cell, max(wire_bytes) AS largest, CAST(sum(wire_bytes) AS BIGINT) AS total, count(*) AS bins
+FROM ({rows}) WHERE ts_ns // $width IN (SELECT unnest($cells)) GROUP BY 1 ORDER BY 1
+"""
+_TOTALS = """
+SELECT recording_id, min(ts_ns) AS first, max(ts_ns) AS last, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets,
+    CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+    arg_max(ts_ns, wire_bytes) AS busiest_ts, max(wire_bytes) AS busiest
+FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY recording_id
+"""
+_QUALITIES = """
+SELECT recording_id, bit, name, meaning, count(*) AS bins, CAST(sum(packets) AS BIGINT) AS packets
+FROM (SELECT recording_id, quality, packets FROM bins WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since
+    AND ts_ns < $until)
+JOIN quality q ON quality & q.bit <> 0 GROUP BY ALL ORDER BY bit
+"""
+_MARKED = """
+SELECT DISTINCT ts_ns // $width AS cell FROM bins
+WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until AND quality & $bit <> 0 ORDER BY 1
+"""
+_MOSTLY_COARSE = """
+WITH wanted AS (
+    SELECT recording_id, host, interface, direction, coalesce($bin_ns, bin_ns) AS width_ns
+    FROM recordings
+    WHERE width_ns < $fine_ns AND (quality & $coarse <> 0 OR ended = '')
+      AND ($hosts IS NULL OR list_contains($hosts, host)) AND rack = coalesce($rack, rack)
+      AND interface = coalesce($interface, interface) AND direction = coalesce($direction, direction)
+      AND recording_id = coalesce($recording, recording_id)
+)
+SELECT wanted.host, wanted.interface, wanted.direction, width_ns
+FROM bins JOIN wanted USING (recording_id)
+WHERE ts_ns >= coalesce($since_ns, ts_ns) AND ts_ns <= coalesce($until_ns - 1, ts_ns)
+GROUP BY ALL
+HAVING 2 * count(*) FILTER (bins.quality & $coarse <> 0) > count(*)
+ORDER BY ALL"""
+_RACK = f"""
+CREATE TEMP TABLE rack_totals AS
+SELECT number, max(wire_bytes) AS busiest_second, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+       max(largest) AS largest,
+       CAST(sum(packets) AS BIGINT) AS packets,
+       bit_or(quality) AS quality, CAST(sum(losing_bins) AS BIGINT) AS losing_bins
+FROM (
+    SELECT number, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes, max(wire_bytes) AS largest,
+           CAST(sum(packets) AS BIGINT) AS packets,
+           bit_or(quality) AS quality, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing_bins
+    FROM bins JOIN (SELECT recording_id, number FROM rack_runs) USING (recording_id)
+    WHERE ts_ns >= $since AND ts_ns < $until GROUP BY number, ts_ns // 1000000000)
+GROUP BY number
+"""
+
+
+def cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, width_ns: int) -> dict[str, Any]:
+    """Cells of WIDTH_NS as arrays by name: `cell` (its number), `largest` bin and `total` in wire bytes, `bins`.
+    REPEATED: some recordings cover the same time, so that of bins of one time only the fullest counts."""
+    return con.execute(_CELLS.format(rows=_rows(repeated)), {**where, "width": width_ns}).fetchnumpy()
+
+
+def bins_of_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], repeated: bool, bin_ns: int, width_ns: int,
+                  numbers: list[int]) -> dict[str, Any]:
+    """The same of the stored bins in some cells of WIDTH_NS."""
+    return con.execute(_BINS_OF_CELLS.format(rows=_rows(repeated)),
+                       {**where, "bin": bin_ns, "width": width_ns, "cells": numbers}).fetchnumpy()
+
+
+def _rows(repeated: bool) -> str:
+    if not repeated:
+        return f"SELECT ts_ns, wire_bytes {_SLICE}"
+    return f"SELECT ts_ns, max(wire_bytes) AS wire_bytes {_SLICE} GROUP BY clock_epoch, ts_ns"
+
+
+def count_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], widths_ns: list[int]) -> tuple[int, ...]:
+    """About how many cells of each width have a bin."""
+    sketches = ", ".join(f"approx_count_distinct(ts_ns // {width})" for width in widths_ns)
+    [counts] = con.execute(
+        f"SELECT {sketches} {_SLICE}", where).fetchall()
+    return tuple(counts)
+
+
+def totals(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each recording that has bins: the first and last, how many, their sums, and the busiest."""
+    return dicts(con, _TOTALS, where)
+
+
+def qualities(con: duckdb.DuckDBPyConnection, where: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each recording and bit of quality: the bit, and the bins and packets that have it."""
+    return dicts(con, _QUALITIES, where)
+
+
+def marked_cells(con: duckdb.DuckDBPyConnection, where: dict[str, Any], width_ns: int, bit: int) -> list[int]:
+    """The numbers of the cells of WIDTH_NS in which bins have a quality BIT."""
+    rows = con.execute(_MARKED, {"width": width_ns, "bit": int(bit), **where}).fetchnumpy()
+    found: list[int] = np.asarray(rows["cell"]).astype(np.int64).tolist()
+    return found
+
+
+def mostly_coarse(con: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> tuple[Any, ...] | None:
+    """(host, interface, direction, width) of the first recording of which bins below $fine_ns are used, most of them
+    with stamps of $coarse."""
+    return con.execute(_MOSTLY_COARSE, settings).fetchone()
+
+
+def sum_rack(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int) -> None:
+    """Make the table rack_totals: of each of rack_runs, by number, its bins of that time, summed up."""
+    con.execute(_RACK, {"since": since_ns, "until": until_ns})

@@ -1,0 +1,117 @@
+"""What is asked of the store about canary bursts: what came of their sender, what was recorded around them, and what
+earlier readings found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...sql.damage import readable
+from .rows import dicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_LANES = """
+SELECT recording_id, any_value(r.host) AS host, any_value(r.rack) AS rack, any_value(r.interface) AS interface,
+       any_value(r.direction) AS direction, any_value(r.link_bps) AS link_bps, any_value(r.bin_ns) AS bin_ns,
+       any_value(r.source_bin_ns) AS source_bin_ns, min(s.first_ns) AS first_ns, max(s.last_ns) AS last_ns,
+       CAST(sum(s.packets) AS BIGINT) AS packets
+FROM sources s JOIN recordings r USING (recording_id)
+WHERE s.source = $source AND coalesce(r.host = $host, true)
+GROUP BY recording_id ORDER BY host, interface, direction, first_ns, recording_id
+"""
+_CAME = """
+SELECT clock_epoch, first_ns, last_ns, packets, bytes FROM sources
+WHERE source = $source AND recording_id = $recording ORDER BY clock_epoch, first_ns
+"""
+_QUALITY = """
+SELECT number, bit_or(quality) AS quality
+FROM bins JOIN canary_spans
+    ON bins.clock_epoch = canary_spans.clock_epoch AND ts_ns < end_ns AND ts_ns + $bin > start_ns
+WHERE recording_id = $recording AND ts_ns < (SELECT max(end_ns) FROM canary_spans)
+  AND ts_ns + $bin > (SELECT min(start_ns) FROM canary_spans)
+GROUP BY number
+"""
+_FOUND = """
+SELECT b.clock_epoch, b.start_ns, b.end_ns, b.quality, CAST(round(coalesce(s.bytes, 0)) AS BIGINT) AS bytes,
+       coalesce(s.share, 0) AS share
+FROM bursts b LEFT JOIN (SELECT burst, bytes, share FROM burst_sources WHERE source = $source) s USING (burst)
+ORDER BY b.start_ns
+"""
+_BEHIND = """
+SELECT coalesce(sum(packets), 0) AS packets, coalesce(bool_and(newest >= last_ns), false) AS binned
+FROM (SELECT recording_id, sum(packets) AS packets, max(last_ns) AS last_ns FROM sources
+      WHERE source = $source AND ts_ns >= $since GROUP BY recording_id)
+JOIN (SELECT recording_id, max(ts_ns) + any_value(bin_ns) AS newest
+      FROM bins JOIN (SELECT recording_id, bin_ns FROM recordings) USING (recording_id)
+      WHERE ts_ns >= $since GROUP BY recording_id) USING (recording_id)
+"""
+_MARKED = """
+SELECT DISTINCT recording_id, clock_epoch, batch, source, start_ns, end_ns FROM canary ORDER BY start_ns, end_ns
+"""
+
+
+def lanes_with(con: duckdb.DuckDBPyConnection, source: str, host: str | None) -> list[dict[str, Any]]:
+    """The recordings in which SOURCE sent something, of HOST where it is given."""
+    return dicts(con, _LANES, {"source": source, "host": host})
+
+
+def came(con: duckdb.DuckDBPyConnection, source: str, recording: str) -> list[dict[str, Any]]:
+    """What a recording has of SOURCE, by its source bins."""
+    return dicts(con, _CAME, {"source": source, "recording": recording})
+
+
+def qualities(con: duckdb.DuckDBPyConnection, recording: str, bin_ns: int,
+              spans: list[tuple[int, int, int, int]]) -> dict[int, int]:
+    """By number, the quality of the bins in spans of time: (number, clock epoch, start, end)."""
+    con.execute("CREATE OR REPLACE TEMP TABLE canary_spans "
+                "(number BIGINT, clock_epoch USMALLINT, start_ns BIGINT, end_ns BIGINT)")
+    con.execute("INSERT INTO canary_spans SELECT unnest($1), unnest($2), unnest($3), unnest($4)",
+                [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], [], []])
+    return {row["number"]: row["quality"] for row in dicts(con, _QUALITY, {"recording": recording, "bin": bin_ns})}
+
+
+def found(con: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
+    """The bursts that detect_bursts left in CON, with what SOURCE has of each."""
+    with readable(con):
+        return dicts(con, _FOUND, {"source": source})
+
+
+def main_senders(con: duckdb.DuckDBPyConnection) -> dict[int, list[dict[str, Any]]]:
+    """By burst of the tables that detect_bursts left in CON, the sender of most bytes and its share."""
+    rows = dicts(con, "SELECT burst, source, share FROM burst_sources WHERE place = 1", {})
+    return {row["burst"]: [row] for row in rows}
+
+
+def recording_qualities(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """The quality of each recording as a whole, by its id."""
+    rows = dicts(con, "SELECT recording_id, quality FROM recordings", {})
+    return {row["recording_id"]: row["quality"] for row in rows}
+
+
+def recorded_of(con: duckdb.DuckDBPyConnection, source: str, since_ns: int) -> tuple[int, bool]:
+    """How many packets of SOURCE are stored since then, over all recordings, and whether the bins of all of them
+    are."""
+    [row] = dicts(con, _BEHIND, {"source": source, "since": since_ns})
+    return int(row["packets"]), bool(row["binned"])
+
+
+def readings(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """The rows of `canary`."""
+    with readable(con):
+        return dicts(con, "FROM canary ORDER BY host, interface, direction, start_ns, number", {})
+
+
+def detected_in(con: duckdb.DuckDBPyConnection, rack: str, since_ns: int, until_ns: int) -> tuple[int, list[str]]:
+    """How many canary bursts were detected at hosts of RACK in a time, and who sent them."""
+    [(count, senders)] = con.execute(
+        "SELECT count(DISTINCT (batch, number, recording_id)), list(DISTINCT source ORDER BY source) FROM canary "
+        "WHERE detected AND rack = $1 AND found_start_ns >= $2 AND found_start_ns < $3",
+        [rack, since_ns, until_ns]).fetchall()
+    return int(count), senders or []
+
+
+def marked(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Where canary bursts lie in which recording, as they were read."""
+    with readable(con):
+        return dicts(con, _MARKED, {})

@@ -1,0 +1,53 @@
+"""Rows of the store's tables as they are: for those who keep the newest in memory, and of small answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .columns import joined
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+TIMES = {"bins": "ts_ns", "probes": "tx_ns", "queues": "ts_ns", "clock": "ts_ns"}  # by which rows are new
+
+
+def dicts(con: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a small answer, by column."""
+    cursor = con.execute(query, parameters)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def newest_bins(con: duckdb.DuckDBPyConnection, since_ns: int) -> list[tuple[str, int, int]]:
+    """(recording_id, clock_epoch, ts_ns of the newest bin) of all that have bins of SINCE_NS or later."""
+    return con.execute("SELECT recording_id, clock_epoch, max(ts_ns) FROM bins WHERE ts_ns >= $1 GROUP BY ALL "
+                       "ORDER BY ALL", [since_ns]).fetchall()
+
+
+def rows_since(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], epoch: tuple[str, int],
+               since_ns: int) -> pa.Table:
+    """COLUMNS of the rows of TABLE, bins or sources, of a recording's clock epoch from SINCE_NS on."""
+    found = con.sql(f"SELECT {', '.join(columns)} FROM {table} "
+                    "WHERE recording_id = $1 AND clock_epoch = $2 AND ts_ns >= $3", params=[*epoch, since_ns])
+    return joined(table, columns, [found.to_arrow_table()])
+
+
+def newest_rows(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str], since_ns: int, newest_ns: int,
+                limit: int) -> tuple[pa.Table, int]:
+    """COLUMNS of the rows of TABLE from SINCE_NS to NEWEST_NS, or from later on where they are more than about LIMIT;
+    and from when on."""
+    time = TIMES[table]
+    [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE {time} >= $1", [since_ns]).fetchall()
+    if count > limit:
+        since_ns = max(since_ns, newest_ns - (newest_ns - since_ns) * limit // count)
+    found = con.sql(f"SELECT {', '.join(columns)} FROM {table} WHERE {time} >= $1", params=[since_ns])
+    return found.to_arrow_table(), since_ns
+
+
+def count_batch(con: duckdb.DuckDBPyConnection, table: str, batch: str) -> int:
+    """How many rows of TABLE, probes or queues, one import or subscription brought."""
+    [(count,)] = con.execute(f"SELECT count(*) FROM {table} WHERE batch = $1", [batch]).fetchall()
+    return int(count)

@@ -1,0 +1,68 @@
+"""What is asked of the table `sources`, beside sql/queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .rows import dicts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MOST = """
+WITH sent AS (
+    SELECT source, CAST(sum(bytes) AS BIGINT) AS bytes, CAST(sum(packets) AS BIGINT) AS packets, max(members) AS members
+    FROM sources WHERE recording_id IN (SELECT unnest($ids)) AND ts_ns >= $since AND ts_ns < $until GROUP BY source
+), burst AS (
+    SELECT source, CAST(round(sum(bytes)) AS BIGINT) AS bytes FROM report_senders
+    WHERE recording_id IN (SELECT unnest($ids)) GROUP BY source
+)
+SELECT sent.*, coalesce(burst.bytes, 0) AS burst_bytes, count(*) OVER () AS senders,
+    CAST(sum(sent.bytes) OVER () AS BIGINT) AS all_bytes
+FROM sent LEFT JOIN burst USING (source) ORDER BY burst_bytes DESC, sent.bytes DESC, source LIMIT $limit
+"""
+_OUT = "host = $host AND interface = $interface AND direction = 'out' AND source <> 'other'"
+_SPAN = f"""
+SELECT min(first_ns), max(last_ns), (SELECT max(source_bin_ns) FROM recordings WHERE host = $host) FROM sources
+WHERE {_OUT}
+"""
+_FAN_OUTS = f"""
+SELECT first_ns, flows, coalesce(destination_port, 0) AS port FROM sources WHERE {_OUT} AND flows >= $least
+ORDER BY first_ns
+"""
+_PORTS = """
+SELECT number, arg_max(port, bytes) FILTER (port > 0), max(bytes) FILTER (port > 0) * 2 > sum(bytes)
+FROM (SELECT number, coalesce(source_port, 0) AS port, sum(bytes) AS bytes
+      FROM sources JOIN members USING (source)
+      WHERE host = $host AND interface = $interface AND direction <> 'out' GROUP BY ALL)
+GROUP BY number
+"""
+
+
+def most_in_bursts(con: duckdb.DuckDBPyConnection, where: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    """The senders of most bytes in bursts (by the table report_senders) of a slice of recordings ($ids, $since,
+    $until); with each, how many senders there are and the bytes of all."""
+    return dicts(con, _MOST, {"limit": limit, **where})
+
+
+def sent_span(con: duckdb.DuckDBPyConnection, host: str, interface: str) -> tuple[int, int, int] | None:
+    """The first and last packet that a host sent on an interface by known addresses, and the width of its source bins;
+    None where its outgoing direction is not recorded."""
+    [(first, last, width)] = con.execute(_SPAN, {"host": host, "interface": interface}).fetchall()
+    return None if first is None else (first, last, width)
+
+
+def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: int) -> dict[str, Any]:
+    """Source bins in which it sent on LEAST flows or more, by time, as arrays: `first_ns`, `flows`, and the `port` to
+    which most go (0: no port is)."""
+    return con.execute(_FAN_OUTS, {"host": host, "interface": interface, "least": least}).fetchnumpy()
+
+
+def ports_of(con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list[list[str]]) -> list[tuple[Any, ...]]:
+    """Of each group of senders to a host and interface: its number, the port that most bytes come from, and whether
+    they are most of all."""
+    con.execute("CREATE OR REPLACE TEMP TABLE members (number INTEGER, source VARCHAR)")
+    con.execute(
+        "INSERT INTO members SELECT unnest($1), unnest($2)",
+        [[k for k, group in enumerate(groups) for _ in group], [name for group in groups for name in group]])
+    return con.execute(_PORTS, {"host": lane[0], "interface": lane[1]}).fetchall()

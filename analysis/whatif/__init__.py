@@ -1,0 +1,1 @@
+"""What a change would do: recorded bursts replayed through their port."""

@@ -1,0 +1,81 @@
+"""A FIFO port, frame by frame: what comes to it as frames, when each has left, and what a probe meets.
+
+Frames and not a fluid, because where a change leaves no backlog, the frames themselves are what a probe waits for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..model.stats import Floats
+
+WIRE = 1538  # bytes of a full frame
+MOST = 400_000  # frames that are queued; of more bytes than these hold, each is larger
+
+
+class Pieces(NamedTuple):
+    """Bytes that each come evenly over a time. stretch: of the port, in which they were carried. sender: a number;
+    those of one sender and stretch move together, −1 does not move. ns; sorted by stretch."""
+
+    stretch: NDArray[np.int64]
+    sender: NDArray[np.int64]
+    start: Floats
+    length: Floats
+    bytes: Floats
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Pieces:
+        """Some of them, or some of them several times."""
+        return Pieces(self.stretch[rows], self.sender[rows], self.start[rows], self.length[rows], self.bytes[rows])
+
+
+class Queued(NamedTuple):
+    """Frames in order of coming, and when each has left; a dropped one leaves with the frame before it."""
+
+    time: Floats
+    left: Floats
+    dropped: NDArray[np.bool_]
+
+    def wait(self, met: Floats) -> Floats:
+        """How long what comes at each time waits for the frames before it, ns."""
+        before = np.searchsorted(self.time, met, side="right")
+        return np.maximum(np.append(-np.inf, self.left)[before] - met, 0.0)
+
+    def loss(self, met: Floats) -> Floats:
+        """The share of what comes about each time that is dropped: of the frames before and after it."""
+        after = np.searchsorted(self.time, met, side="right")
+        lost = np.concatenate(([False], self.dropped, [False])).astype(float)
+        waits = self.wait(met) > 0
+        return np.where(waits, (lost[after] + lost[after + 1]) / 2, 0.0)
+
+
+def frames_of(pieces: Pieces) -> tuple[Floats, Floats]:
+    """Time and bytes of the frames in order of coming."""
+    size = max(float(WIRE), float(pieces.bytes.sum()) / MOST)
+    count = np.maximum(np.ceil(pieces.bytes / size - 0.5), 1).astype(np.int64)
+    place = np.repeat(np.arange(len(count)), count)
+    turn = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+    time = pieces.start[place] + pieces.length[place] * (turn / count[place])
+    order = np.argsort(time, kind="stable")
+    return time[order], (pieces.bytes / count)[place][order]
+
+
+def queued(pieces: Pieces, bytes_per_ns: float, buffer_bytes: float = np.inf) -> Queued:
+    """Frames through a FIFO port with drop tail: each begins when it came and the one before has left."""
+    time, size = frames_of(pieces)
+    work = size / bytes_per_ns
+    if np.isinf(buffer_bytes):
+        done = np.cumsum(work)
+        left = done + np.maximum.accumulate(time - (done - work)) if len(work) else done
+        return Queued(time, left, np.zeros(len(time), dtype=bool))
+    room, free = buffer_bytes / bytes_per_ns, -np.inf
+    left, dropped = np.empty(len(time)), np.zeros(len(time), dtype=bool)
+    for k, (at, own) in enumerate(zip(time.tolist(), work.tolist(), strict=True)):
+        if free - at + own > room:
+            dropped[k] = True
+        else:
+            free = max(free, at) + own
+        left[k] = free
+    return Queued(time, left, dropped)

@@ -1,0 +1,59 @@
+"""Who sent what to a port while it was full, from the stored senders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..cause.arriving import Stretches
+from ..cause.port import Port
+from .moved_senders import SenderRows
+
+if TYPE_CHECKING:
+    import duckdb
+
+PIECES = 300_000  # of all senders and stretches, about
+MOST_PIECES = 16  # of one sender in one stretch
+UNKNOWN = -1  # the number of `other`
+OVERHEAD = 24  # wire bytes of a frame that its link layer does not count: FCS, preamble, gap
+
+_SENT = """
+WITH spans AS (
+    SELECT unnest($begin) AS begin_ns, unnest($end) AS end_ns
+), sent AS (
+    SELECT source, bytes + $overhead * packets AS bytes, members, first_ns, last_ns FROM sources
+    WHERE (recording_id, clock_epoch) IN (SELECT unnest($recordings), unnest($epochs)) AND ts_ns >= $since AND ts_ns < $until
+), placed AS (
+    SELECT *, CASE WHEN first_ns < end_ns THEN part_within(bytes, first_ns, last_ns, begin_ns, end_ns) ELSE 0 END AS inside
+    FROM sent ASOF LEFT JOIN spans ON last_ns >= begin_ns
+), beside AS (
+    SELECT source, sum(bytes) - sum(coalesce(inside, 0)) AS beside FROM placed GROUP BY source
+)
+SELECT CASE WHEN source = 'other' THEN $unknown ELSE CAST(hash(source) >> 1 AS BIGINT) END AS sender,
+       min(greatest(first_ns, begin_ns)) - $origin AS first, max(least(last_ns, end_ns)) - $origin AS last,
+       sum(inside) AS bytes, max(members) AS members, any_value(beside) AS beside
+FROM placed JOIN beside USING (source) WHERE inside > 0
+GROUP BY source, begin_ns, (greatest(first_ns, begin_ns) - begin_ns) * $pieces // (end_ns - begin_ns)
+ORDER BY first, sender
+"""  # noqa: E501
+
+
+def senders_while_full(
+    con: duckdb.DuckDBPyConnection, port: Port, full: Stretches, bursts: list[dict[str, Any]], origin: int
+) -> SenderRows:
+    """What each sender sent in each full stretch. bursts: of this port; they name its recordings, and how many senders
+    there are about."""
+    runs = sorted({(burst["recording_id"], burst["clock_epoch"]) for burst in bursts})
+    pairs = max(1, sum(burst["fan_in"] for burst in bursts))
+    found = con.execute(_SENT, {
+        "begin": (full.begin.astype(np.int64) + origin).tolist(), "end": (full.end.astype(np.int64) + origin).tolist(),
+        "recordings": [run for run, _ in runs], "epochs": [epoch for _, epoch in runs],
+        "since": origin + int(port.starts[0]), "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1,
+        "origin": origin, "overhead": OVERHEAD, "unknown": UNKNOWN,
+        "pieces": max(1, min(MOST_PIECES, PIECES // pairs)),
+    }).fetchnumpy()  # fmt: skip
+    first, last, bytes_, members, beside = (
+        np.asarray(found[name]).astype(np.float64) for name in ("first", "last", "bytes", "members", "beside")
+    )
+    return SenderRows(np.asarray(found["sender"]).astype(np.int64), first, last, bytes_, members, beside)

@@ -1,0 +1,1 @@
+"""What a store gains, for Prometheus and OpenMetrics."""

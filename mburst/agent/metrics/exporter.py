@@ -1,0 +1,277 @@
+"""What a Meter counts, for Prometheus and OpenMetrics, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ... import __version__
+from ...errors import MburstError
+from ...names import say, shown
+from .meter import QUANTILES, Histogram, LaneName, Meter
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from ...web.address import Where
+
+LANE = LaneName._fields
+FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
+PAGE = "mburst metrics: /metrics\n"
+WAITING = 8  # scrapes that wait for the one under way; more are told to come back
+LONGEST_AGENT = 100  # characters of a scraper's name
+HINT = "send the one of --token-file as `Authorization: Bearer TOKEN`"
+
+
+def require() -> None:
+    """Raises MburstError where the library for this is missing."""
+    import importlib.util
+
+    for name in ("prometheus_client", "starlette", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise MburstError(f"metrics need the extra `metrics`: there is no {name}", "pip install 'mburst[metrics]'")
+
+
+class Exporter:
+    """A collector of prometheus_client: asks the meter at each scrape. `scraper` names who asks."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.scraper = ""
+        self._asked = 0.0
+
+    def keep_up(self) -> None:
+        """Count what came where nobody asked of late, so that little is left to do for the next scrape."""
+        if time.monotonic() - self._asked < FOLLOW_S:
+            return
+        with suppress(MburstError):  # which the next scrape says
+            self.meter.take()
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import InfoMetricFamily
+
+        self._asked = time.monotonic()
+        peaks = self.meter.advance(self.scraper)
+        yield InfoMetricFamily("mburst_build", "The version of mburst.", {"version": __version__})
+        yield from self._lanes(peaks)
+        yield from self._bursts()
+        yield from self._beside()
+        yield from self._store()
+
+    def _store(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        yield GaugeMetricFamily("mburst_damaged_files", "Damaged files that were met in the store and are still there.",
+                                self.meter.damaged_files())
+        waiting = GaugeMetricFamily("mburst_oldest_hot_log_age_seconds", "For how long the oldest log of a table that "
+                                    "is not sealed has been there.", labels=["table"])
+        for table, age in self.meter.unsealed_s().items():
+            waiting.add_metric([table], age)
+        yield waiting
+
+    def _lanes(self, peaks: dict[LaneName, dict[str, float]]) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        lanes = self.meter.lanes
+        peak = GaugeMetricFamily(
+            "mburst_peak_utilization_ratio",
+            "Utilization of the fullest window of this width since this scraper's last scrape.",
+            labels=[*LANE, "width"])
+        for name, of in peaks.items():
+            for width, share in of.items():
+                peak.add_metric([*name, width], share)
+        yield peak
+        stamped = CounterMetricFamily(
+            "mburst_stamped_bins", "Bins by what stamped their packets: the interface (hw), the kernel on receipt (sw) "
+            "or when copied (ring); file_us: stamps of 1 µs or coarser.", labels=[*LANE, "kind"])
+        for name, lane in lanes.items():
+            for kind, count in lane.stamped.items():
+                stamped.add_metric([*name, kind], count)
+        yield stamped
+        for metric, about, values in (
+            ("wire_bytes", "Bytes on the wire, with FCS, preamble and gap.",
+             {name: lane.wire_bytes for name, lane in lanes.items()}),
+            ("packets", "Packets.", {name: lane.packets for name, lane in lanes.items()}),
+            ("losing_bins", "Bins in which packets were lost while recording: counts are lower bounds there.",
+             {name: lane.losing_bins for name, lane in lanes.items()}),
+            ("dropped_packets", "Packets lost before they were seen, as recordings told when they ended.",
+             {name: lost for name, (lost, _) in self.meter.lost.items()}),
+            ("late_packets", "Packets too far out of order for any bin, as recordings told when they ended.",
+             {name: late for name, (_, late) in self.meter.lost.items()}),
+        ):
+            counter = CounterMetricFamily(f"mburst_{metric}", about, labels=LANE)
+            for name, value in values.items():
+                counter.add_metric(name, value)
+            yield counter
+        newest = GaugeMetricFamily("mburst_newest_bin_timestamp_seconds", "When the newest bin began.", labels=LANE)
+        speed = GaugeMetricFamily("mburst_link_speed_bytes", "Line rate of one direction, bytes a second.", labels=LANE)
+        for name, lane in lanes.items():
+            if lane.newest_ns:
+                newest.add_metric(name, lane.newest_ns / 1e9)
+            if lane.link_bps:
+                speed.add_metric(name, lane.link_bps / 8)
+        yield newest
+        yield speed
+
+    def _bursts(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+        bursts = CounterMetricFamily("mburst_bursts", "Bursts that have ended.", labels=[*LANE, "pattern"])
+        seconds = CounterMetricFamily("mburst_burst_seconds", "Time in bursts that have ended.", labels=LANE)
+        durations = HistogramMetricFamily("mburst_burst_duration_seconds", "Durations of bursts.", labels=LANE)
+        fan_ins = HistogramMetricFamily("mburst_burst_fan_in", "Senders of at least half an equal share of a burst.",
+                                        labels=LANE)
+        for name, lane in self.meter.lanes.items():
+            if not lane.link_bps:
+                continue
+            for pattern in ("single-source", "incast", "many-sources", "unknown"):
+                bursts.add_metric([*name, pattern], lane.bursts.get(pattern, 0))
+            seconds.add_metric(name, lane.burst_ns / 1e9)
+            durations.add_metric(name, _buckets(lane.durations), lane.durations.total)
+            fan_ins.add_metric(name, _buckets(lane.fan_ins), lane.fan_ins.total)
+        yield from (bursts, seconds, durations, fan_ins)
+
+    def _beside(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        path = ("src", "dst", "protocol")
+        sent = CounterMetricFamily("mburst_probes", "Probes that were sent.", labels=path)
+        lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=path)
+        latency = GaugeMetricFamily("mburst_probe_latency_seconds", "Quantiles of the probes since the last scrape.",
+                                    labels=[*path, "measure", "level"])
+        for name, counts in self.meter.paths.items():
+            sent.add_metric(name, counts.sent)
+            lost.add_metric(name, counts.lost)
+            for level, value in zip(QUANTILES, counts.quantiles, strict=False):
+                if value is not None:
+                    latency.add_metric([*name, counts.measure, str(level)], value)
+        queue = ("device", "port", "queue")
+        dropped = CounterMetricFamily("mburst_queue_dropped_packets", "Packets that a switch queue dropped.",
+                                      labels=queue)
+        fullest = GaugeMetricFamily("mburst_queue_max_bytes", "The fullest of the newest windows of a switch queue.",
+                                    labels=queue)
+        for name, of in self.meter.queues.items():
+            dropped.add_metric(name, of.dropped)
+            if of.max_bytes is not None:
+                fullest.add_metric(name, of.max_bytes)
+        impossible = CounterMetricFamily(
+            "mburst_queue_impossible_windows", "Windows of a switch queue that are not to be believed, and left out.",
+            labels=queue)
+        for name, of in self.meter.queues.items():
+            impossible.add_metric(name, of.impossible)
+        up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether a switch's subscription stands.", labels=["device"])
+        for device, stands in self.meter.targets.items():
+            up.add_metric([device], float(stands))
+        yield from (sent, lost, latency, dropped, fullest, impossible, up)
+
+
+def _buckets(of: Histogram) -> Sequence[tuple[str, float]]:
+    """Cumulative counts by upper bound, as the exposition formats have them."""
+    bounds = [*(repr(float(bound)) for bound in of.bounds), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(of.counts)), strict=True))
+
+
+class Scrapes:
+    """Answers scrapes, one at a time, outside of the event loop."""
+
+    def __init__(self, meter: Meter) -> None:
+        from prometheus_client import CollectorRegistry
+
+        from ...workers import Workers
+
+        self.meter = meter
+        self.exporter = Exporter(meter)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self.exporter)
+        self.workers = Workers("mburst-metrics", 1, WAITING)
+
+    def _made(self, accept: str, scraper: str) -> tuple[bytes, str]:
+        """What a scrape reads, and its type. Raises MburstError."""
+        from prometheus_client.exposition import choose_encoder
+
+        encode, kind = choose_encoder(accept)
+        self.exporter.scraper = scraper
+        return encode(self.registry), kind
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics."""
+        from starlette.responses import PlainTextResponse, Response
+
+        from ...workers import Busy
+
+        agent = request.headers.get("user-agent", "")[:LONGEST_AGENT]
+        scraper = f"{request.client.host if request.client else ''} {agent}"
+        try:
+            body, kind = await self.workers.run(self._made, request.headers.get("accept", ""), scraper)
+        except Busy as error:
+            return PlainTextResponse(f"{error}\n", 503, {"Retry-After": "5"})
+        except MburstError as error:
+            say(str(error))
+            return PlainTextResponse(f"{shown(str(error))}\n", 500)
+        return Response(body, headers={"Content-Type": kind})
+
+    async def page(self, request: Request) -> Response:
+        """GET /."""
+        from starlette.responses import PlainTextResponse
+
+        return PlainTextResponse(PAGE)
+
+    @asynccontextmanager
+    async def following(self, _app: Starlette) -> AsyncIterator[None]:
+        """The store is looked at now and then, too."""
+        task = asyncio.create_task(self._follow())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            with suppress(MburstError):  # Busy, with scrapes
+                await self.workers.run(self.exporter.keep_up)
+
+    def close(self) -> None:
+        """Have the scrape that is under way end soon."""
+        self.workers.close(self.meter.interrupt)
+
+
+class Service:
+    """The web server of a meter. Raises MburstError where it cannot listen."""
+
+    def __init__(self, meter: Meter, where: Where) -> None:
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        from ...web.address import listening
+        from ...web.gate import Gate
+        from ...web.server import WebServer
+
+        self.scrapes = Scrapes(meter)
+        routes = [Route("/", self.scrapes.page), Route("/metrics", self.scrapes.metrics)]
+        socket = listening(where)
+        try:
+            application = Starlette(routes=routes, lifespan=self.scrapes.following)
+            self._server = WebServer(Gate(application, where, HINT), socket, where)
+        except BaseException:
+            socket.close()
+            raise
+        self.url = where.url(socket.getsockname()[1], "/metrics")
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            self._server.run()
+        finally:
+            self.scrapes.close()
+
+    def stop(self) -> None:
+        """Have `run` return soon."""
+        self._server.should_exit = True

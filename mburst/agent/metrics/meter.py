@@ -1,0 +1,451 @@
+"""What a store gained since it was last looked at, as the numbers that a monitoring system wants.
+
+A meter follows the store's tables (sql/follow.py), so that each row is read once, when it comes: what a look costs
+depends on what came since the one before, and neither on the store's size nor on the age of a log. Counters begin at
+zero with the rows of SINCE_NS, which the meter asks the store for when it is made; so one that is made anew from the
+same time on counts the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...analysis.bursts.follower import BIN_COLUMNS, SENDER_COLUMNS, Follower
+from ...analysis.read.columns import joined, table_of
+from ...quality import Quality
+from .since import MOST_VALUES, Known, Largest, Newest
+
+if TYPE_CHECKING:
+    import duckdb
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from ...analysis.bursts.find import BurstDefinition
+    from ...analysis.model.envelope import Interval
+    from ...sql import Store
+
+FORGOTTEN_NS = 3600 * 10**9  # a window of a recording without newer bins is over
+WIDTHS_NS = {"10us": 10_000, "100us": 100_000, "1ms": 1_000_000}
+STAMPS = {flag.name.lower(): flag for flag in (Quality.HW, Quality.SW, Quality.RING, Quality.FILE_US) if flag.name}
+DURATIONS_S = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
+MOST_SPANS = 1024  # newest bursts of a lane, to which another recording's may add nothing
+FAN_INS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+STANDING = {"connect": True, "sync": True, "disconnect": False, "refused": False}  # events of a gNMI target
+
+# What is read of each table, and the column of its time. Recordings come last: one is written before its bins.
+FOLLOWED = {
+    "bins": (BIN_COLUMNS, "ts_ns"),
+    "sources": (SENDER_COLUMNS, "ts_ns"),
+    "probes": (("batch", "src", "dst", "protocol", "app_send_ns", "tx_ns", "remote_rx_ns", "remote_tx_ns", "rx_ns",
+                "app_recv_ns", "rtt_ns", "lost"), "tx_ns"),
+    "queues": (("batch", "device", "port", "queue", "window_start_ns", "ts_ns", "max_bytes", "avg_bytes",
+                "transmit_bytes", "dropped_packets", "ecn_marked_packets", "semantics", "quality"), "ts_ns"),
+    "gnmi_events": (("device", "ts_ns", "event"), "ts_ns"),
+    "clock": (("host", "interface", "ts_ns"), "ts_ns"),
+    "recordings": (("recording_id", "rack", "host", "interface", "direction", "link_bps", "bin_ns", "source_bin_ns",
+                    "dropped", "late", "end_ns", "ended", "written_ns"), "written_ns"),
+}
+
+_BINS = f"""
+SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
+       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing,
+       {", ".join(f"count(*) FILTER (quality & {bit:d} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
+FROM bins WHERE ts_ns >= $since GROUP BY recording_id
+"""
+# Windows with at least one new bin; those that the last look cut are whole in this one.
+_WINDOWS = """
+WITH windows AS (
+    SELECT recording_id, ts_ns, wire_bytes, true AS fresh FROM bins WHERE ts_ns >= $since
+    UNION ALL SELECT recording_id, ts_ns, wire_bytes, false FROM carried
+)"""
+_PEAKS = _WINDOWS + """
+SELECT recording_id, max(filled) AS filled FROM (
+    SELECT recording_id, sum(wire_bytes) AS filled
+    FROM windows JOIN (SELECT recording_id FROM known WHERE link_bps > 0 AND $width % bin_ns = 0) USING (recording_id)
+    GROUP BY recording_id, ts_ns // $width HAVING bool_or(fresh))
+GROUP BY recording_id
+"""
+_CARRIED = _WINDOWS + """
+SELECT recording_id, ts_ns, wire_bytes
+FROM windows JOIN (SELECT recording_id, max(ts_ns) // $widest * $widest AS least_ns FROM windows
+                   GROUP BY recording_id) USING (recording_id)
+WHERE ts_ns >= least_ns AND least_ns >= (SELECT max(ts_ns) FROM windows) - $forgotten
+"""
+_PROBES = """
+SELECT src, dst, protocol, sent, lost, [application, network, round_trip, reported, to_application, one_way] AS known
+FROM known_measures('probes', $since, 9223372036854775807, CAST(NULL AS VARCHAR)) ORDER BY ALL
+"""
+_LATENCIES = f"""
+SELECT src, dst, protocol, arg_max(latency, tx_ns, {MOST_VALUES}) AS latencies, count(*) AS measured
+FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns,
+                                                   app_recv_ns, rtt_ns) AS latency
+      FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
+WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
+"""
+_WINDOWS_TOLD = """
+SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
+       hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
+            ecn_marked_packets, believed) AS name
+FROM told_windows('queues', $since, 9223372036854775807)
+"""
+_QUEUES = """
+SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,
+       count(*) FILTER (NOT believed) AS impossible,
+       coalesce(total(CASE WHEN believed THEN dropped_packets END), 0) AS dropped
+FROM new_windows GROUP BY device, port, queue ORDER BY device, port, queue
+"""
+_TARGETS = f"""
+SELECT device, max(ts_ns) AS ts_ns, arg_max(event, ts_ns) AS event FROM gnmi_events
+WHERE event IN {tuple(STANDING)} GROUP BY device ORDER BY device
+"""
+_RECORDINGS = f"""
+SELECT {', '.join(FOLLOWED['recordings'][0])} FROM recordings
+WHERE ended = '' OR end_ns >= $since ORDER BY recording_id
+"""
+
+
+class LaneName(NamedTuple):
+    """The labels of a lane."""
+
+    rack: str
+    host: str
+    interface: str
+    direction: str
+
+
+@dataclass
+class Histogram:
+    """Counts by bucket, each up to and with its bound, the last one without."""
+
+    bounds: tuple[float, ...]
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+@dataclass
+class LaneCounts:
+    """What one lane did since the meter was made."""
+
+    link_bps: int = 0
+    newest_ns: int = 0
+    wire_bytes: int = 0
+    packets: int = 0
+    losing_bins: int = 0
+    stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
+    bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    burst_ns: int = 0
+    newest_bursts: list[Interval] = field(default_factory=list)  # disjoint, ascending
+    durations: Histogram = field(default_factory=lambda: Histogram(DURATIONS_S))
+    fan_ins: Histogram = field(default_factory=lambda: Histogram(tuple(map(float, FAN_INS))))
+
+
+class PathCounts(NamedTuple):
+    """Probes of a path since the meter was made, and the quantiles (seconds) of those since the scraper's last look,
+    as far as there are enough. `measure` is by what they are measured, '' where nothing was; `known` is how many
+    answers know each measure, and `measured` how many latencies were taken."""
+
+    sent: int
+    lost: int
+    quantiles: tuple[float | None, ...]
+    measure: str = ""
+    known: tuple[int, ...] = ()
+    measured: int = 0
+
+
+class QueueCounts(NamedTuple):
+    """Drops of a switch queue since the meter was made, and the fullest window since the scraper's last look (where
+    there was none, the one before). `impossible` windows are not to be believed, and in neither."""
+
+    dropped: int
+    max_bytes: int | None
+    impossible: int = 0
+
+
+class Meter:
+    """Counts what comes into a store from SINCE_NS on (Unix ns; None: from now on). One thread at a time. Raises
+    MburstError where the store cannot be read; a file that cannot be followed is known to sql.damage.FOUND."""
+
+    def __init__(self, store: Store, definition: BurstDefinition, since_ns: int | None = None) -> None:
+        from ...sql import in_memory
+        from ...sql.follow import Tail
+
+        self.store = store
+        self.since_ns = time.time_ns() if since_ns is None else since_ns
+        self.lanes: dict[LaneName, LaneCounts] = defaultdict(LaneCounts)
+        self.lost: dict[LaneName, tuple[int, int]] = {}  # packets dropped unseen, and too late for a bin
+        self.paths: dict[tuple[str, str, str], PathCounts] = {}
+        self.queues: dict[tuple[str, str, str], QueueCounts] = {}
+        self.rows_read = 0  # that came while it followed
+        self._recordings: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, LaneName] = {}
+        self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
+        self._peaks: Largest[tuple[LaneName, str]] = Largest()
+        self._fullest: Largest[tuple[str, str, str]] = Largest()
+        self._windows = Known()  # of switch queues, which several collections may bring
+        self._latencies: Newest[tuple[str, str, str, str]] = Newest()  # by path and measure
+        self._bursts = Follower(definition, self.since_ns)
+        self._con = in_memory(threads=1)  # for a few rows, more cost more
+        self._tails = {table: Tail(store.path, table) for table in FOLLOWED}
+        self._carried = table_of("bins", ("recording_id", "ts_ns", "wire_bytes"))  # of windows that are not over
+        self._begin(store)
+
+    @property
+    def targets(self) -> dict[str, bool]:
+        """Whether the subscription to each gNMI target stands."""
+        return {device: up for device, (_, up) in sorted(self._events.items())}
+
+    def damaged_files(self) -> int:
+        """Files of the store that were met damaged in this process, and are still there."""
+        from ...sql.damage import FOUND
+
+        return sum(path.startswith(f"{self.store.path}/") and os.path.lexists(path) for path in FOUND.files)
+
+    def unsealed_s(self) -> dict[str, float]:
+        """The age of each table's oldest hot log, in seconds."""
+        now = time.time_ns()
+        return {table: max(now - begun, 0) / 1e9 for table, begun in self.store.unsealed().items()}
+
+    @property
+    def kept_rows(self) -> int:
+        """Rows in memory: of windows and bursts that are not over."""
+        return self._bursts.kept_rows + int(self._carried.num_rows)
+
+    def advance(self, scraper: str) -> dict[LaneName, dict[str, float]]:
+        """Count what is new; the peak utilization of each lane by width since the last call for SCRAPER, to whom also
+        `paths` and `queues` are then fitted. Raises MburstError where bins do not fit the definition."""
+        self.take()
+        latencies, fullest = self._latencies.take(scraper), self._fullest.take(scraper)
+        for path, counts in self.paths.items():
+            self.paths[path] = counts._replace(quantiles=_quantiles(latencies.get((*path, counts.measure))))
+        for queue, value in fullest.items():
+            self.queues[queue] = self.queues[queue]._replace(max_bytes=int(value))
+        peaks: dict[LaneName, dict[str, float]] = {}
+        for (name, width), share in self._peaks.take(scraper).items():
+            peaks.setdefault(name, {})[width] = share
+        return peaks
+
+    def take(self) -> None:
+        """Count what came since the last call. Raises MburstError."""
+        rows = self._polled()
+        if any(rows.values()):
+            self._count({table: joined(table, FOLLOWED[table][0], parts) for table, parts in rows.items()})
+        self._count_bursts(self._bursts.ended(time.time_ns()))
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Raises MburstError where bins do not fit the definition."""
+        if self._bursts.unfit:
+            raise self._bursts.unfit
+
+    def interrupt(self) -> None:
+        """Break off a question that is under way, which then fails. For the end of the process."""
+        self._con.interrupt()
+
+    def close(self) -> None:
+        """Close the files and the database."""
+        for tail in self._tails.values():
+            tail.close()
+        self._con.close()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, store: Store) -> None:
+        """Count what is stored of SINCE_NS and later. What the tails tell a second time is left out."""
+        from ...analysis.model.context import dicts
+        from ...sql.damage import readable
+
+        with store.connect() as whole, readable(whole):
+            self._stand(whole)
+        with store.connect(None, self.since_ns) as con, readable(con):
+            fresh = {table: joined(table, FOLLOWED[table][0], parts) for table, parts in self._polled().items()}
+            fresh = {table: _without_stored(con, table, rows) for table, rows in fresh.items()}
+            for recording in dicts(con, _RECORDINGS, {"since": self.since_ns}):
+                self._take_recording(recording)
+            self._count_rows(con)
+            self._count_bursts(self._bursts.begin(con, time.time_ns()))
+        self._check_fit()
+        self.rows_read = 0
+        self._count(fresh)
+
+    def _polled(self) -> dict[str, list[pa.Table]]:
+        from ...sql.follow import poll_all
+
+        found = poll_all(self._tails)
+        self.rows_read += sum(rows.num_rows for parts in found.values() for rows in parts)
+        return found
+
+    # --- counting ---------------------------------------------------------------------------------------------------
+
+    def _count(self, rows: dict[str, pa.Table]) -> None:
+        for recording in rows["recordings"].to_pylist():
+            self._take_recording(recording)
+        for table, values in rows.items():
+            if table != "recordings":
+                self._con.register(table, values)
+        self._count_rows(self._con)
+        self._stand(self._con)
+        self._bursts.hear(rows["clock"])
+        self._bursts.add(rows["bins"], rows["sources"], time.time_ns())
+
+    def _take_recording(self, recording: dict[str, Any]) -> None:
+        """A row of `recordings`, of which the last that was written counts."""
+        before = self._recordings.get(recording["recording_id"])
+        if before is None and recording["ended"] and (recording["end_ns"] or 0) < self.since_ns:
+            return  # it was over
+        if before and _age(before) > _age(recording):
+            return
+        self._recordings[recording["recording_id"]] = recording
+        name = self._names[recording["recording_id"]] = LaneName(*(recording[label] for label in LaneName._fields))
+        self.lanes[name].link_bps = recording["link_bps"] or 0
+        dropped, late = self.lost.get(name, (0, 0))
+        known = before or {"dropped": 0, "late": 0}
+        self.lost[name] = dropped + recording["dropped"] - known["dropped"], late + recording["late"] - known["late"]
+        self._bursts.add_recording(recording)
+
+    def _count_rows(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Count the rows of CON's tables that are of SINCE_NS or later."""
+        self._count_peaks(con, self._count_bins(con))
+        self._count_probes(con)
+        self._count_queues(con)
+
+    def _count_bins(self, con: duckdb.DuckDBPyConnection) -> list[str]:
+        """Which recordings have new bins."""
+        from ...analysis.model.context import dicts
+
+        rows = [row for row in dicts(con, _BINS, {"since": self.since_ns}) if row["recording_id"] in self._names]
+        for row in rows:
+            lane = self.lanes[self._names[row["recording_id"]]]
+            lane.newest_ns = max(lane.newest_ns, row["newest_ns"])
+            lane.wire_bytes += row["wire_bytes"]
+            lane.packets += row["packets"]
+            lane.losing_bins += row["losing"]
+            for kind in STAMPS:
+                lane.stamped[kind] += row[kind]
+        return [row["recording_id"] for row in rows]
+
+    def _count_peaks(self, con: duckdb.DuckDBPyConnection, found: list[str]) -> None:
+        if not found:
+            return
+        names = ("recording_id", "bin_ns", "link_bps")
+        con.register("known", table_of("recordings", names, [self._recordings[recording] for recording in found]))
+        con.register("carried", self._carried)
+        for width, width_ns in WIDTHS_NS.items():
+            for recording, filled in con.execute(_PEAKS, {"width": width_ns, "since": self.since_ns}).fetchall():
+                name = self._names[recording]
+                self._peaks.add((name, width), float(filled * 8e9 / width_ns / self.lanes[name].link_bps))
+        widest = {"widest": max(WIDTHS_NS.values()), "forgotten": FORGOTTEN_NS, "since": self.since_ns}
+        self._carried = con.sql(_CARRIED, params=widest).to_arrow_table()
+
+    def _count_probes(self, con: duckdb.DuckDBPyConnection) -> None:
+        from ...analysis.model.context import dicts
+
+        for row in dicts(con, _PROBES, {"since": self.since_ns}):
+            path = row["src"], row["dst"], row["protocol"]
+            before = self.paths.get(path, PathCounts(0, 0, ()))
+            known = tuple(map(sum, zip(before.known or (0,) * len(row["known"]), row["known"], strict=True)))
+            [(measure,)] = con.execute("SELECT chosen_measure($1)", [list(known)]).fetchall()
+            self.paths[path] = PathCounts(
+                before.sent + row["sent"], before.lost + row["lost"], (), measure or "", known,
+                before.measured if before.measure == measure else 0)
+        self._take_latencies(con)
+
+    def _take_latencies(self, con: duckdb.DuckDBPyConnection) -> None:
+        """The latencies of CON's probes, each by its path's measure."""
+        import pyarrow as pa
+
+        from ...analysis.model.context import dicts
+
+        names = ("src", "dst", "protocol", "measure")
+        con.register("measures", pa.Table.from_pylist(
+            [dict(zip(names, (*path, counts.measure), strict=True)) for path, counts in self.paths.items()],
+            pa.schema([(name, pa.string()) for name in names])))
+        for row in dicts(con, _LATENCIES, {"since": self.since_ns}):
+            path = row["src"], row["dst"], row["protocol"]
+            counts = self.paths[path]
+            self.paths[path] = counts._replace(measured=counts.measured + row["measured"])
+            self._latencies.add((*path, counts.measure), np.array(row["latencies"], np.int64))
+        con.unregister("measures")
+
+    def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
+        from ...analysis.model.context import dicts
+
+        windows = con.sql(_WINDOWS_TOLD, params={"since": self.since_ns}).to_arrow_table()
+        con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
+        for row in dicts(con, _QUEUES, {}):
+            name = row["device"], row["port"], row["queue"]
+            before = self.queues.get(name, QueueCounts(0, None))
+            self.queues[name] = before._replace(dropped=before.dropped + row["dropped"],
+                                                impossible=before.impossible + row["impossible"])
+            if row["max_bytes"] is not None:
+                self._fullest.add(name, row["max_bytes"])
+        con.unregister("new_windows")
+
+    def _stand(self, con: duckdb.DuckDBPyConnection) -> None:
+        """What the last event of each device was."""
+        for device, at_ns, event in con.execute(_TARGETS).fetchall():
+            self._events[device] = max(self._events.get(device, (0, False)), (at_ns, STANDING[event]))
+
+    def _count_bursts(self, bursts: list[dict[str, Any]]) -> None:
+        spans: dict[LaneName, list[Interval]] = defaultdict(list)
+        for burst in bursts:
+            name = self._names[burst["recording_id"]]
+            lane = self.lanes[name]
+            spans[name].append((burst["start_ns"], burst["end_ns"]))
+            lane.bursts[burst["pattern"]] += 1
+            lane.durations.add(burst["duration_ns"] / 1e9)
+            if burst["fan_in"]:
+                lane.fan_ins.add(float(burst["fan_in"]))
+        for name, of in spans.items():
+            self._count_time(self.lanes[name], of)
+
+    def _count_time(self, lane: LaneCounts, spans: list[Interval]) -> None:
+        """Time in bursts, once where overlapping recordings of a lane have the same."""
+        from ...analysis.model.coverage import length
+        from ...analysis.model.envelope import merge_intervals
+
+        together = merge_intervals([*lane.newest_bursts, *spans])
+        lane.burst_ns += length(together) - length(lane.newest_bursts)
+        lane.newest_bursts = together[-MOST_SPANS:]
+
+
+def _quantiles(values: npt.NDArray[np.int64] | None) -> tuple[float | None, ...]:
+    """QUANTILES of values in ns, in seconds; () of none. Each is one of the values, or None where they are too few."""
+    from ...analysis.model.distributions import quantile
+
+    if values is None:
+        return ()
+    ordered = np.sort(values)
+    return tuple(None if (value := quantile(ordered, level)) is None else value / 1e9 for level in QUANTILES)
+
+
+def _without_stored(con: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> pa.Table:
+    """ROWS less those that CON has too, each as often as it has it."""
+    names, time_name = FOLLOWED[table]
+    if not rows.num_rows or table in ("recordings", "gnmi_events", "clock"):  # the newest counts, however often
+        return rows
+    con.register("fresh", rows)
+    listed = ", ".join(names)
+    found = con.sql(f"SELECT {listed} FROM fresh EXCEPT ALL SELECT {listed} FROM {table} "
+                    f"WHERE {time_name} >= (SELECT min({time_name}) FROM fresh) ORDER BY {time_name}").to_arrow_table()
+    con.unregister("fresh")
+    return joined(table, names, [found])
+
+
+def _age(recording: dict[str, Any]) -> tuple[bool, int]:
+    """Larger for the later one of two rows of a recording."""
+    return recording["ended"] != "", recording["written_ns"]

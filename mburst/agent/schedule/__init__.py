@@ -1,0 +1,1 @@
+"""Reports that are due, and who starts them."""

@@ -1,0 +1,88 @@
+"""Reports that are due: written once, delivered once, and what could not be delivered tried again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import MburstError
+from ...names import say
+from ...units import NS_PER_S
+from ..config import Config, Report
+from ..delivery import Digest, Ledger, deliver
+from .reports import LENGTH_NS, known_racks, last_period, write_racks
+
+if TYPE_CHECKING:
+    from ...analysis.rack.period import Period
+
+RETRY_NS = 7 * 86_400 * 10**9  # reports of older periods are not delivered any more
+LOOK_S = 30.0  # how often the loop looks whether something is due
+
+
+def due_period(report: Report, now_ns: int) -> Period:
+    """The last period whose end is longer ago than the report's delay."""
+    return last_period(report.every, now_ns - report.delay_ns)
+
+
+def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
+    """Write what is missing of a report's pages for a period; whether there was anything to write."""
+    from ...dashboards import rack as page
+    from ...sql import Store
+
+    store = Store.open(report.store)
+    racks = known_racks(store) if report.racks is None else report.racks
+    found = page.summaries(report.output, (period.since_ns, period.until_ns), own=True)
+    have = {summary["rack"] for _, summary in found}
+    missing = [rack for rack in racks if rack not in have]
+    for written in write_racks(store, missing, period, report.definition, report.output):
+        tell(f"report: {written.page}")
+    return bool(missing)
+
+
+def carry_out(config: Config, report: Report, now_ns: int, tell: Callable[[str], None]) -> int:
+    """Write the report that is due, and deliver it and what earlier deliveries left. How many deliveries failed."""
+    from ...dashboards import rack as page
+
+    period = due_period(report, now_ns)
+    make(report, period, tell)
+    failed = 0
+    with Ledger(report.output / Ledger.NAME, config.secrets) as ledger:
+        for name in report.deliver:
+            to = config.deliveries[name]
+            troubles = ledger.troubles(name)
+            for since, until in _periods(report, period, ledger, name):
+                digest = Digest.read(report.name, report.output, since, until, troubles)
+                failed += not deliver(digest, to, ledger, tell)
+        if report.deliver:
+            page.write_index(report.output, ledger.open_failures())
+    return failed
+
+
+def _periods(report: Report, newest: Period, ledger: Ledger, to: str) -> Sequence[tuple[int, int]]:
+    """The periods to deliver: the failed ones that are not too old, then the newest."""
+    old = [(since, until) for since, until in ledger.failed(report.name, to)
+           if until > newest.until_ns - RETRY_NS and since != newest.since_ns]
+    return [*sorted(old), (newest.since_ns, newest.until_ns)]
+
+
+def loop(config: Config, stopped: Callable[[float], bool], tell: Callable[[str], None]) -> int:
+    """Carry out every report when it is due, and what failed again after a quarter of its period (an hour at most),
+    until STOPPED(seconds), which waits, says so."""
+    next_ns = {report.name: 0 for report in config.reports}
+    while True:
+        now = time.time_ns()
+        for report in config.reports:
+            if now < next_ns[report.name]:
+                continue
+            begins = due_period(report, now).until_ns + LENGTH_NS[report.every] + report.delay_ns
+            again = now + min(LENGTH_NS[report.every] // 4, 3600 * NS_PER_S)
+            try:
+                failed = carry_out(config, report, now, tell)
+            except MburstError as error:
+                say(config.secrets.hide(f"report {report.name}: {error}"))
+                failed = 1
+            next_ns[report.name] = min(begins, again) if failed else begins
+        wake = min(next_ns.values(), default=now)
+        if stopped(max(0.2, min(LOOK_S, (wake - time.time_ns()) / 1e9))):
+            return 0

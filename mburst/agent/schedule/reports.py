@@ -1,0 +1,90 @@
+"""Reports of racks over periods: which racks, which period, and writing them all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MburstError
+
+if TYPE_CHECKING:
+    from ...analysis.bursts.find import BurstDefinition
+    from ...analysis.rack.period import Period
+    from ...sql import Store
+
+EVERY = ("hour", "day", "week")
+HOUR_NS, DAY_NS = 3600 * 10**9, 86_400 * 10**9
+LENGTH_NS = {"hour": HOUR_NS, "day": DAY_NS, "week": 7 * DAY_NS}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report that was written: where, and what an index says of it."""
+
+    rack: str
+    page: Path
+    facts: Path
+    summary: dict[str, Any]
+
+    @property
+    def recorded(self) -> bool:
+        return bool(self.summary["recorded"])
+
+    @property
+    def name(self) -> str:
+        """What identifies the report: rack and period."""
+        return self.page.stem
+
+
+def known_racks(store: Store) -> list[str]:
+    """The racks that the store has recordings of, sorted."""
+    with store.connect() as con:
+        return [row[0] for row in con.execute("SELECT DISTINCT rack FROM recordings ORDER BY rack").fetchall()]
+
+
+def last_period(every: str, now_ns: int | None = None) -> Period:
+    """The last whole hour, day or week (from Monday) of UTC that has passed."""
+    from ...analysis.rack.period import Period
+
+    now = time.time_ns() if now_ns is None else now_ns
+    if every == "week":
+        today = datetime.fromtimestamp(now // 10**9, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        until = int((today - timedelta(days=today.weekday())).timestamp()) * 10**9
+    else:
+        until = now // LENGTH_NS[every] * LENGTH_NS[every]
+    return Period(until - LENGTH_NS[every], until)
+
+
+def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: str | None) -> Period:
+    """The period with its open ends closed: by when the rack, or any, was recorded. Raises MburstError
+    where it was not."""
+    from ...analysis.rack.period import Period
+
+    with store.connect(rack) as con:
+        oldest, newest = con.execute(
+            "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]).fetchall()[0]
+    if oldest is None and (since_ns is None or until_ns is None):
+        raise MburstError(f"{store.path}: nothing was recorded" + (f" of rack {rack}" if rack else ""),
+                          "give both --since and --until, or --last, for a report that says so")
+    since = oldest if since_ns is None else since_ns
+    until = newest if until_ns is None else until_ns
+    if since >= until:
+        raise MburstError("the period ends before it begins", "the newest data are older than --since")
+    return Period(since, until)
+
+
+def write_racks(store: Store, racks: Sequence[str], period: Period, definition: BurstDefinition,
+                folder: Path) -> Iterator[Written]:
+    """Write a report for each rack, and the index when the last one has been taken. Raises MburstError."""
+    from ...analysis.rack.report import gather
+    from ...dashboards import rack as page
+    from ...dashboards.rack_words import summary
+
+    for rack in racks:
+        report = gather(store, rack, period, definition)
+        yield Written(rack, *page.write(report, folder), summary(report))
+    page.write_index(folder)

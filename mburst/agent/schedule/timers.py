@@ -1,0 +1,282 @@
+"""Who calls `mburst schedule --once` when: units of systemd, lines of cron, a CronJob of Kubernetes.
+
+The command is idempotent, so that a call too many does nothing, and a call that was missed is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shlex
+import subprocess
+import unicodedata
+from pathlib import Path
+
+from ... import privileges, python
+from ...errors import MburstError, UsageError
+from ..config import Config, Report
+
+SPREAD_S = 120  # RandomizedDelaySec: so that many hosts do not begin in the same second
+_WHEN = {"hour": "*-*-* *:{m:02}:{s:02} UTC", "day": "*-*-* {h:02}:{m:02}:{s:02} UTC",
+         "week": "{day} *-*-* {h:02}:{m:02}:{s:02} UTC"}
+# Of a service of the system that reads a store, writes pages, and speaks to servers (systemd.exec(5)).
+_CONFINED = """UMask=0027
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths={paths}
+PrivateTmp=yes
+PrivateDevices=yes
+PrivateMounts=yes
+ProtectProc=invisible
+ProcSubset=pid
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectClock=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RemoveIPC=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallFilter=capset
+SystemCallErrorNumber=EPERM
+"""
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def command(config: Config, report: Report) -> list[str]:
+    """What is called when a report is due."""
+    return python.command("mburst", "schedule", "--once", report.name, "--", str(config.path.resolve()))
+
+
+def _delay(report: Report) -> dict[str, int | str]:
+    """A delay as the days, hours, minutes and seconds of a calendar."""
+    minutes, seconds = divmod(report.delay_ns // 10**9, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return {"day": _DAYS[days], "h": hours, "m": minutes, "s": seconds}
+
+
+def calendar(report: Report) -> str:
+    """OnCalendar of systemd.time(7)."""
+    return _WHEN[report.every].format(**_delay(report))
+
+
+def units(config: Config, system: bool) -> dict[str, str]:
+    """Unit files by name: a service and a timer for each report."""
+    made = {}
+    for report in config.reports:
+        called = " ".join(_quoted(word) for word in command(config, report))
+        about = f"Microburst report {report.name}"
+        made[f"mburst-report-{report.name}.service"] = (
+            f"[Unit]\nDescription={about}\nAfter=network-online.target\nWants=network-online.target\n\n"
+            f"[Service]\nType=oneshot\nWorkingDirectory={_bare(str(Path.cwd()))}\n"
+            f"ExecStart={called}\n"
+            "Environment=PYTHONSAFEPATH=1\nNice=10\nIOSchedulingClass=idle\n"
+            + (_confined(config, report) if system else "UMask=0027\nNoNewPrivileges=yes\n"))
+        made[f"mburst-report-{report.name}.timer"] = (
+            f"[Unit]\nDescription={about}, every {report.every}\n\n[Timer]\nOnCalendar={calendar(report)}\n"
+            f"Persistent=true\nRandomizedDelaySec={SPREAD_S}\n\n[Install]\nWantedBy=timers.target\n")
+    return made
+
+
+def _confined(config: Config, report: Report) -> str:
+    """Who the service is, and what it may do: the owner of the store, who writes reports and into folders of deliveries
+    and nowhere else."""
+    paths = dict.fromkeys([report.store.resolve(), *folders(config, report)])
+    return f"User={owner_of(report.store)}\n" + _CONFINED.format(
+        paths=" ".join("-" + _escaped(_path(path)) for path in paths))
+
+
+def folders(config: Config, report: Report) -> list[Path]:
+    """Where a report is written to, and delivered to on this machine; but for those that ${NAME} is in, which only who
+    delivers reads."""
+    deliveries = [config.deliveries[name] for name in report.deliver]
+    paths = [str(report.output), *(to.settings["path"] for to in deliveries if to.kind == "folder")]
+    return list(dict.fromkeys(Path(path).resolve() for path in paths if "${" not in path))
+
+
+def missing(config: Config) -> dict[Path, str]:
+    """Those of the folders that there are not, with who writes into them: a service of the system may write into a
+    folder, and cannot make it."""
+    return {folder: owner_of(report.store) for report in config.reports for folder in folders(config, report)
+            if not folder.exists()}
+
+
+def make_folders(config: Config) -> dict[Path, str]:
+    """Make them, as who writes into them; those that he could not make."""
+    for report in config.reports:
+        owner = privileges.owner_of(report.store)
+        who = {"user": owner.uid, "group": owner.gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        for folder in folders(config, report):
+            call = ["mkdir", "--parents", "--mode=0750", "--", str(folder)]
+            subprocess.run(call, check=False, capture_output=True, **who)  # type: ignore[call-overload]
+    return missing(config)
+
+
+def _path(path: Path) -> str:
+    """A path in a list of them (systemd.syntax(7): words in quotes, C escapes)."""
+    text = str(path)
+    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def owner_of(store: Path) -> str:
+    """The name of who owns a store, or will: its number, where it has none."""
+    uid = privileges.owner_of(store).uid
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _quoted(word: str) -> str:
+    """A word of ExecStart (systemd.service(5), "Command lines")."""
+    text = _escaped(word).replace("$", "$$")
+    return text if re.fullmatch(r"[\w@%+=:,./$-]+", text) else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _escaped(text: str) -> str:
+    """Text of a unit, in which % begins a specifier."""
+    return _one_line(text).replace("%", "%%")
+
+
+def _bare(path: str) -> str:
+    """A path that is the whole of a value: there are no quotes for it. Raises UsageError."""
+    if path.endswith("\\") or path != path.rstrip():
+        raise UsageError(f"{path!r}: systemd has no way to write the name of this folder", "call from another folder")
+    return _escaped(path)
+
+
+def _one_line(text: str) -> str:
+    """TEXT, which a unit or a crontab can have in a line of it. Raises UsageError: whoever named a folder so would
+    write the lines behind it."""
+    if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+        raise UsageError(f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
+                         "rename the file or folder, or call from another folder")
+    return text
+
+
+def cron(config: Config) -> str:
+    """Lines for a crontab: every hour, since cron goes by the machine's zone and reports by UTC; what is not due is not
+    done."""
+    owners = ", ".join(sorted({owner_of(report.store) for report in config.reports}))
+    lines = ["# Reports of mburst. Called every hour: what is not due yet, or done, costs a moment.",
+             f"# For the crontab of who owns the store: crontab -u {owners} -e"]
+    for report in config.reports:
+        minute = report.delay_ns // (60 * 10**9) % 60
+        called = _one_line(shlex.join(["cd", str(Path.cwd())]) + " && " + shlex.join(command(config, report)))
+        lines.append(f"{minute} * * * * {called.replace('%', chr(92) + '%')}")
+    return "\n".join(lines) + "\n"
+
+
+def kubernetes(config: Config) -> str:
+    """CronJobs (batch/v1), one a report. The configuration comes from the ConfigMap `mburst`, secrets from the Secret
+    `mburst`, store and reports are on the claim `mburst`; the paths in the file have to lead below its mount."""
+    documents = []
+    for report in config.reports:
+        at = _delay(report)
+        day = _DAYS.index(str(at["day"])) + 1 if report.every == "week" else "*"
+        hour = "*" if report.every == "hour" else at["h"]
+        documents.append(_CRON_JOB.format(
+            name=re.sub(r"[^a-z0-9-]+", "-", f"mburst-report-{report.name}".lower())[:52].strip("-"), minute=at["m"],
+            hour=hour, day=day, report=report.name, file=json.dumps(f"/etc/mburst/{config.path.name}")))
+    return "---\n".join(documents)
+
+
+_CRON_JOB = """apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {name}
+spec:
+  schedule: "{minute} {hour} * * {day}"
+  timeZone: Etc/UTC
+  concurrencyPolicy: Forbid
+  startingDeadlineSeconds: 3600
+  jobTemplate:
+    spec:
+      backoffLimit: 2
+      template:
+        spec:
+          restartPolicy: Never
+          securityContext:
+            seccompProfile: {{type: RuntimeDefault}}
+          containers:
+            - name: mburst
+              image: mburst  # an image of yours that has mburst
+              command: ["mburst", "schedule", "--once", "{report}", "--", {file}]
+              securityContext:
+                allowPrivilegeEscalation: false
+                readOnlyRootFilesystem: true
+                capabilities: {{drop: [ALL]}}
+              envFrom:
+                - secretRef: {{name: mburst, optional: true}}
+              volumeMounts:
+                - {{name: configuration, mountPath: /etc/mburst}}
+                - {{name: data, mountPath: /var/lib/mburst}}
+                - {{name: temporary, mountPath: /tmp}}
+          volumes:
+            - {{name: temporary, emptyDir: {{}}}}
+            - {{name: configuration, configMap: {{name: mburst}}}}
+            - {{name: data, persistentVolumeClaim: {{claimName: mburst}}}}
+"""
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+
+def unit_folder(system: bool) -> Path:
+    """Where unit files of an administrator, or of a user, are (systemd.unit(5))."""
+    if system:
+        return Path("/etc/systemd/system")
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "systemd" / "user"
+
+
+def install(made: dict[str, str], system: bool) -> list[Path]:
+    """Write the units that were MADE, and start the timers. Raises MburstError where either fails."""
+    folder = unit_folder(system)
+    for name, text in made.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise MburstError(f"{folder / name}: cannot write: {error.strerror}",
+                              "--user installs for you alone, --print shows the units") from error
+    _systemctl(system, "daemon-reload")
+    _systemctl(system, "enable", "--now", *(name for name in made if name.endswith(".timer")))
+    return [folder / name for name in made]
+
+
+def remove(config: Config, system: bool) -> list[Path]:
+    """Stop the timers of the reports, and remove their units; those that there were. Raises MburstError."""
+    folder = unit_folder(system)
+    there = [folder / name for name in units(config, system) if (folder / name).exists()]
+    if there:
+        _systemctl(system, "disable", "--now", *(path.name for path in there if path.suffix == ".timer"))
+        for path in there:
+            path.unlink()
+        _systemctl(system, "daemon-reload")
+    return there
+
+
+def _systemctl(system: bool, *words: str) -> None:
+    call = ["systemctl", *([] if system else ["--user"]), *words]
+    try:
+        done = subprocess.run(call, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise MburstError("there is no systemctl here",
+                          "--print cron or --print kubernetes, or let `mburst run` keep the schedule") from None
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise MburstError(f"{' '.join(call[:3])}: {reason}",
+                          "the units are written; without systemd, `mburst run` keeps the schedule")

@@ -1,0 +1,62 @@
+"""What was found in a demo, against what is known to have happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...units import format_count, format_duration, format_share
+from .cases import Case
+
+TOLERANCE_NS = 3_000_000  # bins of 1 ms, and a first and a last one that are too empty to be hot
+STOLEN = 0.005  # of the processors' time: below, nobody would notice
+
+Edges = tuple[int, int]  # first and last frame of a round, Unix ns
+Burst = dict[str, Any]
+
+
+def verdict(case: Case, bursts: list[Burst]) -> list[str]:
+    """Lines that say how many rounds were found, how exactly, and with how many senders; and what the machine that
+    played all hosts did to the rounds."""
+    incoming = [burst for burst in bursts if burst["direction"] != "out"]
+    pairs = [(edges, burst) for edges in case.rounds for burst in incoming if is_of_round(burst, edges)]
+    rounds = {edges for edges, _ in pairs}
+    others = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
+    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds and {format_count(len(others), 'other burst')}."]
+    lines += disturbed(case, rounds, others)
+    if pairs:
+        starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
+        ends = max(abs(burst["end_ns"] - last_ns) for (_, last_ns), burst in pairs)
+        lines.append(
+            f"They start within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
+        )
+        fan_in = sorted({burst["fan_in"] for _, burst in pairs})
+        told = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"
+        lines.append(f"Fan-in: {told} senders at once, of {case.senders}.")
+    return lines
+
+
+def disturbed(case: Case, found: set[Edges], others: list[Burst]) -> list[str]:
+    """Lines that say how this machine disturbed the rounds, by what the cache server and the kernel wrote down: a round
+    that lasted longer than its bytes take at line rate had pauses, and is several bursts."""
+    lines = []
+    paused = [(first, last) for first, last in case.rounds if last - first > case.round_ns + TOLERANCE_NS]
+    if case.round_ns and paused:
+        longest = max(last - first for first, last in paused)
+        missed = sum(edges not in found for edges in paused)
+        parts = sum(any(burst["start_ns"] < last and burst["end_ns"] > first for first, last in paused)
+                    for burst in others)  # fmt: skip
+        lines.append(
+            f"This machine paused while it sent {format_count(len(paused), 'round')}, which lasted up to "
+            f"{format_duration(longest)} instead of {format_duration(case.round_ns)}: "
+            f"these are {missed} of the {len(case.rounds) - len(found)} not found, "
+            f"and {parts} of the {len(others)} others."
+        )
+    if case.stolen >= STOLEN:
+        lines.append(f"A hypervisor took {format_share(case.stolen)} of its processors' time.")
+    return lines
+
+
+def is_of_round(burst: Burst, edges: Edges) -> bool:
+    """Whether a burst begins and ends where a round of the truth does."""
+    found = (burst["start_ns"], burst["end_ns"])
+    return all(abs(seen - true) <= TOLERANCE_NS for seen, true in zip(found, edges, strict=True))

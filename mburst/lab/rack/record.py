@@ -1,0 +1,71 @@
+"""The whole experiment on a rack, as the recorded and the simulated cache-server cases have it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import UsageError
+from .machine import Stolen
+from .rack import Counters, Rack
+from .rounds import Round, wire_bytes
+from .verbs import RATE, Onlooker, measured, require
+
+_QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
+_TOLD_S = 0.3  # after which the switch has told its counters
+_ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The files of a recorded experiment, its rounds, and what the kernel counted at the port to the cache server."""
+
+    link_bps: int
+    store: Path  # what mburst measured: probes, the switch's queue, and frames where they were recorded live
+    capture: Path  # what the cache server received, by tcpdump, unless that was recorded live
+    truth: Path
+    rounds: tuple[Round, ...]
+    quiet_from_ns: int  # Unix; until the first round begins, there are only probes
+    port: Counters
+    sent_bytes: int  # of payload, by the senders' own count
+    stolen: float  # share of the processors' time that a hypervisor took meanwhile
+
+    @property
+    def round_ns(self) -> int:
+        """How long the bytes of a round take at line rate."""
+        whole = self.rounds[0]
+        return round(wire_bytes(whole.bytes_expected, whole.dgrams_expected) * 8e9 / self.link_bps)
+
+
+def check_seconds(seconds: float) -> None:
+    """Raise UsageError where an experiment cannot last so long."""
+    if not 2 <= seconds <= 600:
+        raise UsageError(f"the rack is recorded for 2 to 600 seconds, not {seconds:g}")
+
+
+def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str = "1gbit", *, seed: int = 1,
+                rate: int = RATE, record: list[str] | None = None, onlooker: Onlooker | None = None) -> Recording:
+    """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
+
+    RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
+    told of each verb. Raises RackUnavailable where no rack can be built; then nothing is written.
+    """
+    check_seconds(seconds)
+    require()
+    quiet_s = seconds * _QUIET_SHARE
+    count = max(1, round((seconds - quiet_s) / _ROUND_S))
+    store, capture, truth = folder / "store", folder / "cache.pcap", folder / "truth.csv"
+    with Rack(senders, link, second_nic=True, limit_s=4 * seconds + 120) as rack:
+        folder.mkdir(parents=True, exist_ok=True)
+        (onlooker or Onlooker()).built(rack)
+        with (rack.record_pcap(capture) if record is None else nullcontext(),
+              measured(rack, store, record, rate=rate, seed=seed, onlooker=onlooker)):
+            quiet_from_ns, stolen = time.time_ns(), Stolen()
+            time.sleep(quiet_s)
+            rounds = rack.run_rounds(count, seed=seed, truth=truth)
+            share, port = stolen.share(), rack.queue_counters()
+            time.sleep(_TOLD_S)
+    sent_bytes = sum(payload for _, payload in rack.sent.values())
+    return Recording(rack.plan.link_bps, store, capture, truth, tuple(rounds), quiet_from_ns, port, sent_bytes, share)

@@ -1,0 +1,115 @@
+"""A program of the rack: a Python process of its own that does one job, told by and reporting through pipes.
+
+The owner closes the program's standard input to stop it, so no program outlives its owner. Standard output carries
+one "ready" line and then results, a JSON value a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...python import command
+from .errors import RackFailed
+
+RLIMIT_RTTIME = 15  # µs of CPU that a real-time process may take without sleeping; asm-generic/resource.h
+RTTIME_US = (1_000_000, 1_000_000)  # of it: soft and hard limit
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module of this package."""
+    return command(f"mburst.lab.rack.{module}", *arguments)
+
+
+def python_environment() -> dict[str, str]:
+    """An environment in which that command finds this package, installed or not."""
+    path = os.pathsep.join(filter(None, [_PACKAGE_PARENT, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+class Role:
+    """The owner's side. `limit_s` bounds the program's life, whatever happens to it."""
+
+    def __init__(self, module: str, limit_s: float, **config: Any) -> None:
+        self.module = module
+        self._process = subprocess.Popen(
+            python_command(module, json.dumps({**config, "limit_s": limit_s})), env=python_environment(), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+    def wait_ready(self) -> None:
+        """Wait until the program is at its work. Raises RackFailed where it ended before."""
+        assert self._process.stdout
+        if self._process.stdout.readline() != "ready\n":
+            self._fail()
+
+    def results(self) -> Iterator[Any]:
+        """What the program reports, until it ends. Raises RackFailed where it failed."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            yield json.loads(line)
+        if self._process.wait():
+            self._fail()
+
+    def stop(self) -> list[Any]:
+        """Tell the program to finish; what it reported that was not read yet."""
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        return list(self.results())
+
+    def close(self) -> None:
+        """End the program now, whatever it does. Safe to repeat."""
+        self._process.kill()
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()
+
+    def _fail(self) -> None:
+        assert self._process.stderr
+        words = self._process.stderr.read().strip().splitlines()
+        code = self._process.wait()
+        if code == -signal.SIGALRM:
+            raise RackFailed(f"rack: {self.module} did not finish in time")
+        raise RackFailed(f"rack: {self.module} failed: {words[-1] if words else f'exit code {code}'}")
+
+
+def begin() -> dict[str, Any]:
+    """The program's side: what it is to do. Its life is bounded from here on."""
+    config: dict[str, Any] = json.loads(sys.argv[1])
+    signal.setitimer(signal.ITIMER_REAL, config["limit_s"])
+    return config
+
+
+def report(value: Any) -> None:
+    """Give the owner a result."""
+    print(json.dumps(value), flush=True)
+
+
+def ready() -> None:
+    """Tell the owner that the work begins."""
+    print("ready", flush=True)
+
+
+def told_to_stop(timeout_s: float = 0) -> bool:
+    """Has the owner closed our standard input, or does it within the time?"""
+    return bool(select.select([sys.stdin], [], [], timeout_s)[0])
+
+
+def go_real_time() -> None:
+    """Run before ordinary processes and those that measure (verbs.py) where that is allowed, but never for more than a
+    second without a pause."""
+    with contextlib.suppress(OSError):
+        resource.setrlimit(RLIMIT_RTTIME, RTTIME_US)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))

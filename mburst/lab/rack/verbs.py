@@ -1,0 +1,249 @@
+"""mburst's own verbs on the hosts of a rack: what measures a rack is what users run.
+
+    cache        reflect, and record where the recording is live
+    api          probe, of both interfaces of the cache server
+    tor          switch-agent, and collect, which reads it
+
+One machine plays all hosts. Prober and reflector therefore run before ordinary processes (SCHED_FIFO) while they
+measure, so that what is measured is the network and not how busy this machine is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import MburstError
+from ...python import command
+from .errors import RackFailed, RackUnavailable
+from .plan import CACHE2_IP, CACHE2_PORT, CACHE_IP, CACHE_PORT
+from .role import RLIMIT_RTTIME, RTTIME_US, python_environment
+
+if TYPE_CHECKING:
+    from .rack import Rack
+
+CONFIG = """targets:
+  tor: {{address: "unix:{socket}", insecure: true, subscriptions: [depth, counters]}}
+subscriptions:
+  depth:     # each millisecond in which it changes
+    paths: ["{queue}/max-queue-len"]
+    stream-mode: on-change
+  counters:
+    paths: ["{queue}/transmit-octets", "{queue}/dropped-pkts"]
+    stream-mode: sample
+    sample-interval: 100ms
+"""
+QUEUE = f"/qos/interfaces/interface[interface-id={CACHE_PORT}]/output/queues/queue/state"
+RATE = 500  # probes a second to each interface: with more, a machine of two processors sends rounds with pauses
+NAMES = {CACHE_IP: "cache", CACHE2_IP: "cache-nic2"}
+
+_BEGINS_WITHIN_S = 60
+_ENDS_WITHIN_S = 60
+_PATIENCE_S = 10
+_LOOK_S = 0.02
+_WITH_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'  # `ip netns exec` gives a program mounts of its own
+
+
+@dataclass(frozen=True)
+class Verb:
+    """`mburst WORDS` on a HOST of a rack. `has_begun` says, by what it has printed, whether it is at work."""
+
+    host: str
+    words: list[str]
+    has_begun: Callable[[str], bool]
+    real_time: bool = False
+    hosts: Path | None = None  # its /etc/hosts
+
+
+class Running:
+    """A verb that runs. What it prints, errors too, is kept and not shown."""
+
+    def __init__(self, rack: Rack, verb: Verb) -> None:
+        self.verb = verb
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
+        argv = command("mburst", *verb.words)
+        if verb.hosts:
+            argv = ["sh", "-c", _WITH_HOSTS, str(verb.hosts), *argv]
+        self._process = rack.exec_in(rack.plan.namespace(verb.host), argv, stdin=subprocess.DEVNULL,
+                                     stdout=self._printed, stderr=self._printed, start_new_session=True,
+                                     env=python_environment())  # fmt: skip
+
+        with contextlib.suppress(OSError):  # at once: soon it is another user's, whose limits not every root may set
+            resource.prlimit(self._process.pid, RLIMIT_RTTIME, RTTIME_US)
+
+    @property
+    def said(self) -> str:
+        """What it has printed."""
+        return os.pread(self._printed.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def await_begin(self) -> None:
+        """Return when it is at work. Raises RackFailed if it ended, or does not begin."""
+        deadline = time.monotonic() + _BEGINS_WITHIN_S
+        while not self.verb.has_begun(self.said):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise self._failed("did not begin")
+            time.sleep(_LOOK_S)
+        self._prefer(self.verb.real_time)
+
+    def ask_to_end(self) -> None:
+        """Returns at once."""
+        if self._process.poll() is None:
+            self._prefer(False)
+            self._process.send_signal(signal.SIGTERM)
+
+    def await_end(self) -> str:
+        """What it printed, when it has ended. Raises RackFailed if it does not end, or not well."""
+        try:
+            code = self._process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            raise self._failed("did not end") from None
+        if code:
+            raise self._failed(f"ended with exit code {code}")
+        return self.said
+
+    def close(self) -> None:
+        """End it where it still runs: in good order if it does so soon. Safe to repeat."""
+        self.ask_to_end()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._printed.close()
+
+    def _prefer(self, real_time: bool) -> None:
+        """Let it run before ordinary processes, where that is allowed: all of its threads, since one that does not run
+        may hold what another waits for (Python's global lock)."""
+        policy, priority = (os.SCHED_FIFO, 1) if real_time else (os.SCHED_OTHER, 0)
+        for task in Path(f"/proc/{self._process.pid}/task").glob("*"):
+            with contextlib.suppress(OSError):  # threads end while we look
+                os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
+
+    def _failed(self, how: str) -> RackFailed:
+        last = self.said.strip().splitlines()[-1:]
+        return RackFailed(": ".join([f"rack: mburst {self.verb.words[0]} {how}", *last]))
+
+
+class Onlooker:
+    """Is told how an experiment goes; this one does nothing with it."""
+
+    def built(self, rack: Rack) -> None:
+        """The rack is there."""
+
+    def starts(self, rack: Rack, verb: Verb) -> None:
+        """A verb is about to be started."""
+
+    def ended(self, rack: Rack, verb: Verb, said: str) -> None:
+        """A verb has ended well, and has printed this."""
+
+
+@contextlib.contextmanager
+def running(rack: Rack, verbs: list[Verb], onlooker: Onlooker) -> Iterator[None]:
+    """Meanwhile, run the verbs, from when all are at work. Raises RackFailed if one does not begin or end well."""
+    with contextlib.ExitStack() as stack:
+        started = []
+        for verb in verbs:
+            onlooker.starts(rack, verb)
+            started.append(stack.enter_context(contextlib.closing(Running(rack, verb))))
+        for one in started:
+            one.await_begin()
+        try:
+            yield
+        finally:
+            for one in started:
+                one.ask_to_end()
+        for one in started:
+            onlooker.ended(rack, one.verb, one.await_end())
+
+
+@contextlib.contextmanager
+def measured(rack: Rack, store: Path, record: list[str] | None = None, *, rate: int = RATE, seed: int = 1,
+             onlooker: Onlooker | None = None) -> Iterator[None]:
+    """Meanwhile, probe the cache server from the API host and read the switch's port to it, into `store`; and record
+    what the cache server receives, with the options RECORD of `mburst record`, unless they are None.
+
+    Raises RackFailed.
+    """
+    with tempfile.TemporaryDirectory(prefix="mburst-") as folder:
+        socket = Path(folder, "agent.sock")
+        listening = [reflecting(), serving(rack, socket)]
+        asking = [collecting(store, _written(Path(folder, "gnmi.yaml"), CONFIG.format(socket=socket, queue=QUEUE))),
+                  probing(rack, store, _written(Path(folder, "hosts"), hosts_file()), rate, seed)]  # fmt: skip
+        if record is not None:
+            listening.insert(0, recording(store, record))
+        onlooker = onlooker or Onlooker()
+        with running(rack, listening, onlooker), running(rack, asking, onlooker):
+            yield
+
+
+def require() -> None:
+    """Raise RackUnavailable where the libraries of `mburst switch-agent` and `collect` are missing."""
+    from ...cli.collect import require as require_gnmi
+
+    try:
+        require_gnmi()
+    except MburstError as reason:
+        raise RackUnavailable(f"the rack's switch is read by gNMI: {reason}", "pip install 'mburst[demo]'") from None
+
+
+def hosts_file() -> str:
+    """The /etc/hosts of the API host."""
+    return "127.0.0.1 localhost\n" + "".join(f"{address} {name}\n" for address, name in NAMES.items())
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def recording(store: Path, options: list[str]) -> Verb:
+    """`mburst record` of what the cache server receives."""
+    return Verb("cache", ["record", "-i", "eth0", "-o", str(store), *options], lambda said: _has(store, "clock"))
+
+
+def reflecting() -> Verb:
+    """`mburst reflect` on the cache server."""
+    return Verb("cache", ["reflect"], lambda said: "reflecting on" in said, real_time=True)
+
+
+def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 1) -> Verb:
+    """`mburst probe` from the API host to each interface of the cache server, `rate` times a second. It has begun when
+    the switch has sent something to each, since nothing else is sent before there are rounds."""
+    ports = [CACHE_PORT, CACHE2_PORT][: 1 + rack.plan.second_nic]
+    before = rack.port_counters()
+
+    def has_begun(said: str) -> bool:
+        now = rack.port_counters()
+        return all(now[port][1] > before[port][1] for port in ports)
+
+    words = ["probe", *list(NAMES.values())[: len(ports)], "--rate", f"{rate}/s", "--timeout", "1s", "--host", "api",
+             "--seed", str(seed), "-o", str(store)]  # fmt: skip
+    return Verb("api", words, has_begun, real_time=True, hosts=hosts)
+
+
+def serving(rack: Rack, socket: Path) -> Verb:
+    """`mburst switch-agent` on the switch, for its port to the cache server."""
+    link = f"{rack.plan.link_bps // 10**6}M"
+    return Verb("tor", ["switch-agent", CACHE_PORT, "--listen", f"unix:{socket}", "--link", link],
+                lambda said: "serving" in said)  # fmt: skip
+
+
+def collecting(store: Path, config: Path) -> Verb:
+    """`mburst collect` from the switch."""
+    return Verb("tor", ["collect", str(config), "-o", str(store)], lambda said: _has(store, "queues"))
+
+
+def _has(store: Path, table: str) -> bool:
+    """Whether a writer has stored rows of the table, or is about to."""
+    from ...sql import Store
+
+    return not Store(store).is_empty(table)

@@ -1,0 +1,188 @@
+"""Canary bursts from their sender to the store: the notes of what was sent, as a file that can be carried to the
+recorder, and the rows of what was recorded of it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import files
+from ..errors import MburstError
+from ..sent_burst import SentBurst
+from ..units import format_count
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from ..analysis.bursts.find import BurstDefinition
+    from ..analysis.canary.detection import Lane
+    from ..sql import Store
+
+FORMAT = 1
+MOST_BYTES = 64 << 20   # of a file of notes
+AROUND_NS = 3600 * 10**9  # how far the two clocks may be apart
+POLL_S = 0.25
+SETTLED_S = 3.0         # without another packet, no more come
+_RUN = re.compile(r"canary-[0-9a-f]{16}")
+_DATES = (946_684_800 * 10**9, 4_102_444_800 * 10**9)  # stamps that are taken for one: 2000 to 2100
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of `mburst canary`: what was sent to whom."""
+
+    batch: str
+    target: str
+    port: int
+    source: str
+    link_bps: int
+    bursts: Sequence[SentBurst]
+
+    def text(self) -> str:
+        """As a file of notes."""
+        told = {"mburst_canary": FORMAT, **{name: getattr(self, name) for name in _HEAD},
+                "bursts": [asdict(burst) for burst in self.bursts]}
+        return json.dumps(told, ensure_ascii=False) + "\n"
+
+
+_HEAD = {"batch": str, "target": str, "port": int, "source": str, "link_bps": int}
+
+
+def new_batch() -> str:
+    """A name for a run."""
+    return f"canary-{secrets.token_hex(8)}"
+
+
+def load(path: Path) -> Run:
+    """The notes in a file. Raises MburstError for what is no such file, or damaged."""
+    wrong = MburstError(f"{path}: not what `mburst canary --sent` writes, or damaged")
+    try:
+        told = json.loads(files.first_line(path, MOST_BYTES))
+        if told.pop("mburst_canary") != FORMAT:
+            raise MburstError(f"{path}: notes of another mburst", "use the mburst that wrote them, or a newer one")
+        bursts = [_burst(one) for one in told.pop("bursts")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise wrong from error
+    if {name: type(value) for name, value in told.items()} != _HEAD or not _RUN.fullmatch(told["batch"]) \
+            or told["link_bps"] <= 0 or not _in_order(bursts):
+        raise wrong
+    return Run(**told, bursts=bursts)
+
+
+def _burst(told: dict[str, Any]) -> SentBurst:
+    """A burst of the notes. Raises ValueError or TypeError for what cannot be one."""
+    kinds = {"int": int, "str": str, "bool": bool}
+    wanted = {field.name: kinds[str(field.type)] for field in fields(SentBurst)}
+    one = SentBurst(**told)
+    if any(type(getattr(one, name)) is not kind for name, kind in wanted.items()):
+        raise TypeError
+    numbers = (one.number, one.size_bytes, one.length_ns, one.error_ns, one.packets, one.bytes)
+    if min(numbers) < 0 or max(numbers) >= 2**62 or not _DATES[0] <= one.start_ns <= one.end_ns <= _DATES[1] \
+            or not one.packets or not one.bytes or one.stamps not in ("sw", "app"):
+        raise ValueError
+    return one
+
+
+def _in_order(bursts: Sequence[Any]) -> bool:
+    """Whether there is one, and each comes behind the one before."""
+    return bool(bursts) and all(a.end_ns < b.start_ns and a.number < b.number for a, b in pairwise(bursts))
+
+
+def connected(store: Store, run: Run) -> duckdb.DuckDBPyConnection:
+    """The store around the run's time, by whichever of the clocks. Raises MburstError."""
+    return store.connect(None, run.bursts[0].start_ns - AROUND_NS, run.bursts[-1].end_ns + AROUND_NS)
+
+
+def interface_of(address: str) -> str:
+    """The interface that has an address of this host, or ''."""
+    from . import prober
+
+    if ":" not in address:
+        return prober.interface_of(address)
+    wanted = ipaddress.ip_address(address).packed.hex()
+    try:
+        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+    except OSError:
+        return ""
+    return next((row[5] for row in rows if row[0] == wanted), "")
+
+
+def recorded_speeds(store: Store, host: str) -> list[int]:
+    """The speeds of the links that HOST was recorded on, or of all links where the store knows no such host."""
+    with store.connect() as con:
+        rows = con.execute("SELECT DISTINCT host, link_bps FROM recordings WHERE link_bps IS NOT NULL").fetchall()
+    own = [speed for name, speed in rows if name == host]
+    return own or [speed for _, speed in rows]
+
+
+def wait_for(store: Store, run: Run, timeout_s: float, stopped: Callable[[], object]) -> None:
+    """Return once the store has all packets of the run and the bins behind them, or no more come, or it has been too
+    long. Raises MburstError."""
+    from ..analysis.read.canary import recorded_of
+
+    wanted = sum(burst.packets for burst in run.bursts)
+    since = run.bursts[0].start_ns - AROUND_NS
+    until, most, changed = time.monotonic() + timeout_s, 0, time.monotonic()
+    while time.monotonic() < until and not stopped():
+        with connected(store, run) as con:
+            packets, binned = recorded_of(con, run.source, since)
+        if packets > most:
+            most, changed = packets, time.monotonic()
+        if binned and (packets >= wanted or (packets and time.monotonic() - changed > SETTLED_S)):
+            return
+        time.sleep(POLL_S)
+
+
+def read(store: Store, run: Run, definition: BurstDefinition, host: str | None = None,
+         source: str | None = None) -> list[Lane]:
+    """Keep in STORE what its recordings (of HOST where it is given) show of a run, and return that. SOURCE is how they
+    call the sender, where that is not its own address. Raises MburstError where they show nothing of it."""
+    from ..analysis.canary.detection import read_lane
+    from ..analysis.read.canary import lanes_with
+
+    sender = source or run.source
+    with connected(store, run) as con:
+        recordings = lanes_with(con, sender, host)
+        if not recordings:
+            raise MburstError(
+                f"{store.path}: no packet of {sender} was recorded within an hour of the canary bursts"
+                + (f" at {host}" if host else ""),
+                "record at the host that they were sent to; --sender says what the recorder calls the sender")
+        _demand_speed(recordings, definition)
+        lanes = [read_lane(con, recording, sender, run.bursts, definition) for recording in recordings]
+    kept = [lane for lane in lanes if lane.rows]
+    if not kept:
+        seen = format_count(sum(recording["packets"] for recording in recordings), "packet")
+        raise MburstError(f"{store.path}: {seen} of {sender} were recorded, but they do not come when the "
+                          f"{format_count(len(run.bursts), 'canary burst')} were sent",
+                          "more bursts, or a sender that sends nothing else, can be recognised")
+    read_ns = time.time_ns()
+    for lane in kept:
+        _keep(store, lane, {"batch": run.batch, "source": sender, "read_ns": read_ns})
+    return kept
+
+
+def _demand_speed(recordings: Sequence[dict[str, Any]], definition: BurstDefinition) -> None:
+    for recording in recordings:
+        if not (definition.link_bps or recording["link_bps"]):
+            raise MburstError(f"recording {recording['recording_id']} ({recording['host']} {recording['interface']}): "
+                              "the link speed is not known", "give it with --link")
+
+
+def _keep(store: Store, lane: Lane, beside: dict[str, Any]) -> None:
+    """Store the rows of a lane, durably."""
+    import pyarrow as pa
+
+    from ..sql.tables import arrow_schema
+
+    host, rack = lane.recording["host"], lane.recording["rack"]
+    with store.writer("canary", host, rack) as writer:
+        writer.append(pa.Table.from_pylist([{**row, **beside} for row in lane.rows], arrow_schema("canary")))

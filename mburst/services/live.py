@@ -1,0 +1,78 @@
+"""Serves the live view of a store, alone or beside a recording into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ..errors import MburstError
+from ..web.address import Where, listening
+
+if TYPE_CHECKING:
+    from ..analysis.bursts.find import BurstDefinition
+    from ..sql import Store
+
+PORT = 8470
+READY_S = 30.0
+THREADS, WAITING = 4, 64  # that look at the store for browsers, and questions that wait for them
+HINT = "open the address that `mburst live` printed"
+
+
+class Service:
+    """The web server of one live view. Raises MburstError where the extra `live` is not installed."""
+
+    def __init__(self, store: Store, rack: str | None, definition: BurstDefinition, where: Where, title: str,
+                 dropped: Callable[[], int] | None = None) -> None:
+        try:
+            import uvicorn  # noqa: F401
+            import websockets  # noqa: F401  what uvicorn speaks WebSocket with
+
+            from ..dashboards.live_server import application
+            from ..web.gate import Gate
+            from ..web.server import WebServer
+        except ModuleNotFoundError as error:
+            raise MburstError(f"the live view needs {error.name}, which is not installed",
+                              "pip install 'mburst[live]'") from error
+        from ..analysis.live.bursts import BurstWatch
+        from ..analysis.live.store import LiveStore
+        from ..dashboards.live_view import LiveView
+        from ..workers import Workers
+
+        socket = listening(where)
+        try:
+            self.live = LiveStore(store, rack)
+            self.view = LiveView(self.live, BurstWatch(self.live, definition), dropped)
+            self.workers = Workers("mburst-live", THREADS, WAITING)
+            self._server = WebServer(Gate(application(self.view, title, self.workers), where, HINT), socket, where)
+        except BaseException:
+            socket.close()
+            raise
+        self.url = where.url(socket.getsockname()[1]) + (f"?token={where.token}" if where.made else "")
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            self._server.run()
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        """Have `run` return soon."""
+        self._server.should_exit = True
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Serve in a thread while this lasts."""
+        thread = self._server.run_beside()
+        try:
+            yield
+        finally:
+            self.stop()
+            thread.join(READY_S)
+            self._close()
+
+    def _close(self) -> None:
+        self.workers.close(self.view.history.interrupt)
+        self.view.close()
+        self.live.close()

@@ -1,0 +1,190 @@
+"""Probes into the store: the prober's settled probes become rows in a thread beside it, so that it is not held up."""
+
+from __future__ import annotations
+
+import fcntl
+import queue
+import secrets
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import privileges
+from ..errors import MburstError
+from ..stopping import stopping
+
+if TYPE_CHECKING:
+    from ..sql import Store
+    from ..telemetry.probe.exchanges import Counts, Settled
+    from ..telemetry.probe.prober import Plan
+    from ..telemetry.probe.targets import Target
+
+SWITCH_S = 0.0001  # how long the storing thread may keep the prober from running Python
+_GATHER_S = 1.0  # of probes become one batch of rows
+MOST_WAITING = 1_000_000  # probes that wait for the disk, of some 90 bytes each: a minute's at the highest rate
+_SIOCGIFADDR = 0x8915
+_MOST_APART_NS = 1_000_000  # of an interface's clock from system time, as `mburst record` has it
+
+Names = dict[str, str]
+PathCounts = list[tuple[Names, "Counts"]]
+
+
+class Probed(NamedTuple):
+    """A run of the prober: the batch of its rows; for each path what rows call it and what became of its probes; how
+    many targets were left out for want of a socket; and whether somebody interrupted it."""
+
+    batch: str
+    counts: PathCounts
+    left_out: int
+    interrupted: bool
+
+
+class Keeper:
+    """Takes settled probes and appends them to the store, in a thread of its own.
+
+    `watch`, where given, is called in that thread with every batch of rows (a pyarrow.Table). When the store cannot be
+    written, `failed` is called and `close` raises what happened. While it cannot be written for long, probes beyond
+    MOST_WAITING are dropped; `dropped` counts them.
+    """
+
+    def __init__(self, store: Store, failed: Callable[[], None], watch: Callable[[Any], None] | None = None) -> None:
+        self._queue: queue.SimpleQueue[tuple[Settled, Names] | None] = queue.SimpleQueue()
+        self._writer = store.writer("probes")
+        self._failed = failed
+        self._watch = watch
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._waiting = self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name="mburst-probes", daemon=True)
+        self._thread.start()
+
+    def take(self, settled: Settled, names: Names) -> None:
+        """Keep these probes. Returns at once."""
+        count = len(settled.sent)
+        with self._lock:
+            fits = not self._waiting or self._waiting + count <= MOST_WAITING
+            if fits:
+                self._waiting += count
+            else:
+                self.dropped += count
+        if fits:
+            self._queue.put((settled, names))
+
+    def close(self) -> None:
+        """Store what was taken. Raises what kept it from being stored."""
+        self._queue.put(None)
+        self._thread.join()
+        self._writer.close()
+        if self._failure:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while self._store_some():
+                pass
+        except BaseException as failure:
+            self._failure = failure
+            self._failed()
+
+    def _store_some(self) -> bool:
+        """Gather for a while and store it; False after the last."""
+        import pyarrow as pa
+
+        batches, ended, until = [], False, time.monotonic() + _GATHER_S
+        while not ended and (left := until - time.monotonic()) > 0:
+            try:
+                taken = self._queue.get(timeout=left)
+            except queue.Empty:
+                break
+            if taken is None:
+                ended = True
+            else:
+                batches.append(taken[0].rows(taken[1]))
+        if batches:
+            rows = pa.Table.from_batches(batches).unify_dictionaries()
+            self._writer.append(rows)
+            with self._lock:
+                self._waiting -= rows.num_rows
+            if self._watch:
+                self._watch(rows)
+        return not ended
+
+
+def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: Callable[[str], None],
+          watch: Callable[[Any], None] | None = None) -> Probed:
+    """Probe until the plan ends or somebody ends it; what was measured is in `store` then.
+
+    Raises MburstError where no socket can be had or the store cannot be written.
+    """
+    import numpy  # noqa: F401  loaded before the first probe, which it would hold up
+    import pyarrow  # noqa: F401
+
+    from ..telemetry.probe.prober import Prober
+
+    batch = f"probe-{secrets.token_hex(6)}"
+    with privileges.raised():
+        prober = Prober(targets, plan, host=host, batch=batch, tell=tell)
+    low_ports = any(0 < port < 1024 for port in plan.source_ports)  # bound anew with each connection over TCP
+    privileges.drop(keep=[privileges.NET_BIND_SERVICE] if low_ports else [])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        keeper = Keeper(store, prober.stop, watch)
+        with stopping(prober.stop) as ended_by:
+            try:
+                prober.run(keeper.take)
+            finally:
+                keeper.close()
+        if keeper.dropped:
+            tell(f"{keeper.dropped:,} probes were not stored, since the store did not keep up: they are missing from "
+                 "what was measured")
+        counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
+        return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)
+    finally:
+        sys.setswitchinterval(before)
+        prober.close()
+
+
+def hardware_serves(addresses: list[str]) -> bool:
+    """Whether the interfaces that have these IPv4 addresses of this host can stamp every frame, by clocks that are kept
+    with system time."""
+    from ..capture import device
+    from ..telemetry.probe.clock import Clocks
+
+    for address in addresses:
+        found = device(interface_of(address))
+        if not found or not found["hardware_stamps"] or found["phc_index"] < 0:
+            return False
+        with Clocks(found["phc_index"]) as clocks:
+            apart = clocks.read().phc_offset_ns
+        if apart is None or abs(apart) > _MOST_APART_NS:
+            return False
+    return bool(addresses)
+
+
+def interface_of(address: str) -> str:
+    """The interface that has an IPv4 address, or empty."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for _, name in socket.if_nameindex():
+            try:
+                request = struct.pack("16s24x", name.encode())
+                if socket.inet_ntoa(fcntl.ioctl(control, _SIOCGIFADDR, request)[20:24]) == address:
+                    return name
+            except OSError:  # it has none
+                continue
+    return ""
+
+
+def local_address(target: Target) -> str:
+    """The address of this host that packets to a target leave from. Raises MburstError."""
+    with socket.socket(target.family, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(target.address)
+        except OSError as error:
+            raise MburstError(f"{target.name}: {error.strerror}") from error
+        return str(sock.getsockname()[0])

@@ -1,0 +1,1 @@
+"""From a capture to the store: a recording, its rows, its gaps and its recovery."""

@@ -1,0 +1,190 @@
+"""Times in which packets were not counted: the rows of `gaps`.
+
+A recording from an interface that did not come to its end leaves an open gap, from the end of its last bin. The next
+recording of the same interface closes it, and the interface's own counters say what was missed: what they moved from
+the start of the one recording to that of the other, less what the former has. So over any number of recordings bins,
+`late`, `dropped` and these gaps add up to the counter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...machine import was_restarted
+from ...quality import Quality
+from ...units import NS_PER_S, format_duration
+from .recording import Row
+
+if TYPE_CHECKING:
+    from ...sql import Store
+
+COMPARABLE = ("afpacket", "libpcap")  # backends that see each packet which the interface counts
+LOST = ("dropped", "reader too slow")  # reasons of gaps whose packets the recording counts as dropped
+_JOIN_NS = NS_PER_S  # losses closer than that are one gap
+_LONGEST_NS = 10 * NS_PER_S  # of a gap that goes on: then another row begins
+
+
+def opened(row: Row, reason: str, detail: str = "") -> Row:
+    """The gap behind the recording whose last row is ROW."""
+    start_ns = row["begun_ns"] if row["end_ns"] is None else row["end_ns"]
+    return {**_place(row), "start_ns": start_ns, "end_ns": None, "reason": reason, "packets": None, "bytes": None,
+            "detail": detail}
+
+
+def _place(row: Row) -> Row:
+    return {name: row[name] for name in ("recording_id", "host", "rack", "interface", "direction")}
+
+
+def append(store: Store, rows: list[Row]) -> None:
+    """Store gaps of one host and rack, durably. Raises MburstError."""
+    import pyarrow as pa
+
+    if rows:
+        with store.writer("gaps", rows[0]["host"], rows[0]["rack"]) as writer:
+            writer.append(pa.Table.from_pylist(rows))
+
+
+# --- by the next recorder --------------------------------------------------------------------------------------------
+
+
+def close(store: Store, host: str, interface: str) -> None:
+    """End the gaps of an interface behind which it is recorded again. May be done any number of times. Raises
+    MburstError."""
+    from ...sql.repair.recovery import rows_of
+
+    if store.is_empty("gaps"):
+        return
+    gaps = rows_of(store.path, "gaps", "host = ? AND interface = ?", [host, interface])
+    over = {_identity(gap) for gap in gaps if gap["end_ns"] is not None}
+    waiting = {_identity(gap): gap for gap in gaps if _identity(gap) not in over}
+    if not waiting:
+        return
+    recordings = newest(rows_of(store.path, "recordings", "host = ? AND interface = ? AND boot_id IS NOT NULL",
+                                [host, interface]))
+    closed = [row for gap in waiting.values() if (row := _closed(gap, recordings)) is not None]
+    for rack in sorted({row["rack"] for row in closed}):
+        append(store, [row for row in closed if row["rack"] == rack])
+
+
+def _identity(gap: Row) -> tuple[Any, ...]:
+    """Equal for rows of one gap, as the view `gaps` has it. Behind a recording there is one."""
+    return gap["recording_id"], gap["direction"], gap["start_ns"] if gap["reason"] in LOST else None
+
+
+def newest(rows: Iterable[Row]) -> list[Row]:
+    """The last row of each recording."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in sorted(rows, key=lambda row: (row["ended"] != "", row["written_ns"])):
+        last[row["writer_id"], row["recording_id"]] = row
+    return list(last.values())
+
+
+def _closed(gap: Row, recordings: list[Row]) -> Row | None:
+    """GAP with its end, and what was missed; None while the interface is not recorded again."""
+    before = next((row for row in recordings if row["recording_id"] == gap["recording_id"]), None)
+    if before is None:
+        return None
+    least_ns = max(before["begun_ns"] + 1, gap["start_ns"] - before["bin_ns"])
+    later = [row for row in recordings if row["begun_ns"] >= least_ns]
+    if not later:
+        return None
+    begun_ns = min(row["begun_ns"] for row in later)
+    next_up = [row for row in later if row["begun_ns"] == begun_ns]
+    after = next((row for row in next_up if row["direction"] == gap["direction"]), None)
+    fellows = sum(row["capture_id"] == before["capture_id"] for row in recordings)
+    packets, octets, why = missed(before, after, fellows)
+    detail = "; ".join(text for text in (gap["detail"], why) if text)
+    return {**gap, "end_ns": max(begun_ns, gap["start_ns"]), "packets": packets, "bytes": octets, "detail": detail}
+
+
+def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None, int | None, str]:
+    """Packets and bytes that the interface counted between the recording BEFORE, one of DIRECTIONS of its capture, and
+    the start of the next, AFTER. None where that cannot be told, with the reason."""
+    reason = _incomparable(before, after, directions)
+    if reason or after is None:
+        return None, None, reason
+    moved = after["begun_packets"] - before["begun_packets"]
+    packets = moved - before["packets"] - before["dropped"] - before["late"]
+    if packets < 0:
+        return None, None, f"not known how many packets: the interface counted {moved:,}, fewer than were recorded"
+    if None in (before["begun_bytes"], after["begun_bytes"]):
+        return packets, None, "not known how many bytes: the driver may count them otherwise"
+    if before["dropped"]:
+        return packets, None, "not known how many bytes: nor how many were dropped"
+    octets = after["begun_bytes"] - before["begun_bytes"] - before["bytes"] - before["late_bytes"]
+    return packets, octets if octets >= 0 else None, ""
+
+
+def _incomparable(before: Row, after: Row | None, directions: int) -> str:
+    """Why the interface's counters do not tell what was missed; '' where they do."""
+    reasons = (
+        (after is None, "nothing came in this direction when it was recorded again"),
+        (not before["boot_id"], "the host does not say whether it was started anew"),
+        (after and before["boot_id"] != after["boot_id"], "the host was started anew, and its counters with it"),
+        (after and before["interface_id"] != after["interface_id"], "the interface was made anew, and its counters"),
+        (None in (before["begun_packets"], after and after["begun_packets"]), "the interface has no counter of it"),
+        (before["backend"] not in COMPARABLE, f"{before['backend']} may not see what the interface counts"),
+        (before["filter"], "the filter left packets out"),
+        (before["quality"] & Quality.GRO, "merged frames (GRO, TSO) are not what the interface counts"),
+        (before["dropped"] and directions > 1, "packets of both directions were dropped, not known how many of each"),
+    )
+    return next((f"not known how many packets: {text}" for holds, text in reasons if holds), "")
+
+
+# --- while it is recorded --------------------------------------------------------------------------------------------
+
+
+class Losses:
+    """Gathers the losses of one capture into gaps, and appends them to the store as they end."""
+
+    def __init__(self, store: Store, host: str, rack: str, writer_id: str) -> None:
+        self._writer = store.writer("gaps", host, rack, writer_id)
+        self._gap: Row | None = None
+        self._looked = time.monotonic_ns()
+        self._stalls: list[tuple[int, int]] = []  # when the recorder did not read
+
+    def look(self, losses: list[tuple[int, int, int]], rows: list[Row]) -> None:
+        """Called after every read of the capture whose rows of recordings are ROWS, with what it lost."""
+        now, passed = time.time_ns(), time.monotonic_ns() - self._looked
+        self._looked += passed
+        if passed > NS_PER_S:
+            self._stalls = [*self._stalls[-9:], (now - passed, now)]
+        for first_ns, last_ns, packets in losses:
+            self._add(first_ns, last_ns, packets, rows)
+        if self._gap and now - self._gap["end_ns"] > 2 * _JOIN_NS:
+            self._flush()
+
+    def _add(self, first_ns: int, last_ns: int, packets: int, rows: list[Row]) -> None:
+        stall = next((stall for stall in self._stalls if stall[0] <= last_ns and first_ns <= stall[1]), None)
+        reason = "reader too slow" if stall else "dropped"
+        gap = self._gap
+        if gap and (gap["reason"] != reason or not gap["start_ns"] <= first_ns <= gap["end_ns"] + _JOIN_NS
+                    or last_ns - gap["start_ns"] > _LONGEST_NS):
+            self._flush()
+        if self._gap is None:
+            detail = f"the recorder did not read for {format_duration(stall[1] - stall[0])}" if stall else ""
+            both = {"direction": "both"} if len(rows) > 1 else {}
+            self._gap = {**_place(rows[0]), **both, "start_ns": first_ns, "end_ns": last_ns, "reason": reason,
+                         "packets": packets, "bytes": None, "detail": detail}
+        else:
+            self._gap["end_ns"] = max(last_ns, self._gap["end_ns"])
+            self._gap["packets"] += packets
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        gap, self._gap = self._gap, None
+        if gap:
+            self._writer.append(pa.Table.from_pylist([gap]))
+
+    def close(self) -> None:
+        """Store what is left. Raises MburstError."""
+        self._flush()
+        self._writer.close()
+
+
+def cause(boot: str | None, reason: str) -> str:
+    """Why a recording that is found unended was: another boot means that the host went down with it; else REASON, which
+    the recorder left."""
+    return "power" if was_restarted(boot) else reason or "killed"

@@ -1,0 +1,374 @@
+"""From a capture to the store: runs the engine and appends what it yields."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from errno import EDQUOT, ENOSPC
+from typing import TYPE_CHECKING, Any
+
+from ... import privileges
+from ...errors import Interrupted, MburstError, print_trouble
+from ...stopping import stopping
+from ...units import format_bytes
+from . import gaps, interface_counters, recovery
+from .recording import Progress, Recording, Row, fingerprint, is_live, is_repeatable, merged_beyond, own_addresses
+from .rows import Attempt, State, describe, silent_lanes
+from .tally import Tally
+from .watch import Watch
+
+if TYPE_CHECKING:
+    import signal
+
+    import pyarrow as pa
+
+    from ...capture import Capture, Lane, Rows
+    from ...sql import Store
+    from ...sql.locks import Lock
+    from ...sql.repair.recovery import Totals
+    from .recovery import Housekeeping
+
+Until = Callable[[Callable[[], object]], AbstractContextManager[list["signal.Signals"]]]
+ROWS_EVERY_S = 10.0  # at most between a loss or a trouble and its row in the store
+_LOCK_S = 10.0  # that the lock of a dead recorder may be held by who puts its recording in order
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What record() did: the rows of recordings, whether they are NEW, and a sentence where there is more to say."""
+
+    rows: list[Row]
+    new: bool = True
+    remark: str = ""
+
+
+def record(
+    store: Store, recording: Recording, progress: Callable[[Progress], None] | None = None,
+    until: Until = stopping,
+) -> Recorded:
+    """Record into `store`: a row of recordings for each interface and direction. UNTIL calls what it is given when the
+    recording shall end: the default on SIGINT and SIGTERM.
+
+    Files that were recorded whole add nothing; what an attempt at them that was broken off has left counts until this
+    one is whole, and is then removed. An input that turns out bad is raised after all that was read before is stored,
+    and so is Interrupted on SIGINT and SIGTERM. From an interface these are how a recording ends: it then returns as
+    usual. Raises MburstError when another process records the same files with the same settings into STORE.
+    """
+    with privileges.raised():
+        capture_id, repeatable = fingerprint(recording), is_repeatable(recording)
+    with _locked(store, capture_id, recording) as lock:
+        earlier = recovery.ended_attempts(store, capture_id, lock) if repeatable else {}
+        if kept := recovery.complete_attempt(earlier):
+            recovery.remove_replaced(store, earlier, kept)
+            recovery.tidy(store, print_trouble)
+            return Recorded(earlier[kept], False, "already recorded: nothing added")
+        recorder = _Recorder(store, recording, capture_id, lock)
+        with recovery.Housekeeping(store, recorder.trouble) as housekeeping:
+            rows = recorder.run(progress, housekeeping, until)
+        return Recorded(rows, True, _replace(store, earlier, recorder.attempt.writer_id) if earlier else "")
+
+
+def _replace(store: Store, earlier: dict[str, list[Row]], kept: str) -> str:
+    """Remove the attempts that KEPT makes up for; a sentence about it. Raises MburstError."""
+    held = sum(row["bytes"] for rows in earlier.values() for row in rows)
+    recovery.remove_replaced(store, earlier, kept)
+    which = "an interrupted recording of it" if len(earlier) == 1 else f"{len(earlier)} interrupted recordings of it"
+    return f"{which} ({format_bytes(held)}) {'was' if len(earlier) == 1 else 'were'} replaced"
+
+
+@contextmanager
+def _locked(store: Store, capture_id: str, recording: Recording) -> Iterator[Lock]:
+    """The lock of a capture. Its file is left where the recording was begun and its end could not be stored. Raises
+    MburstError when somebody else has it."""
+    lock = _lock(store, capture_id, recording)
+    try:
+        yield lock
+    except BaseException:
+        (lock.leave if lock.is_begun else lock.end)()
+        raise
+    lock.end()
+
+
+def _lock(store: Store, capture_id: str, recording: Recording) -> Lock:
+    from ...sql import locks
+
+    deadline = time.monotonic() + _LOCK_S
+    while (lock := locks.acquire(store.path, capture_id)) is None:
+        pid = locks.holder(store.path, capture_id)
+        if time.monotonic() > deadline or (pid is not None and os.path.exists(f"/proc/{pid}")):
+            which = f"process {pid}" if pid else "another process"
+            raise MburstError(f"{' '.join(recording.targets)}: {which} is recording it into {store.path} with the same "
+                              "settings: nothing added", "wait until it has ended")
+        time.sleep(0.1)
+    return lock
+
+
+class _Recorder:
+    """One call of record(): the engine, the store's writers, and the lanes seen so far."""
+
+    def __init__(self, store: Store, recording: Recording, capture_id: str, lock: Lock) -> None:
+        from ...sql import new_writer
+
+        self.store = store
+        self.recording = recording
+        self.lock = lock
+        self.troubles: list[str] = []
+        self.gave_up = False
+        writer_id = new_writer()
+        names = (recording.host, recording.rack, writer_id, self.trouble)
+        self.runs = store.writer("recordings", *names)
+        self.bins = store.writer("bins", *names)
+        self.sources = store.writer("sources", *names)
+        with privileges.raised():
+            self.repeatable, live = is_repeatable(recording), is_live(recording)
+        before = interface_counters.read(recording.targets[0]) if live else interface_counters.Counters()
+        self.capture = _open(recording)
+        live, begun = self.capture.facts["live"], self.capture.facts["begun"]
+        self.attempt = Attempt(
+            recording, capture_id, writer_id, time.time_ns(), live,
+            interface_counters.read(recording.targets[0], begun) if begun else
+            before if live else interface_counters.Counters())
+        lock.begin({"rows": self._silent_rows() if live else []})
+        self.watch = Watch(store, recording, writer_id, self.trouble) if live else None
+        self.lanes: list[Lane] = []
+        self.rows: list[Row] = []  # the newest of each lane
+        self.tally = Tally()
+        self.held: dict[str, Totals] = {}  # what the first `counted` segments of bins hold
+        self.counted = 0
+        self.row_due = time.monotonic() + ROWS_EVERY_S
+        self.ended_by: list[signal.Signals] = []
+        privileges.drop(keep=[privileges.NET_ADMIN] if self.capture.facts["restores"] else [])
+
+    def trouble(self, error: MburstError) -> None:
+        """Say what could not be stored as it should be yet, and note it. Called from other threads, too."""
+        if str(error) not in self.troubles:
+            self.troubles.append(str(error))
+        if not self.gave_up:  # else there is a failure to say
+            print_trouble(error)
+
+    def run(
+        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping, until: Until = stopping
+    ) -> list[Row]:
+        with until(self.capture.stop) as self.ended_by:
+            try:
+                failure = self._read_all(progress, housekeeping)
+                rows = self._finish(failure)
+                self._tell(housekeeping)
+            except BaseException as error:
+                self._give_up(error)
+                raise
+            finally:
+                self.capture.close()
+        if failure:
+            raise failure
+        if self.ended_by and not self.watch:
+            raise Interrupted("interrupted", f"the {self._packets():,} packets before that are recorded; the same "
+                                             "command records all" if self.repeatable else "")
+        return rows
+
+    def _read_all(
+        self, progress: Callable[[Progress], None] | None, housekeeping: Housekeeping
+    ) -> MburstError | None:
+        """Record to the end of the input; how it failed."""
+        while True:
+            try:
+                rows = self.capture.read()
+            except MburstError as failure:
+                return failure
+            if rows is None:
+                return None
+            bins = self._append(*rows)
+            if self.watch:
+                self.watch.look(self.capture, self.rows)
+                self._tell(housekeeping)
+            if progress:
+                progress(self._progress(bins))
+
+    def _tell(self, housekeeping: Housekeeping) -> None:
+        """The interface is recorded again, as far as there are rows of it."""
+        if self.watch and self.rows:
+            housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
+
+    def _packets(self) -> int:
+        return sum(lane["packets"] for lane in self.lanes)
+
+    def _progress(self, bins: pa.RecordBatch | None) -> Progress:
+        end_ns = max((lane["end_ns"] for lane in self.lanes if lane["packets"]), default=0)
+        return Progress(self._packets(), end_ns, self.lanes, self.capture.facts, bins, self.rows)
+
+    def _append(self, bins: Rows, sources: Rows) -> pa.RecordBatch | None:
+        known = len(self.lanes)
+        self.lanes = self.capture.lanes
+        named = self._name_lanes(bins) if len(bins) else None
+        if self.watch and named is not None:
+            self.watch.check_stamps(named)
+        if len(self.lanes) > known:
+            self._append_rows()
+        if named is not None:
+            self._append_bins(named)
+        if len(sources):
+            self.sources.append(self._name_lanes(sources))
+        if time.monotonic() > self.row_due and self._has_news():
+            self._append_rows()
+        return named
+
+    def _append_bins(self, bins: pa.RecordBatch) -> None:
+        """Append, and store the totals whenever a segment is whole: what is not in them is then in few segments."""
+        before = dict(self.tally.totals)
+        self.bins.append(bins)
+        self.tally.add(bins)
+        if self.bins.segments - 1 > self.counted:
+            self.held, self.counted = before, self.bins.segments - 1
+            self._append_rows()
+
+    def _has_news(self) -> bool:
+        """Whether packets were lost, or something failed, that no row tells of; looked at every ROWS_EVERY_S."""
+        self.row_due = time.monotonic() + ROWS_EVERY_S
+        dropped, notes = self.capture.facts["dropped"], "\n".join(self.troubles)
+        return any((row["notes"], row["dropped"], row["late"], row["unparsed"])
+                   != (notes, dropped, lane["late"], lane["unparsed"])
+                   for row, lane in zip(self.rows, self.lanes, strict=True))
+
+    def _name_lanes(self, rows: Rows) -> pa.RecordBatch:
+        """The engine's rows with the text columns of the store in place of the lane's number."""
+        import pyarrow as pa
+
+        [batch] = pa.RecordBatchReader.from_stream(rows)
+        lane = batch.column("lane")
+        one = pa.repeat(pa.scalar(0, pa.int16()), len(batch))
+
+        def named(index: Any, names: list[str]) -> Any:
+            return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string()))
+
+        columns = {
+            "recording_id": named(lane, [self.attempt.recording_id(i) for i in range(len(self.lanes))]),
+            "host": named(one, [self.recording.host]),
+            "rack": named(one, [self.recording.rack]),
+            "interface": named(lane, [self.attempt.interface(lane) for lane in self.lanes]),
+            "direction": named(lane, [lane["direction"] for lane in self.lanes]),
+        }
+        rest = [name for name in batch.schema.names if name != "lane"]
+        return pa.RecordBatch.from_arrays(
+            [*columns.values(), *(batch.column(name) for name in rest)], [*columns, *rest]
+        )
+
+    def _append_rows(self) -> None:
+        """Store the rows of all lanes as of now, while it runs."""
+        self.rows = self._rows(State(self.held, self.counted, self._counters(), notes=tuple(self.troubles)))
+        self._store_rows()
+
+    def _rows(self, state: State) -> list[Row]:
+        facts = self.capture.facts
+        return [self.attempt.row(index, lane, facts, state) for index, lane in enumerate(self.lanes)]
+
+    def _silent_rows(self) -> list[Row]:
+        """The rows of a recording from an interface on which nothing came."""
+        state = State({}, 0, self.attempt.begun)
+        lanes = silent_lanes(self.recording)
+        return [self.attempt.row(index, lane, self.capture.facts, state) for index, lane in enumerate(lanes)]
+
+    def _store_rows(self) -> None:
+        import pyarrow as pa
+
+        if self.rows:
+            self.runs.append(pa.Table.from_pylist(self.rows))
+
+    def _counters(self) -> interface_counters.Counters:
+        return interface_counters.read(self.recording.targets[0]) if self.watch else interface_counters.Counters()
+
+    # --- how it ends ---
+
+    def _finish(self, failure: MburstError | None) -> list[Row]:
+        """Store the last rows, when all that they tell of is on the disk. Raises MburstError."""
+        self.lanes = self.capture.lanes
+        if self.watch:
+            self.watch.look(self.capture, self.rows)
+            self.watch.close()
+        self.sources.close()
+        self.bins.close()
+        self._check_totals()
+        notes = self._notes(failure)
+        ended = "failed" if failure else "stopped" if self.watch else "interrupted"
+        self._end(ended if failure or self.ended_by else "finished", notes)
+        return self.rows
+
+    def _end(self, ended: str, notes: list[str], reason: str = "failed") -> None:
+        """Store the last rows, and the gap behind a recording from an interface that failed. Raises MburstError."""
+        state = State(self.tally.totals, self.counted, self._counters(), ended, tuple([*notes, *self.troubles]))
+        self.rows = self._rows(state)
+        if ended == "failed" and self.watch:
+            gaps.append(self.store, [gaps.opened(row, reason) for row in self.rows])
+        self._store_rows()
+        self.runs.close()
+        self.lock.is_begun = False
+
+    def _check_totals(self) -> None:
+        """Raises MburstError unless the bins hold what the engine counted."""
+        for index, lane in enumerate(self.lanes):
+            held = self.tally.totals.get(self.attempt.recording_id(index))
+            stored = (held.packets, held.bytes, held.wire_bytes) if held else (0, 0, 0)
+            counted = (lane["packets"], lane["bytes"], lane["wire_bytes"])
+            if stored != counted:
+                raise MburstError(f"internal error: bins hold {stored[0]:,} packets and {stored[1]:,} bytes, and "
+                                  f"{counted[0]:,} and {counted[1]:,} were counted", "please report this")
+
+    def _notes(self, failure: MburstError | None) -> list[str]:
+        notes = describe(self.capture, self.lanes)
+        if failure:
+            notes.append(f"the input ended early: {failure}")
+            if self._packets() and not failure.hint:
+                failure.hint = f"the {self._packets():,} packets before that are recorded"
+        if self.watch:
+            notes += self.watch.notes(self._packets(), self.ended_by)
+        elif self.ended_by:
+            notes.append("the recording was interrupted")
+        return notes
+
+    def _give_up(self, error: BaseException) -> None:
+        """The store cannot be written, or the bins are refused: keep what is stored, and say how it ended as far as
+        that can be stored. Where it cannot, the lock's file says so to the next recorder."""
+        self.gave_up = True
+        cause = error.__cause__
+        full = isinstance(cause, OSError) and cause.errno in (ENOSPC, EDQUOT)
+        reason = "disk full" if full else "failed"
+        with suppress(OSError):
+            self.lock.give_reason(reason)
+        for writer in (self.sources, self.bins, self.watch):
+            with suppress(MburstError, OSError):
+                if writer:
+                    writer.close()
+        with suppress(MburstError, OSError):
+            if self.rows:
+                self._end("failed", [f"the recording broke off: {error}"], reason)
+            self.lock.is_begun = False
+
+
+def _open(recording: Recording) -> Capture:
+    """The engine on what is to be recorded. Raises MburstError and ValueError."""
+    from ...capture import Capture
+
+    live = recording.live
+    with privileges.raised():
+        return Capture(
+            recording.targets,
+            bin_ns=recording.bin_ns,
+            source_bin_ns=recording.source_bin_ns,
+            window_ns=recording.window_ns,
+            directions=recording.direction,
+            local=own_addresses(recording),
+            max_sources=recording.max_sources,
+            inner=recording.inner,
+            mtu=merged_beyond(recording),
+            spread_bps=(recording.link_bps or 0) if recording.spread else 0,
+            backend=None if recording.backend == "auto" else recording.backend,
+            filter=recording.filter or None,
+            snaplen=live.snaplen,
+            threads=live.threads,
+            ring_bytes=live.ring_bytes,
+            stamps=live.stamps,
+            promiscuous=live.promiscuous,
+            cluster=live.cluster,
+        )

@@ -1,0 +1,126 @@
+"""What to record and how, and what is told of it while it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import MburstError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...capture import Facts, Lane
+
+Direction = Literal["in", "out", "both"]
+Stamps = Literal["auto", "hw", "sw"]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record, and how. Times in nanoseconds, rates in bits a second."""
+
+    targets: list[str]
+    link_bps: int | None = None
+    bin_ns: int = 100_000
+    source_bin_ns: int = 1_000_000
+    window_ns: int = 2_000_000
+    host: str = "unknown"
+    rack: str = "unknown"
+    interface: str | None = None
+    direction: Direction = "both"
+    local: list[str] = field(default_factory=list)
+    max_sources: int = 4096
+    inner: bool = False
+    mtu: int = -1
+    spread: bool = False
+    backend: str = "auto"
+    filter: str = ""
+    live: Live = field(default_factory=lambda: Live())
+
+
+@dataclass(frozen=True)
+class Live:
+    """What holds for interfaces only."""
+
+    duration_ns: int | None = None  # None: until somebody ends it
+    snaplen: int = 0
+    threads: int = 0
+    ring_bytes: int = 0
+    stamps: Stamps = "auto"
+    promiscuous: bool = True
+    cluster: int = 0
+    force: bool = False  # record bins that the stamps are too coarse for
+
+
+@dataclass
+class Progress:
+    """Where a recording is: the packets that are in closed bins, and the newest stamp; what is new in the store."""
+
+    packets: int
+    end_ns: int
+    lanes: list[Lane]
+    facts: Facts
+    bins: pa.RecordBatch | None
+    runs: list[Row]
+
+
+def fingerprint(recording: Recording) -> str:
+    """An identity of capture files and settings, so that recording them again adds nothing.
+
+    Of each file all bytes count: two captures may differ in one. What cannot be read twice (a pipe) gets a random
+    identity. Raises MburstError.
+    """
+    from ...sql import verified
+
+    digest = hashlib.blake2b(digest_size=6)
+    for name in recording.targets:
+        path = Path(name)
+        if not path.is_file():
+            return secrets.token_hex(6)
+        try:
+            digest.update(verified.digest(path.resolve()).encode())
+        except OSError as error:
+            raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+    settings = {name: value for name, value in vars(recording).items() if name not in ("targets", "live")}
+    digest.update(repr(sorted(settings.items())).encode())
+    return digest.hexdigest()
+
+
+def is_repeatable(recording: Recording) -> bool:
+    """Whether the same input can be recorded again: files, but no pipe and no interface."""
+    return all(Path(name).is_file() for name in recording.targets)
+
+
+def is_live(recording: Recording) -> bool:
+    """Whether the target is an interface rather than a file."""
+    from ...capture import device
+
+    [name, *more] = recording.targets
+    return not more and recording.backend != "file" and (
+        recording.backend != "auto" or name == "any" or (device(name) is not None and not Path(name).exists())
+    )
+
+
+def merged_beyond(recording: Recording) -> int:
+    """The size of IP packets beyond which a frame is a merged one: an interface says it, a file's is inferred."""
+    from ...capture import device
+
+    if recording.mtu >= 0 or not is_live(recording):
+        return recording.mtu
+    found = device(recording.targets[0])
+    return found["mtu"] if found else -1
+
+
+def own_addresses(recording: Recording) -> list[str]:
+    """--local, or else the address of the interface: libpcap does not tell sides."""
+    from ...capture import device
+
+    if recording.local or not is_live(recording):
+        return recording.local
+    found = device(recording.targets[0])
+    return [found["mac"]] if found and found["mac"] else []

@@ -1,0 +1,204 @@
+"""What recorders that died have left in a store, and how the next one puts it in order.
+
+A recorder holds the lock of its capture_id (sql/locks.py) while it runs. A lock whose file is left belongs to one that
+died: its rows get an end, its totals are those of its bins, and the gap behind it gets a row. Of files that were
+recorded again, what the broken-off attempts wrote is removed. Each step may itself be broken off: another does it
+again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MburstError
+from . import gaps
+from .recording import Row
+
+if TYPE_CHECKING:
+    from ...sql import Store
+    from ...sql.locks import Lock
+    from ...sql.repair.recovery import Totals
+
+TIDY_S = 900.0  # as often as a segment is whole
+
+
+def attempts(store: Store, capture_id: str) -> dict[str, list[Row]]:
+    """The newest rows of all attempts at one capture, by writer_id, the first attempt first. Raises MburstError."""
+    from ...sql.repair.recovery import rows_of
+
+    if store.is_empty("recordings"):
+        return {}
+    found: dict[str, list[Row]] = {}
+    rows = gaps.newest(rows_of(store.path, "recordings", "capture_id = ?", [capture_id]))
+    for row in sorted(rows, key=lambda row: (row["begun_ns"], row["recording_id"])):
+        found.setdefault(row["writer_id"], []).append(row)
+    return found
+
+
+def complete_attempt(found: dict[str, list[Row]]) -> str | None:
+    """The writer_id of the attempt that came to its end."""
+    return next((writer for writer, rows in found.items() if all(row["complete"] for row in rows)), None)
+
+
+def ended_attempts(store: Store, capture_id: str, lock: Lock) -> dict[str, list[Row]]:
+    """The same, for the holder of the capture's LOCK: those whose recorder died are given their last rows. Raises
+    MburstError."""
+    found = attempts(store, capture_id)
+    if complete_attempt(found) or all(row["ended"] for rows in found.values() for row in rows):
+        return found
+    for writer, rows in found.items():
+        end_killed(store, writer, rows, lock.note.get("reason", ""))
+    return attempts(store, capture_id)
+
+
+def remove_replaced(store: Store, found: dict[str, list[Row]], kept: str) -> None:
+    """Remove all attempts but KEPT, once that one is on the disk. Raises MburstError."""
+    from ...sql.repair.recovery import make_durable, remove_writers
+
+    others = set(found) - {kept}
+    if others:
+        make_durable(store.path, kept)
+        remove_writers(store.path, others)
+
+
+def recover(store: Store, capture_id: str, lock: Lock) -> None:
+    """End what the dead holder of LOCK began. Raises MburstError; the lock's file is then left."""
+    try:
+        found = ended_attempts(store, capture_id, lock)
+        if kept := complete_attempt(found):
+            remove_replaced(store, found, kept)
+        elif not found:
+            for writer, rows in _never_stored(lock.note).items():
+                end_killed(store, writer, rows, lock.note.get("reason", ""))
+    except BaseException:
+        lock.leave()
+        raise
+    lock.end()
+
+
+def _never_stored(note: dict[str, Any]) -> dict[str, list[Row]]:
+    """The rows of a recorder that died before anything came, as it noted them; {} where they are not whole."""
+    import pyarrow as pa
+
+    from ...sql.tables import arrow_schema
+
+    schema = arrow_schema("recordings")
+    try:
+        rows = pa.Table.from_pylist(note.get("rows", []), schema).to_pylist()
+    except (pa.ArrowException, AttributeError, TypeError, ValueError):
+        return {}
+    if not rows or any(row[field.name] is None for row in rows for field in schema if not field.nullable):
+        return {}
+    return {rows[0]["writer_id"]: rows}
+
+
+def end_killed(store: Store, writer_id: str, rows: list[Row], reason: str) -> None:
+    """Give the recordings of a dead writer their last row, and the gap behind them. Raises MburstError."""
+    from ...sql.repair.recovery import totals
+
+    unended = [row for row in rows if not row["ended"]]
+    if not unended:
+        return
+    held = totals(store.path, writer_id, min(row["counted_segments"] or 0 for row in unended))
+    ended = [_ended(row, held.get(row["recording_id"]), gaps.cause(row["boot_id"], reason)) for row in unended]
+    live = [row for row in ended if row["boot_id"] is not None]
+    gaps.append(store, [gaps.opened(row, gaps.cause(row["boot_id"], reason)) for row in live])
+    append_rows(store, writer_id, ended)
+
+
+def append_rows(store: Store, writer_id: str, rows: list[Row]) -> None:
+    """Store rows of recordings of one attempt, durably. Raises MburstError."""
+    import pyarrow as pa
+
+    with store.writer("recordings", rows[0]["host"], rows[0]["rack"], writer_id) as writer:
+        writer.append(pa.Table.from_pylist(rows))
+
+
+def _ended(row: Row, held: Totals | None, reason: str) -> Row:
+    """The last row of a recording that was broken off: its totals are those of its bins."""
+    note = f"the recorder did not come to its end ({reason}): totals are those of its bins"
+    ended = {**row, "ended": "failed" if reason in ("failed", "disk full") else "killed", "complete": False,
+             "counted_segments": None, "notes": "\n".join([*row["notes"].splitlines(), note]),
+             "written_ns": max(time.time_ns(), row["written_ns"] + 1)}
+    if held:
+        end_ns = held.last_ns + row["bin_ns"]
+        ended["start_ns"] = held.first_ns if row["start_ns"] is None else row["start_ns"]
+        ended["end_ns"] = end_ns if row["end_ns"] is None else max(row["end_ns"], end_ns)
+        ended["quality"] |= held.quality
+        for name in ("packets", "bytes", "wire_bytes"):
+            ended[name] += getattr(held, name)
+    return ended
+
+
+def tidy(store: Store, failed: Callable[[MburstError], None]) -> None:
+    """Put in order what dead writers left: their files, and the recordings that they did not end."""
+    from ...sql import locks
+    from ...sql.repair.recovery import clean
+    from ...sql.writer import unless_damaged
+
+    clean(store.path, unless_damaged(failed))
+    for name in locks.names(store.path):
+        try:
+            lock = locks.acquire(store.path, name, make=False)
+            if lock is not None:
+                recover(store, name, lock)
+        except MburstError as error:
+            failed(error)
+
+
+class Housekeeping:
+    """A thread that tidies the store while a recorder runs, when it begins and every TIDY_S: others die meanwhile, and
+    a seal that failed may work later. It closes gaps of the recorder's interface once that has rows there. FAILED
+    hears what could not be done, once."""
+
+    def __init__(self, store: Store, failed: Callable[[MburstError], None]) -> None:
+        self._store = store
+        self._failed = failed
+        self._said: set[str] = set()
+        self._place: tuple[str, str] | None = None
+        self._over = False
+        self._news = threading.Event()  # of a place, or of the end
+        self._thread = threading.Thread(target=self._run, name="mburst-tidy", daemon=True)
+
+    def __enter__(self) -> Housekeeping:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        self._news.set()
+        self._thread.join()
+
+    def recorded(self, host: str, interface: str) -> None:
+        """The recorder has stored rows of this interface."""
+        if self._place is None and not self._over:
+            self._place = (host, interface)
+            self._news.set()
+
+    def _run(self) -> None:
+        self._attempt(lambda: tidy(self._store, self._say))
+        waiting = True  # for a place
+        while not self._over or (waiting and self._place):
+            if not self._news.wait(TIDY_S):
+                self._attempt(lambda: tidy(self._store, self._say))
+                continue
+            self._news.clear()
+            if waiting and (place := self._place):
+                waiting = False
+                self._attempt(lambda: gaps.close(self._store, *place))
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except MburstError as error:
+            self._say(error)
+
+    def _say(self, error: MburstError) -> None:
+        if str(error) not in self._said:
+            self._said.add(str(error))
+            self._failed(error)

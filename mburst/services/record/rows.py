@@ -1,0 +1,176 @@
+"""The rows of `recordings`: one for each direction of each interface, written again as more is known."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ... import __version__
+from ...quality import Quality
+from ...sql.tables import COMPLETE
+from ...units import NS_PER_S
+from .interface_counters import Counters
+from .recording import Recording, Row
+
+if TYPE_CHECKING:
+    from ...capture import Capture, Facts, Lane
+    from ...sql.repair.recovery import Totals
+
+STAMP_KINDS = ((Quality.HW, "hardware"), (Quality.SW, "software"), (Quality.RING, "ring"))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What all rows have that one call of record() writes."""
+
+    recording: Recording
+    capture_id: str
+    writer_id: str
+    begun_ns: int
+    live: bool
+    begun: Counters  # of its interface, at begun_ns
+
+    def recording_id(self, lane: int) -> str:
+        """Of the lane of this number."""
+        return f"{self.capture_id}-{lane}"
+
+    def interface(self, lane: Lane) -> str:
+        """What an interface is called: as asked, as the capture says, or after its file."""
+        unnamed = f"{Path(self.recording.targets[0]).name.split('.')[0]}:{lane['index']}"
+        return self.recording.interface or lane["interface"] or unnamed
+
+    def row(self, index: int, lane: Lane, facts: Facts, state: State) -> Row:
+        """The row of the lane of number INDEX."""
+        recording, totals = self.recording, state.totals.get(self.recording_id(index))
+        begun_packets, begun_bytes = self.begun.of(lane["direction"])
+        counter_packets, counter_bytes = state.counters.of(lane["direction"])
+        is_final = bool(state.ended)
+        return {
+            "recording_id": self.recording_id(index),
+            "capture_id": self.capture_id,
+            "host": recording.host,
+            "rack": recording.rack,
+            "interface": self.interface(lane),
+            "direction": lane["direction"],
+            "link_bps": recording.link_bps or lane["link_bps"] or None,
+            "bin_ns": recording.bin_ns,
+            "source_bin_ns": recording.source_bin_ns,
+            "backend": "file" if facts["backend"] == "merge" else facts["backend"],
+            "input": " ".join(recording.targets),
+            "filter": recording.filter,
+            "snaplen": lane["snaplen"],
+            "clock": stamped_by(lane["quality"], self.live) if lane["packets"] or not is_final else "no packets",
+            "offloads": _merged(lane["merged"], facts["mtu"]),
+            "notes": "\n".join(state.notes),
+            "start_ns": lane["start_ns"] if totals and totals.packets else None,
+            "end_ns": _end_ns(lane, totals, recording.bin_ns, state.ended in COMPLETE),
+            "clock_epochs": lane["clock_epochs"],
+            "packets": totals.packets if totals else 0,
+            "bytes": totals.bytes if totals else 0,
+            "wire_bytes": totals.wire_bytes if totals else 0,
+            "unattributed_packets": lane["unattributed_packets"],
+            "unattributed_bytes": lane["unattributed_bytes"],
+            "dropped": facts["dropped"],
+            "late": lane["late"],
+            "late_bytes": lane["late_bytes"],
+            "unparsed": lane["unparsed"],
+            "quality": lane["quality"] if is_final else totals.quality if totals else 0,
+            "version": __version__,
+            "complete": state.ended in COMPLETE,
+            "written_ns": time.time_ns(),
+            "writer_id": self.writer_id,
+            "counted_segments": None if is_final else state.counted_segments,
+            "begun_ns": self.begun_ns,
+            "ended": state.ended,
+            "boot_id": self.begun.boot,
+            "interface_id": self.begun.interface,
+            "begun_packets": begun_packets,
+            "begun_bytes": begun_bytes,
+            "counter_packets": counter_packets,
+            "counter_bytes": counter_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class State:
+    """What differs from row to row of a recording. TOTALS are those of its first COUNTED_SEGMENTS segments of bins, or
+    of all once it has ENDED, by recording_id."""
+
+    totals: dict[str, Totals]
+    counted_segments: int
+    counters: Counters
+    ended: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _end_ns(lane: Lane, totals: Totals | None, bin_ns: int, is_complete: bool) -> int | None:
+    """The last packet's time; of a recording that is not complete, the end of its last bin."""
+    if totals is None or not totals.packets:
+        return None
+    return lane["end_ns"] if is_complete else totals.last_ns + bin_ns
+
+
+def silent_lanes(recording: Recording) -> list[Lane]:
+    """The lanes of an interface on which nothing came yet."""
+    from ...capture import device
+
+    found = device(recording.targets[0])
+    sides: tuple[Literal["in", "out"], ...] = ("in", "out")
+    return [{
+        "interface": recording.targets[0], "index": 0, "linktype": 1, "snaplen": recording.live.snaplen,
+        "link_bps": found["link_bps"] if found else 0, "direction": side, "start_ns": 0, "end_ns": 0,
+        "packets": 0, "bytes": 0, "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0,
+        "late": 0, "late_bytes": 0, "unparsed": 0, "merged": 0, "ce_packets": 0, "retransmits": 0,
+        "quality": 0, "clock_epochs": 1,
+    } for side in sides if recording.direction in (side, "both")]
+
+
+def stamped_by(quality: int, live: bool) -> str:
+    """What stamped the packets, and how finely."""
+    resolution = "1 µs or coarser" if quality & Quality.FILE_US else "ns"
+    if not live:
+        return f"file, {resolution}"
+    kinds = [name for bit, name in STAMP_KINDS if quality & bit]
+    return f"{' and '.join(kinds) or 'kind not known'}, {resolution}"
+
+
+def _merged(count: int, mtu: int) -> str:
+    if not count:
+        return ""
+    return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
+            "computed from segments, their timing inside is not known")
+
+
+def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
+    """What was inferred, and what a reader of the figures should know: one sentence each."""
+    facts = capture.facts
+    notes = [facts["inferred"]] if facts["inferred"] else []
+    notes += facts["notice"].splitlines() if facts["notice"] else []
+    if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
+        share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
+        notes.append(f"{share:.3g} % of the frames are neither from nor to the address taken as this host: "
+                     "name it with --local")
+    if facts["excluded_packets"]:
+        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out, as asked")
+    if facts["dropped"]:
+        notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
+                     "all counts are lower bounds")
+    late = sum(lane["late"] for lane in lanes) - facts["misdated"]
+    if late:
+        notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
+    steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
+    if steps:
+        notes.append(f"the clock went back {steps:,} times: bins before and after are kept apart")
+    if facts["folded_bins"]:
+        notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
+                     "`other` may count one of them more than once")
+    if facts["flows_unseen"]:
+        notes.append("there were more flows than fit in memory: counts of flows are lower bounds")
+    return notes
+
+
+def seconds(row: Row) -> float:
+    """How long a run of `runs` lasted."""
+    return (row["end_ns"] - row["start_ns"]) / NS_PER_S if row["packets"] else 0.0

@@ -1,0 +1,94 @@
+"""What a recording from an interface does beside counting: it ends when its time is over, keeps the tables clock and
+gaps, and refuses bins that the stamps cannot carry."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ... import privileges
+from ...analysis.model.coarse import FINE_NS, too_coarse
+from ...quality import COARSE_STAMPS
+from ...units import NS_PER_S, format_duration
+from .gaps import Losses
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ...capture import Capture
+    from ...errors import MburstError
+    from ...sql import Store
+    from ...telemetry.probe.clock import Reading
+    from .recording import Recording, Row
+
+LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
+CHECKED_BINS = 100
+
+
+class Watch:
+    """Watches over one recording from an interface."""
+
+    def __init__(
+        self, store: Store, recording: Recording, writer_id: str, on_trouble: Callable[[MburstError], None]
+    ) -> None:
+        from ...capture import device
+        from ...telemetry.probe.clock import Clocks
+
+        self.recording = recording
+        self.interface = recording.interface or recording.targets[0]
+        found = device(recording.targets[0])
+        with privileges.raised():
+            self.clocks = Clocks(found["phc_index"] if found else -1)
+        self.writer = store.writer("clock", recording.host, recording.rack, writer_id, on_trouble)
+        self.losses = Losses(store, recording.host, recording.rack, writer_id)
+        self.last: Reading | None = None
+        self.jumps: list[str] = []
+        self.begun = time.monotonic_ns()
+        self.bins = self.coarse = 0
+
+    def look(self, capture: Capture, rows: list[Row]) -> None:
+        """Called after every read, at least ten times a second, with the rows of recordings so far."""
+        self.losses.look(capture.losses(), rows)
+        raw_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        if self.last is None or raw_ns - self.last.monotonic_raw_ns >= NS_PER_S:
+            self._read_clocks()
+        duration = self.recording.live.duration_ns
+        if duration is not None and time.monotonic_ns() - self.begun >= duration:
+            capture.stop()
+
+    def _read_clocks(self) -> None:
+        import pyarrow as pa
+
+        from ...telemetry.probe.clock import jump_ns
+
+        now = self.clocks.read()
+        names = {"host": self.recording.host, "rack": self.recording.rack, "interface": self.interface}
+        self.writer.append(pa.Table.from_pylist([{**names, **vars(now)}]))
+        if self.last and abs(jump := jump_ns(self.last, now)) > max(self.recording.bin_ns, LEAST_JUMP_NS):
+            way = "forward" if jump > 0 else "back"
+            self.jumps.append(f"system time was set {way} by {format_duration(abs(jump))}")
+        self.last = now
+
+    def check_stamps(self, bins: pa.RecordBatch) -> None:
+        """Refuse fine bins on coarse stamps, before anything is stored. Raises MburstError."""
+        if self.recording.bin_ns >= FINE_NS or self.recording.live.force or self.bins >= CHECKED_BINS:
+            return
+        qualities = bins.column("quality").to_pylist()
+        self.bins += len(qualities)
+        self.coarse += sum(bool(quality & COARSE_STAMPS) for quality in qualities)
+        if self.coarse * 2 > self.bins:
+            raise too_coarse(self.interface, self.recording.bin_ns, "record them all the same")
+
+    def notes(self, packets: int, ended_by: list[signal.Signals]) -> list[str]:
+        """What happened, one sentence each."""
+        silence = [] if packets else [f"nothing came in {format_duration(time.monotonic_ns() - self.begun)}"]
+        return [*dict.fromkeys(self.jumps), *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
+
+    def close(self) -> None:
+        self.clocks.close()
+        try:
+            self.losses.close()
+        finally:
+            self.writer.close()

@@ -1,0 +1,161 @@
+"""Follows a table of a store: what its writers append, a poll at a time, without reading anything twice.
+
+Each hot log is read on from where the last poll came to, by whole frames: what a writer is just writing is left for the
+next poll. A log that was sealed meanwhile is read to its end through the file that is still open. What came and was
+sealed between two polls is read from its sealed files, once they are verified. What is damaged is passed over and said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import segments, verified
+from .damage import FOUND, DamagedFile
+from .format.filenames import Segment
+from .format.hotlog import LogContent, LogReader
+from .tables import columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOOK_FOR_SEALED_S = 1.0  # that folders are listed for
+
+
+class Tail:
+    """One table of the store at STORE, of one rack or of all. What is there when it begins is left to queries: who
+    connects to the store afterwards misses nothing, and may see the first rows of a poll already."""
+
+    def __init__(self, store: Path, table: str, rack: str | None = None,
+                 look_for_sealed_s: float = LOOK_FOR_SEALED_S) -> None:
+        names = [column.name for column in columns(table)]
+        self._store = store
+        self._table = table
+        self._rack = rack if "rack" in names else None
+        self._names = names
+        self._logs: dict[Path, LogReader] = {}
+        self._done: set[str] = set()
+        self._look_for_sealed_s = look_for_sealed_s
+        self._looked = 0.0
+        self._damage: list[str] = []
+        self._misplaced: list[str] = []
+        self._begin()
+
+    @property
+    def damage(self) -> list[str]:
+        """A line for each file that cannot be followed, and for what stands where a file is expected at this moment."""
+        return [*self._damage, *self._misplaced]
+
+    def _hot(self) -> dict[Path, Segment]:
+        """The hot logs now."""
+        listing = segments.list_hot(self._store, self._table)
+        self._misplaced = [str(damaged) for damaged in listing.damage]
+        return listing.logs
+
+    def _begin(self) -> None:
+        """Pass over what is there."""
+        while True:
+            before = self._hot()
+            self._open_new(before)
+            sealed = {file.name.segment.name for file in self._sealed()}
+            if all(path in self._logs or path.stem not in sealed for path in before):
+                self._done |= sealed - {path.stem for path in self._logs}
+                break
+        for path in list(self._logs):
+            self._read(path)
+
+    def _sealed(self) -> list[segments.Sealed]:
+        """Sealed files whose rows may be of these days: older ones are no news."""
+        yesterday = time.time_ns() - 24 * 3600 * 10**9
+        return segments.list_sealed(self._store, self._table, segments.Narrow(self._rack, yesterday)).files
+
+    def _open_new(self, logs: dict[Path, Segment]) -> None:
+        for path, segment in logs.items():
+            if path not in self._logs and segment.name not in self._done:
+                try:
+                    self._logs[path] = LogReader(path)
+                except FileNotFoundError:
+                    continue  # sealed since it was listed
+                except OSError as error:
+                    self._done.add(segment.name)
+                    self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
+                                                 segment.start_ns))
+
+    def _say(self, damaged: DamagedFile) -> None:
+        self._damage.append(str(damaged))
+        FOUND.add(damaged)
+
+    def _read(self, path: Path) -> LogContent | None:
+        """What came in a log; None where it cannot be read any more."""
+        try:
+            content = self._logs[path].read()
+        except OSError as error:
+            segment = segments.segment_of(path)
+            self._say(DamagedFile(str(path), self._table, error.strerror or str(error), "", segment.host,
+                                         segment.start_ns))
+            return None
+        for damaged in segments.damage_of_log(content, self._table):
+            self._say(damaged)
+        if content.about and content.about.table != self._table:
+            self._say(segments.log_of_other_table(content))
+            return None
+        return content
+
+    def poll(self) -> list[pa.Table]:
+        """The rows that came since the last poll, the store's columns each, in the order in which each writer wrote
+        them. Empty tables are left out."""
+        self._open_new(self._hot())
+        found: list[pa.Table] = []
+        for path, log in list(self._logs.items()):
+            gone = log.is_gone()  # asked before the rest is read, so that nothing comes after
+            content = self._read(path)
+            if content is not None and self._rack in (None, content.about.rack if content.about else None):
+                found += content.batches
+            if gone or content is None:
+                log.close()
+                del self._logs[path]
+                self._done.add(path.stem)
+        return [rows.select(self._names) for rows in [*found, *self._newly_sealed()] if rows.num_rows]
+
+    def _newly_sealed(self) -> list[pa.Table]:
+        """Of segments that came and were sealed between two polls."""
+        now = time.monotonic()
+        if now - self._looked < self._look_for_sealed_s:
+            return []
+        self._looked = now
+        known = self._done | {path.stem for path in self._logs}
+        known |= {segment.name for segment in self._hot().values()}
+        new = [file for file in self._sealed() if file.name.segment.name not in known]
+        faults = verified.unverified([file.path for file in new])
+        for file in new:
+            if file.path in faults and file.path.exists():
+                self._say(segments.damaged_file(file, self._table, faults[file.path]))
+        self._done |= {file.name.segment.name for file in new}
+        return [rows for file in new if file.path not in faults for rows in _read_sealed(file.path)]
+
+    def close(self) -> None:
+        """Close the files."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+
+def poll_all(tails: Mapping[str, Tail]) -> dict[str, list[pa.Table]]:
+    """What came of each table since its last poll. Recordings are asked last, as a row of them is written before its
+    bins; where one came that may say that its recording has ended, what was written before it is there, too."""
+    found = {table: tail.poll() for table, tail in sorted(tails.items(), key=lambda named: named[0] == "recordings")}
+    for table in ("bins", "sources") if found.get("recordings") else ():
+        found[table] += tails[table].poll()
+    return found
+
+
+def _read_sealed(path: Path) -> list[pa.Table]:
+    """The rows of a verified file; none where it is gone."""
+    import pyarrow.parquet as pq
+
+    try:
+        return [pq.read_table(path, partitioning=None)]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,135 @@
+"""What the files of a store are called. A name says whose rows a file holds, of when, and what its content must be.
+
+- a segment: `HOST-START-WRITER-NUMBER`: the host (percent-encoded, at most 100 characters of it), when it was begun
+  (Unix nanoseconds, 20 digits), the writer (12 hexadecimal digits), and its number among the segments of that writer,
+  from 0;
+- its hot form: `hot/TABLE/SEGMENT.log`, and `SEGMENT.new` until its header is on the disk;
+- its sealed form: `TABLE/date=YYYY-MM-DD/rack=RACK/SEGMENT.PART.cCOLUMNS.FIRST-LAST.DIGEST.parquet`: how many columns
+  the table had then, the first and last time of its rows, and XXH3-64 of the file; `SEGMENT.PART.tmp` until it is
+  whole. Rows of many days that are few a day are in `date=mixed`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from ...errors import UsageError
+
+HOT = "hot"
+MIXED = "date=mixed"
+NS_PER_DAY = 86_400 * 10**9
+EARLIEST_NS, LATEST_NS = -(2**63), 2**63 - 1  # that a row can have
+LONGEST = 255  # bytes of a name, on the file systems that Linux has
+
+_SEGMENT = re.compile(r"(?P<host>[^/]*)-(?P<start>\d{20})-(?P<writer>[0-9a-f]{12})-(?P<number>\d+)", re.ASCII)
+_SEALED = re.compile(
+    r"(?P<segment>.+)\.(?P<part>\d+)\.c(?P<columns>\d+)\.(?P<first>-?\d+)-(?P<last>-?\d+)\.(?P<digest>[0-9a-f]{16})\.parquet",
+    re.ASCII,
+)
+_BOUNDS = ("first", "last")
+_UNFINISHED = re.compile(r"(?P<segment>.+)\.(?:new|\d+\.tmp)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What one writer wrote of one table in one go."""
+
+    host: str
+    start_ns: int
+    writer: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """As it stands in names of files."""
+        return f"{quote(self.host, safe='')[:100]}-{self.start_ns:020d}-{self.writer}-{self.number}"
+
+    @classmethod
+    def parse(cls, name: str) -> Segment | None:
+        """The segment that NAME is of; None where no segment is called so."""
+        match = _SEGMENT.fullmatch(name)
+        if match is None or int(match["start"]) > LATEST_NS:
+            return None
+        return cls(unquote(match["host"]), int(match["start"]), match["writer"], int(match["number"]))
+
+
+@dataclass(frozen=True)
+class SealedName:
+    """The name of a sealed file."""
+
+    segment: Segment
+    part: int
+    columns: int
+    first_ns: int
+    last_ns: int
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        bounds = f"{self.first_ns}-{self.last_ns}"
+        return f"{self.segment.name}.{self.part}.c{self.columns}.{bounds}.{self.digest}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> SealedName | None:
+        """What NAME says; None where no sealed file is called so."""
+        match = _SEALED.fullmatch(name)
+        segment = Segment.parse(match["segment"]) if match else None
+        if match is None or segment is None or not all(EARLIEST_NS <= int(match[end]) <= LATEST_NS for end in _BOUNDS):
+            return None
+        return cls(segment, int(match["part"]), int(match["columns"]), int(match["first"]), int(match["last"]),
+                   match["digest"])
+
+
+def new_writer() -> str:
+    """An id that no other writer has."""
+    return os.urandom(6).hex()
+
+
+def new_segment(host: str, writer: str, number: int) -> Segment:
+    """The next segment of a writer."""
+    return Segment(host, time.time_ns(), writer, number)
+
+
+def unfinished_segment(name: str) -> str | None:
+    """The segment's name in that of a file that is not yet whole; None where NAME is of no such file."""
+    match = _UNFINISHED.fullmatch(name)
+    return match["segment"] if match else None
+
+
+def hot_path(store: Path, table: str, segment: Segment) -> Path:
+    """Where the hot form of a segment is."""
+    return store / HOT / table / f"{segment.name}.log"
+
+
+def date_of(day: int) -> str:
+    """ "2026-11-20" for the number of days since 1970-01-01."""
+    return (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat()
+
+
+def date_folder(day: int | None) -> str:
+    """The name of a day's folder; None: of that for rows of many days."""
+    return MIXED if day is None else f"date={date_of(day)}"
+
+
+def rack_folder(rack: str) -> str:
+    """The name of a rack's folder. Reversible, and safe as a file name whatever the rack is called."""
+    return f"rack={quote(rack, safe='')}"
+
+
+def rack_of(folder: str) -> str:
+    """The rack whose folder is called so."""
+    return unquote(folder.removeprefix("rack="))
+
+
+def check_rack(rack: str) -> None:
+    """Raises UsageError when no folder can be named after RACK."""
+    if len(rack_folder(rack)) > LONGEST:
+        raise UsageError(f"invalid rack name {rack[:20]!r}…: longer than {LONGEST - len('rack=')} bytes in a file name",
+                         "choose a shorter name (a letter outside a-z counts three bytes for each of its own)")

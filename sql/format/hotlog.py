@@ -1,0 +1,265 @@
+"""The hot form of a segment: a log that one writer appends to, and what reads it. Its format: sql/format/frames.py."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import EFBIG
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import MburstError, UsageError, print_trouble
+from ...machine import boot_id, was_restarted
+from .. import disk, tables
+from ..disk import failing_as_one_line
+from . import batches, filenames, frames
+from .filenames import Segment, hot_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 2
+MOST_BYTES = 16 << 30  # of a log: some eight times what the longest has, all of which is held in memory
+
+
+@dataclass(frozen=True)
+class About:
+    """What frame 0 of a log says. BOOT is the boot id of the writer's machine, '' where that is not known."""
+
+    table: str
+    host: str
+    rack: str
+    columns: int
+    boot: str = ""
+
+    def to_json(self) -> bytes:
+        """As frame 0 has it."""
+        return json.dumps({"format": FORMAT, **vars(self)}, sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes | memoryview) -> About:
+        """Of a verified frame 0. Raises ValueError where it does not say what it should."""
+        try:
+            told = json.loads(bytes(text))
+            about = cls(told["table"], told["host"], told["rack"], told["columns"], told.get("boot", ""))
+            names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates are no letters
+            filenames.check_rack(about.rack)
+        except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+            raise ValueError("not what the header of a log is") from error
+        kinds = [*map(type, vars(about).values())]
+        if kinds != [str, str, str, int, str] or about.table not in tables.ORDER or b"\0" in names:
+            raise ValueError("not what the header of a log is")
+        return about
+
+
+class HotLog:
+    """The hot form of a segment while its writer lives, who holds a lock (flock) on it as a sign of life.
+
+    Rows are safe from the writer's death once `append` has returned, and from the machine's once `sync` has, which
+    disk.Syncer has done within a second, or says."""
+
+    def __init__(self, store: Path, table: str, segment: Segment, rack: str,
+                 on_trouble: Callable[[MburstError], None] = print_trouble) -> None:
+        """Make the file. It gets its name when it is locked and its header is on the disk, so no one ever sees it
+        otherwise. ON_TROUBLE hears, in another thread, of rows that do not reach the disk in time. Raises
+        MburstError."""
+        self.segment = segment
+        self.path = hot_path(store, table, segment)
+        self.about = About(table, segment.host, rack, len(tables.columns(table)), boot_id())
+        self.rows = 0
+        self.started = time.monotonic()
+        self._seed = frames.seed_of(segment.name)
+        self._number = 0
+        with failing_as_one_line(self.path, "write"):
+            disk.make_folder(self.path.parent, store)  # a store that was moved is not made anew
+            hidden = self.path.with_suffix(".new")
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(hidden, flags, 0o640)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._write([self.about.to_json()])
+                os.fsync(self._file)
+                hidden.rename(self.path)
+                disk.sync(self.path.parent)
+            except BaseException:
+                os.close(self._file)
+                hidden.unlink(missing_ok=True)
+                raise
+        self._syncing = disk.Syncer.shared().watch(self._file, lambda late_s: on_trouble(late(self.path, late_s)))
+
+    def append(self, rows: pa.Table) -> None:
+        """Write and hand to the kernel. After a failure the log must not be appended to again. Raises MburstError, also
+        when an earlier row did not reach the disk."""
+        begun = time.monotonic()
+        with failing_as_one_line(self.path, "write"):
+            self._syncing.raise_failure()
+            self._write([as_stream(batch) for batch in rows.to_batches() if batch.num_rows])
+            self._syncing.dirty(begun)
+        self.rows += rows.num_rows
+
+    def _write(self, payloads: Iterable[bytes | memoryview]) -> None:
+        for payload in payloads:
+            pieces = [frames.header(self._number, payload, self._seed), payload, frames.padding(len(payload))]
+            size, before = sum(map(len, pieces)), os.fstat(self._file).st_size
+            try:
+                written = os.writev(self._file, pieces)
+                if written < size:  # the disk is full, or a limit was met: the rest says which
+                    disk.write_all(self._file, b"".join(pieces)[written:])
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(self._file, before)  # a torn end would do no harm, but take room
+                raise
+            self._number += 1
+
+    def sync(self) -> None:
+        """Have all that was appended on the disk. Raises MburstError."""
+        with failing_as_one_line(self.path, "write"):
+            self._syncing.sync()
+            self._syncing.raise_failure()
+
+    def leave(self) -> None:
+        """Give up the lock; the file stays and anybody may seal it. Its rows are on the disk, if that can be."""
+        self._syncing.sync()
+        self._syncing.stop()
+        os.close(self._file)
+
+    def remove(self) -> None:
+        """The commit of a seal: from here on the sealed files count."""
+        with failing_as_one_line(self.path, "remove"):
+            self.path.unlink()
+            disk.sync(self.path.parent)
+
+
+def late(path: Path, seconds: float) -> MburstError:
+    """What is said when rows of the log at PATH were on no disk for so long."""
+    return MburstError(f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
+                       f"more than {disk.SYNC_S:g} s", "record to a faster disk, or to one with less to do")
+
+
+def as_stream(batch: pa.RecordBatch) -> memoryview:
+    """A batch as an Arrow IPC stream of its own."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+@dataclass
+class LogContent:
+    """What was read of a log."""
+
+    path: Path
+    about: About | None
+    batches: list[pa.Table]
+    scan: frames.Scan
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows, in the order in which they were written. There is at least one batch."""
+        import pyarrow as pa
+
+        return pa.concat_tables(self.batches)
+
+    @property
+    def rack(self) -> str | None:
+        """The rack whose rows it has; None where that is not known."""
+        return self.about.rack if self.about else None
+
+    @property
+    def count(self) -> int:
+        """How many rows were read."""
+        return sum(batch.num_rows for batch in self.batches)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged: at most the end is torn."""
+        return not self.scan.damage
+
+
+class LogReader:
+    """Reads a log on and on. Nothing reaches Arrow that does not match its checksum; what a writer is just writing is
+    left for the next `read`."""
+
+    def __init__(self, path: Path, descriptor: int | None = None) -> None:
+        """Of the log at PATH, or of DESCRIPTOR, which is then the caller's to close. Raises FileNotFoundError, and
+        OSError when it is no regular file."""
+        self.path = path
+        self._owned = descriptor is None
+        self._file = disk.open_regular(path) if descriptor is None else descriptor
+        self._seed = frames.seed_of(path.stem)
+        self._end = self._number = 0
+        self.about: About | None = None
+        self._schema: pa.Schema | None = None
+
+    def read(self) -> LogContent:
+        """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
+        if os.fstat(self._file).st_size > MOST_BYTES:
+            raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, which no log is")
+        scan = self._scan()
+        self._end, self._number = scan.end, scan.next_number
+        return LogContent(self.path, self.about, self._batches(scan), scan)
+
+    def _scan(self) -> frames.Scan:
+        """What came since the last call; `about` is what frame 0 says, once it was seen."""
+        part = disk.read_from(self._file, self._end), self._seed, self._number, self._end
+        scan = frames.scan(*part)
+        if 0 in scan.payloads:
+            self._read_about(scan)
+        if scan.damage and self.about and was_restarted(self.about.boot):
+            return frames.scan_after_cut(*part)
+        return scan
+
+    def _read_about(self, scan: frames.Scan) -> None:
+        try:
+            self.about = About.from_json(scan.payloads[0])
+        except ValueError as error:
+            frames.refuse(scan, 0, str(error))
+
+    def _batches(self, scan: frames.Scan) -> list[pa.Table]:
+        """The rows of each frame but the first, which are all of one schema."""
+        table, found = self.about.table if self.about else self.path.parent.name, []
+        for number in sorted(scan.payloads.keys() - {0}):
+            try:
+                batch = batches.from_stream(scan.payloads[number], table)
+                self._schema = self._schema or batch.schema
+                if batch.schema != self._schema:
+                    raise ValueError("other columns than the batches before")
+                found.append(batch)
+            except ValueError as error:
+                frames.refuse(scan, number, str(error).splitlines()[0])
+        return found
+
+    def is_gone(self) -> bool:
+        """Whether the log was sealed: it has no name any more, and nothing is appended."""
+        return os.fstat(self._file).st_nlink == 0
+
+    def close(self) -> None:
+        """Close the file, where it is ours."""
+        if self._owned:
+            os.close(self._file)
+
+
+def read_log(path: Path) -> LogContent:
+    """All of a log. A last batch that is not whole was never acknowledged and is left out. Raises FileNotFoundError,
+    and OSError when it cannot be read."""
+    reader = LogReader(path)
+    try:
+        return reader.read()
+    finally:
+        reader.close()
+
+
+def is_regular(path: Path) -> bool:
+    """Whether PATH is a file and no link, fifo, device or folder; False where there is nothing."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""Checking, repairing, recovering and migrating a store."""

@@ -1,0 +1,134 @@
+"""What dead writers leave in a store, and how it is put in order. All of it may be broken off and done again, and by
+several processes at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MburstError
+from .. import damage, disk, tables, views
+from ..disk import failing_as_one_line
+from ..format.filenames import HOT, Segment, unfinished_segment
+from ..segments import Narrow, Snapshot, list_hot, list_sealed, snapshot
+from ..writer import seal_abandoned
+
+if TYPE_CHECKING:
+    import duckdb
+
+OWNED = ("bins", "sources", "recordings")  # tables of one attempt; the rows that say it was replaced come last
+GRACE_S = 60.0  # that a draft without a lock may be of a writer that is just about to lock it
+
+
+def clean(store: Path, failed: Callable[[MburstError], None]) -> None:
+    """Seal the logs of dead writers, and remove the drafts that they left. What is damaged is left to `mburst repair`;
+    FAILED hears of it. Raises MburstError when a folder cannot be read."""
+    for table in tables.ORDER:
+        seal_abandoned(store, table, failed)
+        with failing_as_one_line(store / table, "clean"):
+            for path in list_hot(store, table).unfinished:
+                _remove_draft(path)
+            for path in _sealed_drafts(store / table):
+                segment = unfinished_segment(path.name)
+                if not (store / HOT / table / f"{segment}.log").exists():  # else its seal is under way, or to come
+                    path.unlink(missing_ok=True)
+    with failing_as_one_line(store, "clean"):
+        for path in store.glob(".mburst.json.*"):
+            _remove_draft(path)
+
+
+def _remove_draft(path: Path) -> None:
+    """Remove the draft of a log or of a marker, unless somebody is still at it."""
+    with suppress(FileNotFoundError):
+        draft = disk.open_regular(path)
+        try:
+            fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - os.fstat(draft).st_mtime > GRACE_S:
+                path.unlink()
+        except BlockingIOError:
+            return
+        finally:
+            os.close(draft)
+
+
+def _sealed_drafts(folder: Path) -> Iterator[Path]:
+    """The drafts among the sealed files of a table."""
+    for path in folder.glob("date=*/rack=*/*.tmp"):
+        if unfinished_segment(path.name):
+            yield path
+
+
+def remove_writers(store: Path, writers: set[str]) -> None:
+    """Remove all that WRITERS wrote of a recording, durably. Raises MburstError."""
+    for table in OWNED:
+        with failing_as_one_line(store / table, "remove"):
+            paths = [path for path, segment in list_hot(store, table).logs.items() if segment.writer in writers]
+            paths += [file.path for file in list_sealed(store, table, Narrow()).files
+                      if file.name.segment.writer in writers]
+            for path in paths:
+                path.unlink(missing_ok=True)
+            for folder in {path.parent for path in paths}:
+                disk.sync(folder)
+
+
+def make_durable(store: Path, writer: str) -> None:
+    """Have what WRITER wrote, and is not sealed, reach the disk. Raises MburstError."""
+    for table in OWNED:
+        for path, segment in list_hot(store, table).logs.items():
+            if segment.writer == writer:
+                with failing_as_one_line(path, "sync"), suppress(FileNotFoundError):
+                    disk.sync(path)
+
+
+def rows_of(store: Path, table: str, where: str = "true", values: Iterable[Any] = ()) -> list[dict[str, Any]]:
+    """The rows of recordings or gaps as they were written, older ones of a recording and replaced ones too. Raises
+    MburstError."""
+    with failing_as_one_line(store / table, "read"):
+        found = snapshot(store, table, Narrow())
+    with _reading(table, found) as connection:
+        answer = connection.execute(f"FROM defined.found WHERE {where}", list(values))
+        columns = [column[0] for column in answer.description]
+        return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What bins of one recording hold: from the start of the first to that of the last. Unix nanoseconds."""
+
+    first_ns: int
+    last_ns: int
+    packets: int
+    bytes: int
+    wire_bytes: int
+    quality: int
+
+
+def totals(store: Path, writer: str, first: int) -> dict[str, Totals]:
+    """What the segments of bins from number FIRST on that WRITER wrote hold, by recording_id. Raises MburstError."""
+    def mine(segment: Segment) -> bool:
+        return segment.writer == writer and segment.number >= first
+
+    with failing_as_one_line(store / "bins", "read"):
+        found = snapshot(store, "bins", Narrow(), mine)
+    with _reading("bins", found) as connection:
+        rows = connection.execute(
+            "SELECT recording_id, min(ts_ns), max(ts_ns), sum(packets)::BIGINT, sum(bytes)::BIGINT, "
+            "sum(wire_bytes)::BIGINT, bit_or(quality)::BIGINT FROM defined.found GROUP BY recording_id").fetchall()
+    return {name: Totals(*numbers) for name, *numbers in rows}
+
+
+@contextmanager
+def _reading(table: str, found: Snapshot) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database whose view defined.found has the rows of FOUND."""
+    connection = views.reading(table, found)
+    try:
+        with damage.readable(connection):
+            yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,157 @@
+"""Sets damaged files of a store aside, and saves what can be read of damaged hot logs.
+
+A file goes to `damaged/` in the store, under the same path. That rename is the commit: what was saved of a log is in
+sealed files that do not count as long as the log has its name. Nothing is deleted, nothing is overwritten."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from errno import EFBIG
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import MburstError
+from .. import disk, sealing
+from ..damage import DamagedFile
+from ..disk import failing_as_one_line
+from ..format.filenames import HOT, Segment
+from ..format.hotlog import About, LogContent, LogReader, is_regular
+from ..segments import damage_of_log, sealed_rows
+from ..store import MARKER
+from ..tables import STORE_FORMAT, columns
+from .checking import ASIDE, check
+
+if TYPE_CHECKING:
+    from .checking import Findings
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was done about a damaged file, or would be. `aside` is where it is then, '' where it is left alone for
+    `reason`; `saved` counts the rows of it that are saved, None where none can be."""
+
+    damage: DamagedFile
+    aside: str
+    saved: int | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if not self.aside:
+            return f"{self.damage.path}: left alone: {self.reason}"
+        saved = f"; rows saved of it: {self.saved:,}" if self.saved is not None else ""
+        return f"{self.damage.path}: {self.damage.reason}; set aside as {self.aside}{saved}; " \
+               f"lost: {self.damage.missing()}"
+
+
+def repair(
+    store: Path, dry_run: bool = False, progress: Callable[[Findings, int], None] | None = None
+) -> Iterator[Repair]:
+    """Check the store at STORE (see check for PROGRESS), and set what is damaged aside; each file when it is done. With
+    DRY_RUN nothing is written. Raises MburstError."""
+    with _alone(store, dry_run):
+        for damage in check(store, progress).damaged:
+            with failing_as_one_line(Path(damage.path), "set aside"):
+                if Path(damage.path) == store / MARKER:
+                    yield _repair_marker(store, damage, dry_run)
+                elif _is_log(store, Path(damage.path)):
+                    yield _repair_log(store, damage, dry_run)
+                else:
+                    yield Repair(damage, _move(store, Path(damage.path), dry_run))
+
+
+@contextmanager
+def _alone(store: Path, dry_run: bool) -> Iterator[None]:
+    """No other repair of the store runs meanwhile. Raises MburstError."""
+    with failing_as_one_line(store, "read"):
+        lock = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if store.is_dir() else -1
+    try:
+        if lock >= 0 and not dry_run:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise MburstError(f"{store}: another repair is under way", "wait for its end") from None
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def _is_log(store: Path, path: Path) -> bool:
+    """Whether a hot log is at PATH, whatever it holds."""
+    return path.parent.parent == store / HOT and Segment.parse(path.stem) is not None and is_regular(path)
+
+
+def _repair_marker(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
+    """A damaged marker is kept under another name, and replaced in one step: there is never none."""
+    path, aside = store / MARKER, _aside(store, store / MARKER)
+    if not is_regular(path):  # a folder or the like cannot be replaced by a rename
+        aside = Path(_move(store, path, dry_run))
+    elif not dry_run:
+        disk.make_folder(aside.parent)
+        disk.write_durably(aside, path.read_bytes().decode("latin-1"))
+    if not dry_run:
+        disk.write_durably(path, json.dumps({"format": STORE_FORMAT}) + "\n")
+    return Repair(damage, str(aside))
+
+
+def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
+    """Seal what can be read of a damaged log, then move it aside. The log of a writer that lives is left alone."""
+    path = Path(damage.path)
+    lock = disk.open_regular(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        log = LogReader(path, lock).read()
+        if not damage_of_log(log, path.parent.name) and log.about and log.about.table == path.parent.name:
+            return Repair(damage, "", reason="it is sound now")
+        log = replace(log, about=_about(log, path.parent.name))
+        if log.about is None or log.about.table != path.parent.name:  # of another table: its rows have no place here
+            return Repair(damage, _move(store, path, dry_run))
+        sealed = sealed_rows(store, path.parent.name, path.stem, log.rack)
+        if log.count >= sealed and log.batches and not dry_run:
+            sealing.publish_log(store, path.parent.name, log)
+        return Repair(damage, _move(store, path, dry_run), max(log.count, sealed))
+    except BlockingIOError:
+        return Repair(damage, "", reason="its writer lives: end that, and call again")
+    except OSError as error:
+        if error.errno != EFBIG:
+            raise
+        return Repair(damage, _move(store, path, dry_run))
+    finally:
+        os.close(lock)
+
+
+def _about(log: LogContent, table: str) -> About | None:
+    """What the log is: from its header, or where that is damaged from its rows. None where neither says it."""
+    if log.about is not None or not log.batches:
+        return log.about or About(table, "", "", 0)
+    rows = log.batches[0]
+    if any(column.name not in rows.column_names for column in columns(table) if not column.nullable):
+        return None
+    rack = rows.column("rack")[0].as_py() if "rack" in rows.column_names else ""
+    return About(table, "", rack, len(rows.column_names))
+
+
+def _aside(store: Path, path: Path) -> Path:
+    """Where PATH goes: a name that nothing has."""
+    wanted = store / ASIDE / path.relative_to(store)
+    number, free = 1, wanted
+    while os.path.lexists(free):
+        number += 1
+        free = wanted.with_name(f"{wanted.name}.{number}")
+    return free
+
+
+def _move(store: Path, path: Path, dry_run: bool) -> str:
+    """Move PATH aside, durably; where it is then."""
+    aside = _aside(store, path)
+    if not dry_run:
+        disk.make_folder(aside.parent)
+        with suppress(FileNotFoundError):  # somebody else has moved it
+            os.rename(path, aside)
+        disk.sync(aside.parent)
+        disk.sync(path.parent)
+    return str(aside)

@@ -1,0 +1,57 @@
+"""Holds the sums of bins and senders against the totals of the recordings that they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..damage import readable
+from ..format.filenames import HOT, SealedName, Segment
+from ..store import Store
+from .checking import ASIDE
+
+if TYPE_CHECKING:
+    from .checking import Findings
+
+_SUMS = """
+WITH counted AS (
+    SELECT recording_id, sum(packets) AS packets, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes
+    FROM bins GROUP BY recording_id),
+sent AS (SELECT recording_id, sum(packets) AS packets, sum(bytes) AS bytes FROM sources GROUP BY recording_id)
+SELECT r.recording_id, r.host,
+       [r.packets, r.bytes, r.wire_bytes, r.packets - unattributed_packets, r.bytes - unattributed_bytes],
+       [coalesce(value, 0) FOR value IN
+        [counted.packets, counted.bytes, counted.wire_bytes, sent.packets, sent.bytes]]
+FROM recordings r LEFT JOIN counted USING (recording_id) LEFT JOIN sent USING (recording_id)
+WHERE complete ORDER BY r.recording_id
+"""
+_NAMES = ("packets in bins", "bytes in bins", "wire bytes in bins", "packets of senders", "bytes of senders")
+
+
+def compare_sums(store: Path, found: Findings) -> None:
+    """Compare them for each complete recording of a host no file of which is damaged or was set aside; what does not
+    agree becomes a sentence in FOUND.mismatches. Raises MburstError."""
+    incomplete = {damage.host for damage in found.damaged} | _hosts_set_aside(store)
+    if "" in incomplete:  # a file of nobody knows whom is missing
+        return
+    with Store.open(store).connect() as con, readable(con):
+        for recording, host, told, summed in con.execute(_SUMS).fetchall():
+            if host in incomplete:
+                continue
+            found.recordings_compared += 1
+            found.mismatches += [
+                f"recording {recording} of host {host}: {is_now:,} {name}, and the recording says {was:,}"
+                for name, was, is_now in zip(_NAMES, told, summed, strict=True) if was != is_now]
+
+
+def _hosts_set_aside(store: Path) -> set[str]:
+    """The hosts of files that `mburst repair` moved away; '' for one that does not say it."""
+    tables = ("bins", "sources", "recordings")
+    moved = [path for table in tables for folder in (store / ASIDE / HOT / table, store / ASIDE / table)
+             for path in folder.rglob("*") if not path.is_dir()]
+    hosts = set()
+    for path in moved:
+        name = SealedName.parse(path.name)
+        segment = name.segment if name else Segment.parse(path.name.partition(".log")[0])
+        hosts.add(segment.host if segment else "")
+    return hosts

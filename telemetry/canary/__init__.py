@@ -1,0 +1,1 @@
+"""Canary bursts: planned and sent."""

@@ -1,0 +1,1 @@
+"""Latency probes: their sender, their reflector, and the stamps of both."""

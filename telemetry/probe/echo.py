@@ -1,0 +1,184 @@
+"""TCP echo: every byte comes back, in order, after a delay if wanted (RFC 862, over TCP).
+
+What clients can make it keep is bounded: so many connections, so many bytes that wait for their time or for the client
+to read. While there are as many connections as there may be, nobody listens, and those that are idle make room.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Callable
+
+from ...units import NS_PER_S
+from .admission import CONNECTIONS
+from .delays import Delay
+from .loop import ERROR, HANGUP, READ, WRITE, Loop, listening
+
+_CHUNK = 1 << 16
+_WAITING_BYTES = 64 << 20  # that all connections may owe, about; one may owe
+_MOST_SHARES = 64  # this part of it, or less where there are more connections
+_PIECE_BYTES = 512  # of memory that a piece takes that waits for its time
+_BACKLOG = 128
+_IDLE_NS = 2 * 3600 * NS_PER_S  # twice the longest time between two probes of `mburst probe`
+_IDLE_WHEN_FULL_NS = 30 * NS_PER_S
+_NO_MORE_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Hold = Callable[[int, Callable[[], None]], object]
+
+
+class Echo:
+    """A listening socket and its connections. `allows`: whether an address may connect."""
+
+    def __init__(self, loop: Loop, hold: Hold, address: tuple[str, int], delay: Delay | None,
+                 allows: Callable[[str], bool], most: int = CONNECTIONS) -> None:
+        self.echoed = self.refused = 0
+        self._loop = loop
+        self._hold = hold
+        self._delay = delay
+        self._allows = allows
+        self._most = most
+        self._connections: set[Connection] = set()
+        self._sock = listening(address, socket.SOCK_STREAM)
+        self._sock.listen(_BACKLOG)
+        self._listens = False
+        self._listen()
+
+    @property
+    def share_bytes(self) -> int:
+        """That one connection may owe before it is read no further."""
+        return _WAITING_BYTES // max(_MOST_SHARES, len(self._connections))
+
+    def _listen(self) -> None:
+        if not self._listens:
+            self._listens = True
+            self._loop.add(self._sock, self._accept)
+
+    def _pause(self) -> None:
+        if self._listens:
+            self._listens = False
+            self._loop.remove(self._sock)
+
+    def _accept(self, events: int) -> None:
+        try:
+            sock, peer = self._sock.accept()
+        except OSError as error:
+            if error.errno in _NO_MORE_FILES:  # it stays ready, and would be tried again at once
+                self._pause()
+            return
+        if not self._allows(peer[0]):
+            self.refused += 1
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections.add(Connection(self, self._loop, sock, self._hold, self._delay))
+        if len(self._connections) >= self._most:
+            self._pause()
+
+    def look_after(self, now_ns: int) -> None:
+        """Called every second or so: end what is idle, and listen again where there is room."""
+        limit_ns = _IDLE_WHEN_FULL_NS if len(self._connections) >= self._most else _IDLE_NS
+        for connection in [each for each in self._connections if now_ns - each.heard_ns > limit_ns]:
+            connection.close()
+        if len(self._connections) < self._most:
+            self._listen()
+
+    def sent(self, size: int) -> None:
+        self.echoed += size
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def close(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+        self._pause()
+        self._sock.close()
+
+
+class Connection:
+    """A connection and what it is still owed."""
+
+    def __init__(self, echo: Echo, loop: Loop, sock: socket.socket, hold: Hold, delay: Delay | None) -> None:
+        self._echo = echo
+        self._loop = loop
+        self._sock = sock
+        self._hold = hold
+        self._delay = delay
+        self._last_due_ns = 0
+        self._held = 0  # bytes of memory of what waits for its time
+        self._out = bytearray()
+        self._ended = self._closed = False
+        self._events = READ
+        self.heard_ns = time.monotonic_ns()
+        loop.add(sock, self._ready)
+
+    def _ready(self, events: int) -> None:
+        self.heard_ns = time.monotonic_ns()
+        if events & (ERROR | HANGUP):
+            self.close()
+            return
+        if events & READ and not self._ended:
+            self._read()
+        if events & WRITE and not self._closed:
+            self._write()
+
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        if not data:
+            self._ended = True
+            self._settle()
+        elif self._delay:
+            self._last_due_ns = max(self._last_due_ns, self.heard_ns + self._delay())
+            self._held += len(data) + _PIECE_BYTES
+            self._hold(self._last_due_ns, lambda: self._release(data))
+            self._settle()
+        else:
+            self._out += data
+            self._write()
+
+    def _release(self, data: bytes) -> None:
+        self._held -= len(data) + _PIECE_BYTES
+        if not self._closed:
+            self._out += data
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            while self._out:
+                size = self._sock.send(self._out)
+                self._echo.sent(size)
+                del self._out[:size]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait for what makes sense now; end when the peer has ended and was given everything."""
+        if self._ended and not self._out and not self._held:
+            self.close()
+            return
+        open_for_more = not self._ended and len(self._out) + self._held < self._echo.share_bytes
+        events = (READ if open_for_more else 0) | (WRITE if self._out else 0)
+        if events != self._events:
+            self._loop.change(self._sock, events)
+            self._events = events
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._out.clear()
+            self._loop.remove(self._sock)
+            self._sock.close()
+            self._echo.forget(self)

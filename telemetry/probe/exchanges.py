@@ -1,0 +1,173 @@
+"""The exchanges of one path while they last, and as rows of the table probes when they are settled."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KINDS = ("app", "sw", "hw")  # by number; the worse of a row's two ends counts
+APP, SOFTWARE, HARDWARE = range(3)
+_WHOLE = 1 << 32
+_ROOM = 256  # probes that columns grow by
+
+
+@dataclass
+class Counts:
+    """What became of the probes of a path. Those that are not settled yet are in `sent` only."""
+
+    sent: int = 0
+    answered: int = 0
+    lost: int = 0
+    duplicates: int = 0  # answers beyond the first
+    reordered: int = 0  # answers that came after that of a later probe (RFC 4737)
+    late: int = 0  # answers after the timeout, of probes that count as lost
+    stray: int = 0  # answers to what was not asked
+    overflowed: int = 0  # answers that this host dropped because the prober did not keep up
+    restarts: int = 0  # of the reflector, or of its connection
+    lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not tell
+
+
+def total(counts: Sequence[Counts]) -> Counts:
+    """Of several paths together."""
+    sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(Counts)}
+    told = any(count.lost_back is not None for count in counts)
+    return Counts(**sums | {"lost_back": sums["lost_back"] if told else None})
+
+
+class Exchanges:
+    """Probes by number, from the first that is not settled on. 0 stands for a stamp that was not taken."""
+
+    def __init__(self) -> None:
+        self.timeout_ns = 2**63 - 1  # an answer this long after its probe was due is late, and the probe lost
+        self.counts = Counts()
+        self.first = 0  # the number of the oldest in the columns
+        self.app_send = array("q")  # when it was due
+        self.sent = array("q")  # when the application sent it
+        self.tx = array("q")
+        self.remote_rx = array("q")
+        self.remote_tx = array("q")
+        self.rx = array("q")
+        self.app_recv = array("q")
+        self.clock_error = array("q")
+        self.tx_kind = array("b")
+        self.rx_kind = array("b")
+        self._later = (self.tx, self.remote_rx, self.remote_tx, self.rx, self.app_recv, self.clock_error, self.tx_kind,
+                       self.rx_kind)  # these have room for more probes than there are yet
+        self._columns = (self.app_send, self.sent, *self._later)
+        self._highest = -1
+
+    @property
+    def next(self) -> int:
+        """The number that the next probe gets."""
+        return self.first + len(self.sent)
+
+    def add(self, due_ns: int, now_ns: int) -> int:
+        """A probe that was due then and is sent now (Unix ns); its number."""
+        place = len(self.sent)
+        if place == len(self.tx):
+            for column in self._later:
+                column.frombytes(bytes(_ROOM * column.itemsize))
+        self.app_send.append(due_ns)
+        self.sent.append(now_ns)
+        self.counts.sent += 1
+        return self.first + place
+
+    def place(self, number: int) -> int | None:
+        """Where in the columns a probe is, by its number or the lower 32 bits of it; None where it is not there."""
+        place = (number - self.first) % _WHOLE
+        return place if place < len(self.sent) else None
+
+    def was_settled(self, number: int) -> bool:
+        """Whether a number that has no place (any more) is one of the past, rather than none that was sent."""
+        return 0 < (self.first - number) % _WHOLE <= min(self.first, _WHOLE // 2)
+
+    def departed(self, number: int, ns: int, hardware: int) -> None:
+        """A stamp of departure. Hardware's replaces the kernel's."""
+        place = number - self.first
+        if 0 <= place < len(self.sent) and (not self.tx[place] or hardware):
+            self.tx[place] = ns
+            self.tx_kind[place] = HARDWARE if hardware else SOFTWARE
+
+    def answer(self, place: int, rx_ns: int, hardware: int, now_ns: int, remote: tuple[int, int, int] = (0, 0, 0),
+               ) -> None:
+        """An answer that came now; of the reflector when it received and when it answered, and by how much the clocks
+        may differ."""
+        if self.app_recv[place]:
+            self.counts.duplicates += 1
+            return
+        if now_ns - self.app_send[place] > self.timeout_ns:
+            self.counts.late += 1
+            return
+        self.app_recv[place] = now_ns
+        if self.sent[place] <= rx_ns <= now_ns:  # else it is a stamp of something else, such as a sender's pacing
+            self.rx[place] = rx_ns
+            self.rx_kind[place] = HARDWARE if hardware else SOFTWARE
+        self.remote_rx[place], self.remote_tx[place], self.clock_error[place] = remote
+        self.counts.answered += 1
+        number = self.first + place
+        if number < self._highest:
+            self.counts.reordered += 1
+        else:
+            self._highest = number
+
+    @property
+    def waiting(self) -> int:
+        """Probes whose answer may still come."""
+        return self.counts.sent - self.counts.answered - self.counts.lost
+
+    def settle(self, due_before_ns: int) -> Settled | None:
+        """Take out the probes that were due before a time. Without an answer by now they are lost."""
+        count = bisect_left(self.app_send, due_before_ns)
+        if not count:
+            return None
+        settled = Settled(self.first, *(column[:count] for column in self._columns))
+        for column in self._columns:
+            del column[:count]
+        self.first += count
+        self.counts.lost += settled.app_recv.count(0)
+        return settled
+
+
+class Settled(NamedTuple):
+    """Probes of a path that nothing can happen to any more: the columns of Exchanges, from the number `first` on."""
+
+    first: int
+    app_send: array[int]
+    sent: array[int]
+    tx: array[int]
+    remote_rx: array[int]
+    remote_tx: array[int]
+    rx: array[int]
+    app_recv: array[int]
+    clock_error: array[int]
+    tx_kind: array[int]
+    rx_kind: array[int]
+
+    def rows(self, names: dict[str, str]) -> pa.RecordBatch:
+        """As rows of the table probes, with the columns of `names` (batch, src, dst, protocol) filled in."""
+        import numpy as np
+        import pyarrow as pa
+
+        from ..tables import PROBES
+
+        columns = {name: np.array(values) for name, values in zip(self._fields[1:], self[1:], strict=True)}
+        count = len(self.sent)
+        tx_kind, sent, tx = columns.pop("tx_kind"), columns.pop("sent"), columns.pop("tx")
+        lost = columns["app_recv"] == 0
+        kind = np.where(lost | (tx_kind == 0), tx_kind, np.minimum(tx_kind, columns.pop("rx_kind")))
+        filled = {name: pa.repeat(value, count) for name, value in names.items()}
+        filled |= {f"{name}_ns": pa.array(values, mask=values == 0) for name, values in columns.items()}
+        filled |= {
+            "seq": pa.array(np.arange(self.first, self.first + count)),
+            "tx_ns": pa.array(np.where(tx == 0, sent, tx)),
+            "rtt_ns": pa.nulls(count, pa.int64()),
+            "lost": pa.array(lost),
+            "stamp_kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(KINDS)),
+        }
+        return pa.RecordBatch.from_arrays([filled[name] for name in PROBES.names], PROBES.names)

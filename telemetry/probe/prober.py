@@ -1,0 +1,202 @@
+"""The prober: when probes are due, and the loop that sends them and takes the answers.
+
+A probe is due at a time that was fixed beforehand, whatever happened to the ones before it. Its `app_send_ns` is that
+time and not the one when it was sent at last, so that a prober that was held up does not leave out what it would have
+measured meanwhile (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import socket
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import MburstError
+from ...units import NS_PER_S
+from . import stamp
+from .clock import Clocks, jump_ns
+from .exchanges import Settled
+from .pacer import Pacer
+from .path import IcmpPath, Path, Tell, UdpPath
+from .path_tcp import TcpPath
+from .schedule import Schedule
+from .targets import Target
+
+_SETTLE_EVERY_NS = 100_000_000
+_BEGIN_IN_NS = 20_000_000
+_AHEAD_NS = 10_000_000  # for which the times of probes are known, at least
+_CONNECT_NS = 2 * NS_PER_S
+_NOTHING_DUE = array("q")
+_LEAST_JUMP_NS = 1_000_000  # below, NTP may have slewed: 500 ppm
+
+Take = Callable[[Settled, dict[str, str]], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to probe. `rate` is for each target, shared by its source ports; 0 among these is any port."""
+
+    protocol: str = "udp"  # udp, tcp, icmp
+    rate: float = 1000.0
+    poisson: bool = True
+    duration_ns: int | None = None  # None: until stopped
+    count: int | None = None  # probes for each target
+    timeout_ns: int = 2 * NS_PER_S
+    size: int = 64
+    source: str = ""
+    source_ports: tuple[int, ...] = (0,)
+    dscp: int = 0
+    seed: int | None = None
+    hardware: bool = False
+
+
+class Prober:
+    """Probes targets along one path for each source port.
+
+    `host` is what rows call this end, `batch` what they call this run. `tell` takes lines for people. A target that no
+    socket can be had for is told and left out; raises MburstError where all are.
+    """
+
+    def __init__(self, targets: list[Target], plan: Plan, *, host: str, batch: str, tell: Tell) -> None:
+        self.plan = plan
+        self._host = host
+        self._batch = batch
+        self._tell = tell
+        self._told: set[str] = set()
+        self._pacer = Pacer()
+        self._clocks = Clocks()
+        self._last = self._clocks.read()
+        self._rng = random.Random(plan.seed)
+        self._stopping = False
+        self.paths: list[list[Path]] = []
+        self.left_out: list[MburstError] = []
+        for target in targets:
+            try:
+                self.paths.append([])
+                for port in plan.source_ports:
+                    path = self._open(target, port)
+                    path.exchanges.timeout_ns = plan.timeout_ns
+                    self.paths[-1].append(path)
+            except MburstError as error:
+                for path in self.paths.pop():
+                    path.close()
+                self.left_out.append(error)
+        if not self.paths:
+            self.close()
+            raise self.left_out[0]
+        for reason in self.left_out:
+            tell(str(reason))
+
+    def _open(self, target: Target, port: int) -> Path:
+        plan, source = self.plan, (self.plan.source, port)
+        if plan.protocol == "tcp":
+            return TcpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+                           hardware=plan.hardware)
+        if plan.protocol == "icmp":
+            return IcmpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+                            hardware=plan.hardware)
+        return UdpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+                       error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
+                       hardware=plan.hardware)
+
+    def _tell_once(self, line: str) -> None:
+        """Several paths to one target meet the same trouble."""
+        if line not in self._told:
+            self._told.add(line)
+            self._tell(line)
+
+    def names(self, path: Path) -> dict[str, str]:
+        """What rows call a path. The source port is part of it where there are several."""
+        port = f":{path.source_port}" if len(self.plan.source_ports) > 1 and path.source_port else ""
+        return {"batch": self._batch, "src": self._host + port, "dst": path.target.name,
+                "protocol": self.plan.protocol}
+
+    def stop(self) -> None:
+        """End `run` soon: no more probes, and what is under way is waited for. May be called by a signal handler."""
+        self._stopping = True
+
+    def close(self) -> None:
+        for paths in self.paths:
+            for path in paths:
+                path.close()
+        self._clocks.close()
+        self._pacer.close()
+
+    def run(self, take: Take) -> None:
+        """Probe, and give every probe to `take` once it is settled: when its answer can come no more in time. `take`
+        is called between probes, so it should be quick."""
+        gc.collect()
+        gc.freeze()  # what is there already need not be looked through while probes wait
+        try:
+            self._wait_for_connections()
+            self._probe(take)
+            self._wait_for_answers(take)
+        finally:
+            gc.unfreeze()
+
+    def _wait_for_answers(self, take: Take) -> None:
+        """Take what still comes in time, then settle everything."""
+        deadline = time.monotonic_ns() + self.plan.timeout_ns
+        while any(path.exchanges.waiting for path in self._each()) and time.monotonic_ns() < deadline:
+            self._pacer.run(_NOTHING_DUE, min(deadline, time.monotonic_ns() + _AHEAD_NS))
+            self._settle(take, time.time_ns() - self.plan.timeout_ns)
+        self._settle(take, 2**63 - 1)
+        for path in self._each():
+            path.finish()
+
+    def _each(self) -> list[Path]:
+        return [path for paths in self.paths for path in paths]
+
+    def _wait_for_connections(self) -> None:
+        """Give connections the time to be made before the first probe is due."""
+        waiting = [path for path in self._each() if isinstance(path, TcpPath)]
+        deadline = time.monotonic_ns() + _CONNECT_NS
+        while not self._stopping and time.monotonic_ns() < deadline and any(
+                path.opening for path in waiting):
+            self._pacer.run(_NOTHING_DUE, deadline)
+
+    def _probe(self, take: Take) -> None:
+        plan = self.plan
+        begin = known = time.monotonic_ns() + _BEGIN_IN_NS
+        schedule = Schedule(
+            [[path.index for path in paths] for paths in self.paths], plan.rate, begin, count=plan.count,
+            end_ns=None if plan.duration_ns is None else begin + plan.duration_ns, poisson=plan.poisson, rng=self._rng)
+        due = array("q")
+        look = begin
+        while (schedule.more or due) and not self._stopping:
+            now = time.monotonic_ns()
+            if known < now + _AHEAD_NS:
+                known = now + 2 * _AHEAD_NS
+                schedule.look_ahead(known, due)
+            if now >= look:
+                look = now + _SETTLE_EVERY_NS
+                self._settle(take, time.time_ns() - plan.timeout_ns)
+                self._watch_clock()
+            until = known if schedule.more else due[-2] if due else now
+            del due[:2 * self._pacer.run(due, until)]
+
+    def _settle(self, take: Take, due_before_ns: int) -> None:
+        for path in self._each():
+            settled = path.exchanges.settle(due_before_ns)
+            if settled is not None:
+                take(settled, self.names(path))
+
+    def _watch_clock(self) -> None:
+        """Know how well the clock is kept, and tell when somebody sets it: exchanges under way then are wrong."""
+        now = self._clocks.read()
+        moved = jump_ns(self._last, now)
+        if abs(moved) >= _LEAST_JUMP_NS:
+            self._tell(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
+                       "probes that were under way then are measured wrong")
+        self._last = now
+        for path in self._each():
+            path.clock_error_ns = now.max_error_ns if now.synchronized else None
+
+
+def kind_of(protocol: str) -> socket.SocketKind:
+    """The kind of socket that a protocol's targets are resolved for."""
+    return socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM

@@ -1,0 +1,47 @@
+"""When probes are due."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from heapq import heapify, heappop, heapreplace
+
+from ...units import NS_PER_S
+
+
+class Schedule:
+    """The times of each target's probes, `rate` a second, over the target's paths in turn.
+
+    `targets` has the paths of each. Targets begin one after the other within the first probe's time. Times are of
+    CLOCK_MONOTONIC, from `begin_ns` on, before `end_ns` and up to `count` for each target where those are given.
+    """
+
+    def __init__(self, targets: list[list[int]], rate: float, begin_ns: int, *, end_ns: int | None, count: int | None,
+                 poisson: bool, rng: random.Random) -> None:
+        self._targets = targets
+        self._rate = rate
+        self._gap = NS_PER_S / rate
+        self._end_ns = end_ns
+        self._count = count
+        self._poisson = poisson
+        self._rng = rng
+        self._next = [(begin_ns + self._gap * place / len(targets), place, 0) for place in range(len(targets))]
+        heapify(self._next)
+
+    @property
+    def more(self) -> bool:
+        """Whether there are probes beyond those that were asked for."""
+        return bool(self._next)
+
+    def look_ahead(self, until_ns: int, due: array[int]) -> None:
+        """Append what is due up to a time, in order: the time and the path of each probe."""
+        upcoming, draw = self._next, self._rng.expovariate
+        while upcoming and upcoming[0][0] <= until_ns:
+            at, place, number = upcoming[0]
+            if (self._end_ns is not None and at >= self._end_ns) or number == self._count:
+                heappop(upcoming)
+                continue
+            paths = self._targets[place]
+            due.extend((int(at), paths[number % len(paths)]))
+            gap = draw(self._rate) * NS_PER_S if self._poisson else self._gap
+            heapreplace(upcoming, (at + gap, place, number + 1))

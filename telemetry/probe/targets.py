@@ -1,0 +1,54 @@
+"""Who is probed: names and addresses, and what they resolve to."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import MburstError, UsageError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host to probe: what it is called, and its address as sockets take it."""
+
+    name: str
+    family: socket.AddressFamily
+    address: tuple[Any, ...]
+
+
+def split(text: str, default_port: int) -> tuple[str, int]:
+    """(host, port) of "HOST", "HOST:PORT", "::1" or "[::1]:PORT". Raises UsageError."""
+    host, port = text, ""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise UsageError(f"{text!r} is no host", "write an IPv6 address with a port like [2001:db8::1]:8620")
+        port = rest[1:]
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+        if not port:
+            raise UsageError(f"{text!r} ends without a port")
+    if not host and not text.startswith(":"):
+        raise UsageError(f"{text!r} names no host")
+    if not port:
+        return host, default_port
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise UsageError(f"{text!r}: {port!r} is no port", "ports are 1 to 65535")
+    return host, int(port)
+
+
+def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socket.AddressFamily) -> Target:
+    """The target of `text`, at the first of its addresses. It is called as it was written, but for the default port.
+    Raises UsageError for what cannot be a host, and MburstError where the name does not resolve."""
+    host, port = split(text, default_port)
+    if not host:
+        raise UsageError(f"{text!r} names no host")
+    try:
+        found = socket.getaddrinfo(host, port, family, kind)
+    except (socket.gaierror, UnicodeError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, socket.gaierror) else "no valid name"
+        raise MburstError(f"{host}: the name does not resolve: {reason}") from error
+    name = host if port == default_port else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Target(name, socket.AddressFamily(found[0][0]), found[0][4])

@@ -1,0 +1,203 @@
+"""`mburst canary` and `mburst import canary` as their users run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canarylib import FRAME, MS, record, run_of, sent_at
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from livelab import Lab
+
+from mburst.__main__ import main
+from mburst.agent.config import PARTS
+from mburst.analysis.canary.sensitivity import curves
+from mburst.errors import MburstError
+from mburst.services import canary
+from mburst.sql import Store
+
+MBURST = [sys.executable, "-m", "mburst"]
+HERE = "127.0.0.1"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = main(list(arguments))
+    said = capsys.readouterr()
+    assert code in (1, 2) and not said.out and said.err.startswith("mburst: ") and said.err.count("\n") == 1, said
+    return said.err
+
+
+def test_nothing_starts_it_unasked() -> None:
+    assert "canary" not in PARTS
+
+
+def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["canary", HERE, "--plan", "--link", "1G", "--size", "25kB,250kB", "--length", "0,1ms"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "225 bursts from 127.0.0.1 to 127.0.0.1, UDP port 9: 25 kB, 250 kB, each back to back and over 1 ms, 75 times; "
+        "22.9 MB in about 5.99 s, at most 5 % of 1 Gb/s in any second",
+        "left out, as the link carries no more: 250 kB over 1 ms"]
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sent = ["--sent", str(tmp_path / "sent")]
+    assert "the speed of the recorded link is not known" in refused(capsys, "canary", HERE, *sent)
+    assert "nobody would know what was sent" in refused(capsys, "canary", HERE, "--link", "1G")
+    assert "at most 25 % of the link" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--share", "0.5")
+    assert "alone is more than 5 %" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--size", "7MB")
+    assert "no mburst store" in refused(capsys, "canary", HERE, "-o", str(tmp_path / "none"), "--link", "1G")
+    assert "does not resolve" in refused(capsys, "canary", "no.such.host.invalid", *sent, "--link", "1G")
+    (tmp_path / "sent").write_text("mine")
+    assert "exists" in refused(capsys, "canary", HERE, *sent, "--link", "1G")
+    assert (tmp_path / "sent").read_text() == "mine"
+
+
+def test_a_host_that_nobody_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was sent is kept all the same."""
+    Store.create(tmp_path / "s")
+    assert main(["canary", HERE, "-o", str(tmp_path / "s"), "--sent", str(tmp_path / "sent"), "--link", "1G", "--size",
+                 "1kB", "--length", "0", "--count", "2", "--timeout", "1s"]) == 1
+    assert "no packet of 127.0.0.1 was recorded within an hour of the canary bursts" in capsys.readouterr().err
+    assert canary.load(tmp_path / "sent").source == HERE
+
+
+def some_notes(tmp_path: Path) -> tuple[Path, Any]:
+    path, run = tmp_path / "sent", run_of(sent_at([10**18 + i * i * 10**8 for i in range(1, 40)], [40 * FRAME] * 39))
+    path.write_text(run.text())
+    return path, run
+
+
+def test_notes_come_back_as_they_were(tmp_path: Path) -> None:
+    path, run = some_notes(tmp_path)
+    assert canary.load(path) == run
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_damaged_notes_are_refused_in_a_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path, run = some_notes(tmp_path_factory.mktemp("notes"))
+    told = json.loads(path.read_text())
+    odd = data.draw(st.sampled_from([None, -1, 2**70, 1.5, "x", [], {}, True]))
+    place = data.draw(st.sampled_from(["head", "burst", "cut", "key"]))
+    if place == "head":
+        told[data.draw(st.sampled_from(sorted(told)))] = odd
+    elif place == "burst":
+        told["bursts"][data.draw(st.integers(0, 38))][data.draw(st.sampled_from(sorted(told["bursts"][0])))] = odd
+    elif place == "key":
+        told["bursts"][3].popitem()
+    text = json.dumps(told)
+    path.write_text(text[:data.draw(st.integers(0, len(text) - 1))] if place == "cut" else text)
+    try:
+        assert len(canary.load(path).bursts) == len(run.bursts)  # the odd value is one that may be there
+    except MburstError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+def test_what_was_sent_elsewhere_is_read_beside_the_recorder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = some_notes(tmp_path)
+    store = Store.create(tmp_path / "s")
+    record(store, run.bursts, lambda ns: ns + 1800 * MS)
+    assert main(["import", "canary", str(path), "-o", str(tmp_path / "s")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("cache-1 eth0 in: 1 Gb/s, bins of 100 µs, kernel stamps; a burst is 50 % of line rate")
+    assert out[3].split("  ")[0] == "60.6 kB" and "39 (100 %)" in out[3]
+    assert out[4].startswith("No canary burst of any size was shown to be detected with 95 % or more; at best 39 of 39")
+    assert main(["import", "canary", str(path), "-o", str(tmp_path / "s"), "--bin", "1ms", "--json"]) == 0
+    [curve] = json.loads(capsys.readouterr().out)
+    assert curve["bin_ns"] == MS and curve["points"][0]["n"] == 39 and curve["batch"] == run.batch
+    assert "no packet of 10.1.1.1" in refused(
+        capsys, "import", "canary", str(path), "-o", str(tmp_path / "s"), "--sender", "10.1.1.1")
+
+
+# --- real packets -----------------------------------------------------------------------------------------------------
+
+SENDING = ["--link", "1G", "--size", "3kB,60kB", "--length", "0", "--count", "10"]
+
+
+@pytest.fixture(params=["off", "on"], ids=["plain", "GRO"])
+def line(lab: Lab, request: pytest.FixtureRequest) -> Lab:
+    """A lab whose link is a line of 1 Gb/s, with offloads or without."""
+    if not shutil.which("tc"):
+        pytest.skip("a line of 1 Gb/s is made with tc, which is not installed")
+    lab.offloads(request.param)
+    lab.tell(lab.far, f"ethtool -K {lab.b} rx-udp-gro-forwarding {request.param}")
+    lab.tell(lab.near, f"tc qdisc add dev {lab.a} root handle 1: tbf rate 1gbit burst 5k limit 4000000 overhead 24 "
+             "linklayer ethernet")
+    return lab
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that everybody may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="mburst-test-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run_in(namespace: str, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["ip", "netns", "exec", namespace, *arguments], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, "LANG": "C.UTF-8"})
+
+
+def test_the_recorder_sees_them(line: Lab, tmp_path: Path, shared: Path) -> None:
+    """Once beside the recorder's store, and once by a user without rights, read when the recorder has ended."""
+    store = tmp_path / "s"
+    recorder = subprocess.Popen(
+        ["ip", "netns", "exec", line.far, *MBURST, "record", line.b, "-o", str(store), "--link", "1G", "--host", "far",
+         "--direction", "in"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        for _ in range(600):
+            if (store / "hot" / "recordings").is_dir() or recorder.poll() is not None:
+                break
+            time.sleep(0.05)
+        first = run_in(line.near, *MBURST, "canary", "10.9.0.2", "-o", str(store), *SENDING)
+        assert first.returncode == 0, first.stderr
+        second = run_in(line.near, "setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all", *MBURST,
+                        "canary", "10.9.0.2", "--sent", str(shared / "sent"), *SENDING)
+        assert second.returncode == 0, second.stderr
+    finally:
+        recorder.send_signal(signal.SIGINT)
+        recorder.communicate(timeout=60)
+    assert main(["import", "canary", str(shared / "sent"), "-o", str(store)]) == 0
+    rows = Store.open(store).connect().execute("""
+        SELECT batch, size_bytes, count(*) FILTER (excluded = ''), count(*) FILTER (detected), max(abs(offset_ns)),
+               bool_and(seen_packets >= packets) FILTER (excluded = ''), any_value(source), any_value(interface)
+        FROM canary GROUP BY ALL ORDER BY ALL""").fetchall()
+    assert len(rows) == 4
+    for _, size, counted, detected, offset, arrived, *where in rows:
+        assert detected == (counted if size == 60_000 else 0) and where == ["10.9.0.1", line.b]
+        assert offset < 50 * MS and (arrived or not counted)  # one clock
+    assert sum(row[2] for row in rows) >= 20
+    assert {curve.setting["host"] for curve in curves(Store.open(store).connect())} == {"far"}
+
+
+def test_an_interrupt_ends_it_at_once(lab: Lab, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", lab.near, *MBURST, "canary", "10.9.0.2", "--sent", str(sent), "--link", "1G", "--size",
+         "1kB", "--count", "20000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stdout.readline().startswith("40,000 bursts from 10.9.0.1 to 10.9.0.2")
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    assert 0 < len(canary.load(sent).bursts) < 40_000
+
+
+def test_there_is_no_way_to_the_host(lab: Lab, tmp_path: Path) -> None:
+    done = run_in(lab.near, *MBURST, "canary", "192.0.2.1", "--sent", str(tmp_path / "sent"), "--link", "1G")
+    assert (done.returncode, done.stderr) == (1, "mburst: 192.0.2.1: Network is unreachable\n")

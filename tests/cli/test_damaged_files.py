@@ -1,0 +1,134 @@
+"""One bad file costs one file: verbs answer from the others, name it once, and exit 1; JSON and pages say it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT
+
+from mburst.__main__ import main
+from mburst.sql import Store
+from mburst.sql.damage import COLUMNS
+
+STORE = ROOT / "tests" / "data" / "stores" / "format-2" / "store"
+BURSTS = ["--threshold", "0.1"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store whose senders of cache-1 are damaged; those of cache-2 are in a hot log, and sound."""
+    shutil.copytree(STORE, tmp_path / "store")
+    path = damaged_file(tmp_path / "store")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    return tmp_path / "store"
+
+
+def damaged_file(store: Path) -> Path:
+    return next((store / "sources").rglob("*.parquet"))
+
+
+def named(err: str, store: Path) -> bool:
+    """Whether the file is named, once, with table, host and time."""
+    lines = [line for line in err.splitlines() if str(damaged_file(store)) in line]
+    return len(lines) == 1 and "(missing: rows of sources of host cache-1 in rack r 1 from 2026-09-21" in lines[0]
+
+
+@pytest.mark.parametrize("argv", [
+    ["bursts", *BURSTS], ["bursts", *BURSTS, "--json"], ["bursts", "--since", "1h"], ["sql", "recordings"],
+    ["sql", "SELECT 1", "--json"], ["investigate", *BURSTS], ["investigate", "--json"], ["investigate", "--markdown"],
+    ["compare"], ["compare", "--json"]])
+def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], capsys: Any) -> None:
+    verb, *options = argv
+    stores = [str(store)] * (2 if verb == "compare" else 1)
+    assert main([verb, *stores, *options]) == 1
+    told = capsys.readouterr()
+    assert told.out.strip() and named(told.err, store)
+    if "--json" in argv and verb in ("investigate", "compare"):
+        [file] = json.loads(told.out)["damaged_files"]
+        assert list(file) == list(COLUMNS) and file["path"] == str(damaged_file(store)) and file["host"] == "cache-1"
+
+
+@pytest.mark.parametrize("options", [
+    [], ["--rack", "r 1", "--since", "2026-09-21T14:00", "--until", "2026-09-21T15:00"]])
+def test_reports_say_it_on_the_page_and_in_the_facts(store: Path, options: list[str], tmp_path: Path,
+                                                     capsys: Any) -> None:
+    assert main(["report", str(store), "-o", str(tmp_path / "out"), *options]) == 1
+    assert named(capsys.readouterr().err, store)
+    [facts] = (tmp_path / "out").glob("*.json")
+    assert [file["table_name"] for file in json.loads(facts.read_text())["damaged_files"]] == ["sources"]
+    [page] = [path for path in (tmp_path / "out").glob("*.html") if path.name != "index.html"]
+    assert "1 file of the store is damaged" in page.read_text()
+    assert "rows of sources of host cache-1" in page.read_text()
+
+
+def test_an_investigations_page_says_it(store: Path, tmp_path: Path) -> None:
+    assert main(["investigate", str(store), "-o", str(tmp_path / "page.html")]) == 1
+    assert "rows of sources of host cache-1" in (tmp_path / "page.html").read_text()
+
+
+def test_bursts_of_that_host_and_time_are_incomplete_and_no_others(store: Path, capsys: Any) -> None:
+    assert main(["bursts", str(store), "--threshold", "0.0005", "--json"]) == 1
+    bursts = json.loads(capsys.readouterr().out)
+    assert {burst["host"] for burst in bursts} == {"cache-1", "cache-2"}
+    assert all(("incomplete" in burst["quality"]) is (burst["host"] == "cache-1") for burst in bursts)
+
+
+def test_a_sound_store_is_exit_code_0_and_says_nothing(tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(STORE, tmp_path / "store")
+    assert main(["investigate", str(tmp_path / "store"), "--json"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "" and json.loads(told.out)["damaged_files"] == []
+
+
+def test_what_one_call_met_is_not_held_against_the_next(store: Path, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(STORE, tmp_path / "sound")
+    assert main(["sql", str(store), "recordings"]) == 1
+    assert main(["sql", str(tmp_path / "sound"), "recordings"]) == 0
+    assert main(["sql", str(store), "recordings"]) == 1
+    assert named("".join(capsys.readouterr().err.splitlines(keepends=True)[:1]), store)
+
+
+def test_after_a_repair_nobody_speaks_of_it(store: Path, capsys: Any) -> None:
+    assert main(["repair", str(store)]) == 0
+    capsys.readouterr()
+    assert main(["bursts", str(store), *BURSTS]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_who_writes_has_done_its_work(store: Path, tmp_path: Path, capsys: Any) -> None:
+    csv = tmp_path / "probes.csv"
+    csv.write_text("seq,src,dst,tx_ns,rx_ns\n1,a,b,1700000000000000000,1700000000000100000\n")
+    assert main(["import", "probes", str(csv), "-o", str(store)]) == 0
+
+
+def test_the_live_view_says_it(store: Path) -> None:
+    from mburst.analysis.live.store import LiveStore
+
+    [line] = LiveStore(Store.open(store)).damage
+    assert str(damaged_file(store)) in line
+
+
+def test_metrics_count_it_until_it_is_gone(store: Path) -> None:
+    pytest.importorskip("prometheus_client")
+    from mburst.agent.metrics.exporter import Exporter
+    from mburst.agent.metrics.meter import Meter
+    from mburst.analysis.bursts.find import BurstDefinition
+
+    exporter = Exporter(Meter(Store.open(store), BurstDefinition(), 0))
+
+    def samples(name: str) -> list[Any]:
+        return [(sample.labels, sample.value) for metric in exporter.collect() for sample in metric.samples
+                if sample.name == name]
+
+    assert samples("mburst_damaged_files") == [({}, 1)]
+    ages = samples("mburst_oldest_hot_log_age_seconds")
+    assert {labels["table"] for labels, _ in ages} == {"recordings", "bins", "sources"}
+    assert all(age > 0 for _, age in ages)
+    assert main(["repair", str(store)]) == 0
+    assert samples("mburst_damaged_files") == [({}, 0)]

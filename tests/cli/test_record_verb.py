@@ -1,0 +1,318 @@
+"""`mburst record`: what it says, what it refuses, and that nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from frames import START_NS, Frame, pcap, write_pcap
+
+from mburst.__main__ import main
+from mburst.cli.inputs import inputs_of
+from mburst.services.record import recorder
+from mburst.sql import Store
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    frames = [Frame(START_NS + i * 10_000, i % 7, 60 + i % 1400, i % 3, outgoing=i % 9 == 0) for i in range(5000)]
+    return write_pcap(tmp_path / "eth0.pcap", frames)
+
+
+def total(store: Path, query: str) -> tuple:
+    return Store.open(store).connect().execute(query).fetchone()
+
+
+def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
+    store = tmp_path / "store"
+    assert main(["record", str(capture), "-o", str(store), "--link", "1G", "--host", "h", "--rack", "r", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["direction"] for row in rows} == {"in", "out"}
+    assert sum(row["packets"] for row in rows) == 5000
+    for row in rows:
+        assert (row["host"], row["rack"], row["interface"], row["link_bps"]) == ("h", "r", "eth0", 10**9)
+        assert (row["bin_ns"], row["source_bin_ns"], row["complete"]) == (100_000, 1_000_000, True)
+    columns = [row[0] for row in Store.open(store).connect().execute("DESCRIBE recordings").fetchall()]
+    assert list(rows[0]) == columns
+
+
+def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
+    assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
+    assert "packets of the other direction were left out, as asked" in capsys.readouterr().out
+
+
+def test_files_and_a_filter_are_told_apart(capture, tmp_path, capsys):
+    later = write_pcap(tmp_path / "eth1.pcap", [Frame(START_NS + 10**9, 1, 100)])
+    arguments = ["record", str(capture), str(later), "udp", "and", "src", "host", "10.0.0.1", "-o", str(tmp_path / "s")]
+    assert main([*arguments, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
+    assert total(tmp_path / "s", "SELECT count(DISTINCT source), min(source) FROM sources") == (1, "10.0.0.1")
+
+
+@pytest.mark.parametrize("option", ["-f", "--filter"])
+def test_a_filter_as_an_option(capture, tmp_path, capsys, option):
+    store = str(tmp_path / "s")
+    assert main(["record", str(capture), option, "udp and src host 10.0.0.1", "-o", store, "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
+    assert main(["record", str(capture), "tcp", option, "udp", "-o", store]) == 2
+    assert "two filters: 'udp' and 'tcp' (join them with `and`)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("before", [[], ["{capture}"], ["-r", "{capture}"], ["-i", "lo"], ["lo"]])
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["mix.pcp"], "mix.pcp"),
+        (["none/eth1.pcap.gz"], "none/eth1.pcap.gz"),
+        (["{folder}/x.pcapng", "and", "y.pcap"], "{folder}/x.pcapng"),
+        (["./mix"], "./mix"),
+        (["tcp", "mix.cap"], "mix.cap"),
+        (["host", "none/eth1"], "none/eth1"),
+    ],
+)
+def test_a_mistyped_file_is_not_taken_for_a_filter(capture, tmp_path, capsys, before, words, wrong):
+    fill = [word.format(capture=capture, folder=tmp_path) for word in [*before, *words]]
+    if not before and words[0] in ("tcp", "host"):
+        fill[0] = str(capture)
+    assert main(["record", *fill, "-o", str(tmp_path / "s")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"mburst: {wrong.format(folder=tmp_path)}: no such file (")
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_file_that_was_meant_is_named(capture, tmp_path, capsys):
+    wrong = [str(tmp_path / name) for name in ("eth0.pcp", "eth.pcap")]
+    for words in ([wrong[0]], ["-r", wrong[0]], [wrong[1], "tcp"]):
+        assert main(["record", *words, "-o", str(tmp_path / "s")]) == 1
+        assert capsys.readouterr().err.endswith(f": no such file (there is {capture})\n")
+    assert main(["record", str(capture), "tcp", str(capture), "-o", str(tmp_path / "s")]) == 1
+    assert f"{capture}: a file where a filter is expected" in capsys.readouterr().err
+
+
+def test_what_cannot_be_a_filter_is_said_by_libpcap(capture, tmp_path, capsys):
+    assert main(["record", str(capture), "hst", "10.0.0.1", "-o", str(tmp_path / "s")]) == 1
+    assert "filter 'hst 10.0.0.1' cannot be compiled" in capsys.readouterr().err
+
+
+FILTERS = ["tcp port 80", "net 10.0.0.0/8", "src net 2001:db8::/32 and udp", "ip[6:2] & 0x1fff / 8 = 0", "ip[0]/4 = 17",
+           "net 10.0.0.0/255.0.0.0", "not net 10/8", "host web.example.cap", "vlan and host 10.0.0.1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_no_filter_is_taken_for_a_file(text):
+    for words in (text.split(), [text]):
+        for given in ({"device": "lo"}, {"inputs": ["lo", *words]}):
+            options = argparse.Namespace(**{"inputs": words, "files": None, "device": None, "filter": "",
+                                            "backend": "auto", **given})  # fmt: skip
+            assert inputs_of(options) == (["lo"], text)
+
+
+def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
+    later = write_pcap(tmp_path / "eth1.pcap", [Frame(START_NS + 10**9, 1, 100)])
+    words = ["udp", "and", "src", "host", "10.0.0.1"]
+    for given in (["-r", str(capture), "-r", str(later), *words], ["-r", str(capture), str(later), *words],
+                  ["-r", str(capture), "-r", str(later), "-f", " ".join(words)]):  # fmt: skip
+        store = tmp_path / str(len(list(tmp_path.iterdir())))
+        assert main(["record", "-o", str(store), *given, "--json"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert {row["filter"] for row in rows} == {"udp and src host 10.0.0.1"}
+        assert total(store, "SELECT count(DISTINCT source), max(ts_ns) >= ? FROM sources".replace(
+            "?", str(START_NS + 10**9))) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ([], 2, "nothing to record (name capture files (-r FILE) or an interface (-i INTERFACE))"),
+        (["-r", "lo"], 1, "lo: no such file (an interface is named with -i)"),
+        (["-i", "{capture}"], 1, "{capture}: no such interface (a capture file is named with -r)"),
+        (["-i", "mb-none0"], 1, "mb-none0: no such"),
+        (["-i", "lo", "-r", "{capture}"], 2, "-r and -i exclude each other"),
+        (["-i", "lo", "tcp", "-f", "udp"], 2, "two filters: 'udp' and 'tcp'"),
+    ],
+)
+def test_what_is_wrong_with_files_and_interfaces(capture, tmp_path, capsys, words, code, says):
+    words = [word.format(capture=capture) for word in words]
+    assert main(["record", *words, "-o", str(tmp_path / "s")]) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("mburst: ") and says.format(capture=capture) in line
+
+
+def test_standard_input_and_compressed_files_give_the_same_bins(capture, tmp_path):
+    packed = tmp_path / "eth0.pcap.gz"
+    packed.write_bytes(gzip.compress(capture.read_bytes()))
+    command = [sys.executable, "-m", "mburst", "record", "-", "-o", str(tmp_path / "pipe")]
+    subprocess.run(command, input=capture.read_bytes(), check=True, capture_output=True)
+    assert main(["record", str(packed), "-o", str(tmp_path / "packed")]) == 0
+    assert main(["record", str(capture), "-o", str(tmp_path / "plain")]) == 0
+    sums = "SELECT count(*), sum(bytes), sum(wire_bytes), sum(packets), sum(ts_ns // 1000) FROM bins"
+    assert total(tmp_path / "pipe", sums) == total(tmp_path / "packed", sums) == total(tmp_path / "plain", sums)
+
+
+def test_packets_before_a_cut_are_kept_and_the_cut_is_said(capture, tmp_path, capsys):
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(capture.read_bytes()[:100_000])
+    assert main(["record", str(cut), "-o", str(tmp_path / "s"), "--json"]) == 0
+    [row, *_] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert "byte" in row["notes"] and row["complete"]
+    assert total(tmp_path / "s", "SELECT sum(packets) FROM bins")[0] > 800
+
+
+def test_packets_before_a_fault_are_kept_and_the_fault_is_one_line(capture, tmp_path, capsys):
+    data = bytearray(capture.read_bytes())
+    offset = 24
+    for _ in range(1000):
+        offset += 16 + int.from_bytes(data[offset + 8 : offset + 12], "little")
+    data[offset + 8 : offset + 12] = b"\xff\xff\xff\x7f"
+    bad = tmp_path / "bad.pcap"
+    bad.write_bytes(data)
+    assert main(["record", str(bad), "-o", str(tmp_path / "s")]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert str(offset) in line and "bad.pcap" in line
+    assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (1000,)
+    assert "ended early" in total(tmp_path / "s", "SELECT notes FROM recordings LIMIT 1")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["/nonexistent.pcap", "-o", "{}/s"], 1),
+        (["{}", "-o", "{}/s"], 1),
+        (["{}/empty", "-o", "{}/s"], 1),
+        (["{}/text", "-o", "{}/s"], 1),
+        (["{}/good", "-o", "/proc/nowhere"], 1),
+        (["{}/good", "-o", "{}/text"], 1),
+        (["{}/good", "-o", "{}/s", "--bin", "10 parsecs"], 2),
+        (["{}/good", "-o", "{}/s", "--bin", "1us"], 2),
+        (["{}/good", "-o", "{}/s", "--bin", "10"], 2),
+        (["{}/good", "-o", "{}/s", "--link", "fast"], 2),
+        (["{}/good", "-o", "{}/s", "--link", "0G"], 2),
+        (["{}/good", "-o", "{}/s", "--local", "here"], 2),
+        (["{}/good", "-o", "{}/s", "--max-sources", "0"], 2),
+        (["{}/good", "-o", "{}/s", "--spread"], 2),
+        (["{}/good", "-o", "{}/s", "--window", "1h"], 2),
+        (["{}/good", "-o", "{}/s", "--no-such-flag"], 2),
+        (["{}/good", "no such filter", "-o", "{}/s"], 1),
+        (["{}/good"], 2),
+    ],
+)
+def test_every_refusal_is_one_line(tmp_path, arguments, code):
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("hello, this is no capture\n")
+    write_pcap(tmp_path / "good", [Frame(START_NS, 1, 60)])
+    command = [sys.executable, "-m", "mburst", "record", *(text.format(tmp_path) for text in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.splitlines()
+    assert "Traceback" not in done.stderr and lines[-1].startswith("mburst")
+    if code == 1:
+        assert len(lines) == 1
+
+
+def test_a_capture_without_packets_says_so(tmp_path, capsys):
+    (tmp_path / "none.pcap").write_bytes(pcap([]))
+    assert main(["record", str(tmp_path / "none.pcap"), "-o", str(tmp_path / "s")]) == 0
+    assert capsys.readouterr().out.startswith("no packets")
+
+
+def _fed(store: Path) -> subprocess.Popen[bytes]:
+    """A recording of standard input, which is the caller's to feed."""
+    command = [sys.executable, "-m", "mburst", "record", "-", "-o", str(store), "--bin", "10us", "--json"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def _feed(process: subprocess.Popen[bytes], frames: int) -> bytes:
+    data = pcap(Frame(START_NS + i * 20_000, i % 50, 100) for i in range(frames))
+    assert process.stdin
+    process.stdin.write(data)
+    process.stdin.flush()
+    return data
+
+
+def _wait_for_bins(store: Path, deadline_s: float = 60) -> int:
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if (store / "mburst.json").exists() and not Store.open(store).is_empty("bins"):
+            return total(store, "SELECT count(*) FROM bins")[0]
+        time.sleep(0.05)
+    raise AssertionError("no bins were stored")
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_killed_recording_loses_nothing_acknowledged_and_doubles_nothing(tmp_path, attempt):
+    store = tmp_path / "store"
+    process = _fed(store)
+    _feed(process, 150_000)
+    seen = _wait_for_bins(store)
+    time.sleep(random.Random(attempt).random() / 5)
+    process.kill()
+    process.communicate()
+    for _ in range(2):
+        count, distinct, packets = total(store, "SELECT count(*), count(DISTINCT ts_ns), sum(packets) FROM bins")
+        assert count == distinct == packets >= seen
+        assert total(store, "SELECT count(*), bool_or(complete) FROM recordings") == (1, False)
+        Store.open(store).seal()
+    bytes_, members = total(store, "SELECT sum(bytes), sum(packets) FROM sources")
+    assert bytes_ == 100 * members
+
+
+def test_an_interrupted_recording_keeps_what_it_has(tmp_path):
+    store = tmp_path / "store"
+    process = _fed(store)
+    _feed(process, 100_000)
+    _wait_for_bins(store)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.decode().splitlines() == ["mburst: interrupted"]
+    notes, ended, complete = total(store, "SELECT notes, ended, complete FROM recordings")
+    assert "interrupted" in notes and (ended, complete) == ("interrupted", False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_breaks_nothing_off(tmp_path, monkeypatch, capsys, number):
+    """Whatever the recorder is about when it comes: here it is to store what it read."""
+    append = recorder._Recorder._append
+
+    def interrupted(self, bins, sources):
+        signal.raise_signal(number)
+        return append(self, bins, sources)
+
+    monkeypatch.setattr(recorder._Recorder, "_append", interrupted)
+    write_pcap(tmp_path / "cache.pcap", [Frame(START_NS + i * 20_000, i % 50, 100) for i in range(100)])
+    before = signal.getsignal(number)
+    assert main(["record", str(tmp_path / "cache.pcap"), "-o", str(tmp_path / "s")]) == 130
+    assert signal.getsignal(number) is before
+    assert capsys.readouterr().err.splitlines() == [
+        "mburst: interrupted (the 100 packets before that are recorded; the same command records all)"]
+    notes, complete, packets = total(tmp_path / "s", "SELECT notes, complete, packets FROM recordings")
+    assert (notes.splitlines()[-1], complete, packets) == ("the recording was interrupted", False, 100)
+    assert total(tmp_path / "s", "SELECT sum(packets) FROM bins") == (100,)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
+def test_a_full_disk_is_one_line(tmp_path, capture):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.decode().strip()}")
+    try:
+        command = [sys.executable, "-m", "mburst", "record", str(capture), "-o", str(disk / "s"), "--bin", "10us"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert "No space left" in line

@@ -1,0 +1,157 @@
+"""What the pages say is so: tables and columns, the worked example, links, and what commands print."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.analysis.bursts.find import find_bursts
+from mburst.sql import Store
+from mburst.sql.tables import MODEL, SCHEMA, columns, schema_sql
+
+MS = 1_000_000
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables of a page, as rows of cells without their heads."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)
+    bodies = [table.splitlines()[2:] for table in found]
+    return [[[cell.strip() for cell in row.strip("|").split(" | ")] for row in body] for body in bodies]
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", "").removesuffix(" %"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_schema_page_has_every_table_and_column() -> None:
+    sections = re.split(r"^## ", (ROOT / "docs" / "schema.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    sections = [section for section in sections if section.split("\n", 1)[0] not in ("Views", *MODEL)]
+    told = {section.split("\n", 1)[0]: tables(section)[0] for section in sections}
+    assert set(told) == {path.stem for path in SCHEMA.glob("*.sql")}
+    bits = re.findall(r"\((\d+),\s+'(.*?)',\s+'(.*)'\)", schema_sql("quality"))
+    assert told.pop("quality") == [[bit, name, meaning.replace("''", "'")] for bit, name, meaning in bits]
+    for table, rows in told.items():
+        assert [row[:2] for row in rows] == [[column.name, column.type] for column in columns(table)], table
+
+
+def test_schema_page_has_the_views_as_they_are(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "schema.md").read_text("utf-8")
+    writer = runpy.run_path(str(ROOT / "docs" / "write_schema.py"))
+    assert writer["written"](page) == page, "make docs"
+    con = Store.create(tmp_path / "store").connect()
+    for view in MODEL:
+        described = [row[:2] for row in con.execute(f"DESCRIBE {view}").fetchall()]
+        assert described == [column[:2] for column in writer["columns"](view)], view
+
+
+def test_the_worked_example(tmp_path: Path) -> None:
+    """Bins and senders as docs/bursts.md has them, through the store to the bursts that it states."""
+    page = (ROOT / "docs" / "bursts.md").read_text("utf-8")
+    bins, senders, stated = tables(page)[-3:]
+    second = int(bins[-1][0])
+    store = Store.create(tmp_path / "store")
+    write(store, "recordings", {})
+    write(store, "bins", *({"ts_ns": int(at) * MS, "wire_bytes": int(number(sent))} for at, sent, *_ in bins))
+    rows = []
+    for source, sent, onset in senders:
+        first = round(float(onset) * MS)
+        starts = range(first // MS * MS, 5 * MS, MS)
+        rows += [{"ts_ns": start, "source": source, "bytes": int(number(sent)) // len(starts),
+                  "first_ns": max(start, first), "last_ns": start + MS - 1} for start in starts]
+    rows.append({"ts_ns": second * MS, "source": senders[0][0], "bytes": 98_000, "first_ns": second * MS,
+                 "last_ns": (second + 1) * MS - 1})
+    write(store, "sources", *rows)
+    bursts = find_bursts(store.connect())
+    assert [burst["start_ns"] for burst in bursts] == [int(bins[1][0]) * MS, second * MS]
+    for field, *values in stated:
+        for burst, value in zip(bursts, values, strict=True):
+            assert value == format(burst[field], {str: "", float: ".3f", int: ","}[type(burst[field])])
+    for _, sent, share, _ in bins:
+        assert number(share) == pytest.approx(number(sent) / 1250)
+
+
+# --- what commands print ----------------------------------------------------------------------------------------------
+
+
+def blocks() -> list[str]:
+    """Blocks of the README that show commands with what they print, in order."""
+    return re.findall(r"^```console\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def transcripts() -> list[tuple[str, str]]:
+    """(command, what it prints) for each of those blocks, but of the demo's, which runs others itself."""
+    shown = "".join(block for block in blocks() if not block.startswith("$ mburst demo"))
+    return re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", shown, re.MULTILINE)
+
+
+def demo(command: str) -> str:
+    """What the demo prints, run by COMMAND."""
+    [said] = [said for first, _, said in (block.partition("\n") for block in blocks()) if first == f"$ {command}"]
+    return said
+
+
+def matches(printed: str, stated: str) -> bool:
+    """Whether they are the same, where a line "…" stands for any number of lines."""
+    pattern = "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line) + "\n" for line in stated.splitlines())
+    return re.fullmatch(pattern, printed) is not None
+
+
+def test_what_the_demo_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--simulate"]) == 0
+    assert matches(capfd.readouterr().out, demo("mburst demo --simulate"))
+    picture = runpy.run_path(str(ROOT / "docs" / "picture.py"))
+    drawn = picture["draw"](*picture["read"](str(tmp_path / "demo" / "store")))
+    assert frame(drawn) == frame((ROOT / "docs" / "cache-server.svg").read_text("utf-8")), "draw it: docs/picture.py"
+
+
+def test_what_the_live_demo_prints(
+    can_build: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """But for the numbers, and the answer of the investigation: those are this machine's."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--duration", "4s"]) == 0
+    stated, _, answer = demo("mburst demo").partition("$ mburst investigate demo/store\n")
+    assert answer
+    assert matches(without_numbers(capfd.readouterr().out), without_numbers(stated) + "…\n")
+
+
+def without_numbers(text: str) -> str:
+    """A text with each quantity as "#", whatever its unit."""
+    text = re.sub(r"mb-[\w-]+-(cache|api|tor)", r"mb-\1", text)
+    text = re.sub(r"\d[\d.,]*\d|\d", "#", text)
+    text = re.sub(r"# (?:ns|µs|ms|s|B|kB|MB|GB)\b", "#", text)
+    return re.sub(r"# to #|# bursts?\b", "#", text)
+
+
+def frame(picture: str) -> str:
+    """A picture without its curves, whose points may differ in the last digit between machines."""
+    return re.sub(r' d="[^"]*"', "", picture)
+
+
+def test_what_the_investigation_prints(
+    captures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for path in (captures / "cache-server").iterdir():
+        (tmp_path / path.name).symlink_to(path.resolve())
+    monkeypatch.chdir(tmp_path)
+    for command, said in transcripts():
+        assert main(shlex.split(command)[1:]) == 0
+        printed = "".join(line.rstrip() + "\n" for line in capfd.readouterr().out.splitlines())
+        assert matches(printed, said), f"{command} prints:\n{printed}"

@@ -1,0 +1,150 @@
+"""The tree stays what docs/architecture.md says: links, package mapping, and who may import whom."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+ROOMS = ["capture", "telemetry", "sql", "analysis", "dashboards"]
+
+# What each room may import of the others.
+ALLOWED = {
+    "errors": set(),
+    "machine": set(),
+    "interrupting": set(),
+    "names": set(),
+    "quality": set(),
+    "sent_burst": set(),
+    "units": {"errors"},
+    "files": {"errors"},
+    "workers": {"errors"},
+    "capture": {"errors", "units"},
+    "telemetry": {"errors", "quality", "sent_burst", "units"},
+    "sql": {"errors", "files", "interrupting", "machine", "units"},
+    "analysis": {"errors", "quality", "sent_burst", "units", "sql"},
+    "dashboards": {"errors", "files", "names", "quality", "units", "workers", "sql", "analysis"},
+}
+FILES = set(ALLOWED) - set(ROOMS)  # modules of one file
+
+
+def modules(room: str) -> list[Path]:
+    return [ROOT / "mburst" / f"{room}.py"] if room in FILES else sorted((ROOT / room).rglob("*.py"))
+
+
+def imported_rooms(path: Path, room: str) -> set[str]:
+    """First parts below `mburst` of what a module imports, absolute or relative."""
+    depth = 0 if room in FILES else len(path.relative_to(ROOT / room).parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("mburst.")}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level == 0 and module.startswith("mburst."):
+                found.add(module.split(".")[1])
+            elif node.level == depth + 1:
+                found |= {module.split(".")[0]} if module else {name.name for name in node.names}
+    return found - {room, "__version__"}
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_imports_go_one_way(room):
+    for path in modules(room):
+        assert imported_rooms(path, room) <= ALLOWED[room], path
+
+
+# Who may ask the tables of measurements in SQL: the one reading room, and who follows the tables in memory. All others
+# ask these, or the views and queries of sql/.
+ASKED = re.compile(r"\b(?:FROM|JOIN)\s+(?:main\.)?(?:bins|sources|probes|queues)\b|\bFROM\s+\{table\}")
+READING = {f"analysis/{name}.py" for name in (
+    "read/bins", "read/canary", "read/probes", "read/rows", "read/sources", "cause/read", "cause/read_counters",
+    "model/utilization", "whatif/read_senders")}
+LIVE_TAIL = {"mburst/agent/metrics/meter.py"}
+
+
+def texts(path: Path) -> str:
+    """The strings of a module but for its docstrings, where SQL can be."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}
+    joined = {id(part): part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    found = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    found += [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+              and id(node) not in docstrings and id(node) not in joined]
+    return "\n".join(found)
+
+
+def test_tables_of_measurements_are_read_in_one_room():
+    rooms = {*ROOMS, "mburst"} - {"sql"}
+    asking = {str(path.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("*.py")
+              if ASKED.search(texts(path))}
+    assert asking == READING | LIVE_TAIL
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_links_name_the_rooms(room):
+    link = ROOT / "mburst" / room
+    assert link.is_symlink() and link.readlink() == Path("..", room)
+
+
+def test_setup_maps_every_room():
+    packages = subprocess.run(
+        [sys.executable, "-c",
+         "import setuptools; setuptools.setup = lambda **k: print(*k['packages'], *k['package_dir'].values());"
+         "exec(open('setup.py').read())"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()
+    assert {f"mburst.{room}" for room in ROOMS} <= set(packages)
+    assert set(ROOMS) <= set(packages)
+    inits = subprocess.run(["git", "ls-files", "*__init__.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for package in map(Path, inits.stdout.split()):
+        dotted = ".".join(package.parent.parts)
+        assert (dotted if dotted.startswith("mburst") else f"mburst.{dotted}") in packages
+
+
+def test_ruff_has_nothing_to_say():
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_the_binding_knows_python():
+    users = {path.name for path in (ROOT / "capture").glob("*.[ch]") if "Python.h" in path.read_text()}
+    assert users == {"module.h"}
+    knowing = {path.name for path in (ROOT / "capture").glob("*.[ch]") if '"module.h"' in path.read_text()}
+    assert all(name.startswith("module") for name in knowing)
+    users = {path.name for path in (ROOT / "telemetry").rglob("*.[ch]") if "Python.h" in path.read_text()}
+    assert users == {"module_exchange.c"}
+
+
+def test_start_up_imports_nothing_heavy():
+    heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy", "grpc", "google", "yaml", "uvloop", "starlette",
+             "uvicorn"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, mburst.cli; mburst.cli.build_parser(); print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split()
+    assert not heavy & set(loaded)
+
+
+def test_quality_bits_are_the_same_in_c_python_and_sql():
+    import duckdb
+
+    from mburst.capture import _engine
+    from mburst.telemetry import tables
+
+    con = duckdb.connect()
+    con.execute((ROOT / "sql" / "schema" / "quality.sql").read_text())
+    names = dict(con.execute("SELECT name, bit FROM quality").fetchall())
+    in_c = {key[len("QUALITY_"):].lower().replace("file_us", "file-µs"): value
+            for key, value in vars(_engine).items() if key.startswith("QUALITY_")}
+    of_devices = {key[len("QUALITY_"):].lower(): value for key, value in vars(tables).items()
+                  if key.startswith("QUALITY_")}
+    assert names.pop("incomplete") == 16384  # which bursts.sql gives
+    assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()

@@ -1,0 +1,273 @@
+"""The demo: whose files it touches, how its finds are compared with the truth, and that it ends well."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calm import Attempts
+from places import ROOT
+
+from mburst.__main__ import main
+from mburst.errors import MburstError
+from mburst.lab.demo.cases import Case
+from mburst.lab.demo.folder import MANIFEST, own
+from mburst.lab.demo.verdict import verdict
+from mburst.lab.rack import namespaces, read_truth
+from mburst.sql import Store
+
+MS = 1_000_000
+COMMAND = [sys.executable, "-m", "mburst", "demo"]
+CASE = Case(4, tuple((n * 50 * MS + 300_000, n * 50 * MS + 3_700_000) for n in range(3)))
+
+
+def bursts_of(case: Case) -> list[dict[str, Any]]:
+    """What a detector with bins of 1 ms would say of a case."""
+    return [{"start_ns": first // MS * MS, "end_ns": -(-last // MS) * MS, "fan_in": 4, "direction": "in"}
+            for first, last in case.rounds]
+
+
+def test_all_rounds_found() -> None:
+    assert verdict(CASE, bursts_of(CASE)) == [
+        "Found 3 of 3 rounds and 0 other bursts.",
+        "They start within 300 µs and end within 300 µs of the truth.",
+        "Fan-in: 4 senders at once, of 4.",
+    ]
+
+
+def test_what_is_missing_and_what_is_too_much_is_said() -> None:
+    bursts = bursts_of(CASE)
+    bursts[0]["fan_in"] = 3
+    bursts[1]["end_ns"] += 4 * MS
+    bursts.append(bursts[2] | {"direction": "out"})
+    said = verdict(CASE, bursts)
+    assert said[0] == "Found 2 of 3 rounds and 1 other burst."
+    assert said[2] == "Fan-in: 3 to 4 senders at once, of 4."
+    assert verdict(CASE, []) == ["Found 0 of 3 rounds and 0 other bursts."]
+
+
+def test_what_the_machine_did_to_the_rounds_is_said() -> None:
+    """The last round takes 12 ms more than its bytes need, and is found as two bursts."""
+    first, last = CASE.rounds[2]
+    case = replace(CASE, rounds=(*CASE.rounds[:2], (first, last + 12 * MS)), round_ns=3_400_000, stolen=0.031)
+    bursts = [*bursts_of(CASE), {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS, "fan_in": 4, "direction": "in"},
+              {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS, "fan_in": 4, "direction": "in"}]  # fmt: skip
+    assert verdict(case, bursts)[:3] == [
+        "Found 2 of 3 rounds and 3 other bursts.",
+        "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: these are 1 of the "
+        "1 not found, and 2 of the 3 others.",
+        "A hypervisor took 3.1 % of its processors' time.",
+    ]
+    calm = replace(CASE, round_ns=3_400_000, stolen=0.001)
+    assert verdict(calm, bursts_of(calm)) == verdict(CASE, bursts_of(CASE))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_an_earlier_demo_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    with own(folder):
+        write(folder / "cache.pcap", "old")
+        write(folder / "store" / "bins" / "hot" / "a", "old")
+    write(folder / "notes.txt", "mine")
+    with own(folder):
+        assert sorted(path.name for path in folder.iterdir()) == ["notes.txt"]
+        write(folder / "cache.pcap", "new")
+    assert (folder / "cache.pcap").read_text() == "new"
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_a_demo_that_failed_can_be_repeated(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), own(tmp_path):
+        write(tmp_path / "store" / "half", "")
+        raise KeyboardInterrupt
+    with own(tmp_path):
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("foreign", ["store/eth0", "truth.csv", "report/sub/deep.html", "made-by-mburst-demo.txt/x"])
+def test_files_of_others_stop_it_before_anything_is_touched(foreign: str, tmp_path: Path) -> None:
+    if not foreign.startswith(MANIFEST):
+        with own(tmp_path):
+            write(tmp_path / "store" / "ours", "ours")
+    write(tmp_path / foreign, "mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(MburstError, match=re.escape(foreign)), own(tmp_path):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / foreign).read_text() == "mine"
+
+
+@pytest.mark.parametrize("is_store", [True, False])
+def test_a_store_or_a_file_is_no_place_for_it(
+    is_store: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "mine"
+    if is_store:
+        Store.create(place)
+    else:
+        place.write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["demo", "--simulate", "-o", str(place)]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and f"{place} is a {'store of recordings' if is_store else 'file'}" in said.err
+    assert said.err.count("\n") == 1 and "-o" in said.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("wrong", [["--seed", "-1"], ["--duration", "1s"], ["--duration", "soon"]])
+def test_wrong_usage_touches_nothing(wrong: list[str], tmp_path: Path) -> None:
+    with own(tmp_path):
+        write(tmp_path / "store" / "ours", "ours")
+    assert main(["demo", "-o", str(tmp_path), *wrong]) == 2
+    assert (tmp_path / "store" / "ours").exists()
+
+
+def test_a_verb_that_fails_stops_it_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def failing(words: list[str]) -> int:
+        ran.append(words[0])
+        return 3 if words[0] == "import" else 0
+
+    monkeypatch.setattr("mburst.__main__.main", failing)
+    assert main(["demo", "--simulate", "-o", str(tmp_path)]) == 3
+    assert ran == ["record", "import"]
+
+
+def check_what_it_leaves(printed: str, folder: Path) -> None:
+    """Every command that it names works, and its last line names the one page that there is."""
+    [page] = folder.rglob("*.html")
+    assert printed.splitlines()[-1] == f"The report, to be opened in a browser: {page}"
+    follow = [line.strip() for line in printed.split("Go on with:")[1].splitlines() if line.startswith("  mburst")]
+    assert len(follow) == 4
+    for words in map(shlex.split, follow):
+        again = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert again.stdout
+
+
+def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) -> None:
+    folder = tmp_path / "a demo"
+    for seed in ("1", "2"):
+        command = [*COMMAND, "--simulate", "-o", str(folder), "--seed", seed]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"seed {seed}" in done.stdout
+        assert "Found 40 of 40 rounds and 0 other bursts." in done.stdout
+        assert "Fan-in: 40 senders at once, of 40." in done.stdout
+        assert "Bursts into cache (1 Gb/s) make the latency tail of api → cache (udp)" in done.stdout
+    check_what_it_leaves(done.stdout, folder)
+
+
+def test_where_there_can_be_no_rack_it_says_so_and_simulates(tmp_path: Path) -> None:
+    """As a user, or as a root who may not make namespaces."""
+    command = [*COMMAND, "-o", str(tmp_path)]
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("setpriv takes the privilege away, and is not installed")
+        command = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", *command]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    why, empty, then = done.stdout.splitlines()[:3]
+    assert why.startswith("No real packets here, so the case is simulated: ") and why.endswith(").") and not empty
+    assert then.startswith("Simulated with seed 1")
+    assert "Found 40 of 40 rounds" in done.stdout
+
+
+def racks_of(pid: int) -> list[str]:
+    return [name for name in os.listdir(namespaces.FOLDER) if name.startswith(f"mb-{pid}-")]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A demo that has ended."""
+
+    folder: Path
+    pid: int
+    code: int
+    out: str
+    err: str
+
+
+def live_demo(folder: Path) -> Ended:
+    with subprocess.Popen([*COMMAND, "-o", str(folder), "--duration", "4s"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        out, err = process.communicate(timeout=300)
+    return Ended(folder, process.pid, process.returncode, out, err)
+
+
+def every_answer_came(demo: Ended) -> None:
+    """What 40 senders send at once just fits the port's queue, unless the machine stands still meanwhile."""
+    assert (demo.code, demo.err) == (0, "")
+    truth = read_truth(demo.folder / "truth.csv")
+    assert len(truth) == 13 and all(done.complete for done in truth)
+
+
+def test_real_packets(can_build: None, tmp_path: Path) -> None:
+    """The engine's own live recording of the rack, in the report and to the byte what the senders sent."""
+    attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
+    demo = attempts.held(every_answer_came)
+    assert not racks_of(demo.pid)
+    found = re.search(r"^Found (\d+) of 13 rounds and (\d+) other bursts?\.$", demo.out, re.MULTILINE)
+    assert found and int(found[1]) > 0
+    assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record -i eth0 ", demo.out, re.MULTILINE)
+    assert "To the server's second interface, meanwhile: round trip p50" in demo.out
+    con = Store.open(demo.folder / "store").connect()
+    kept = con.execute("SELECT direction, backend, complete, dropped FROM recordings ORDER BY direction")
+    assert kept.fetchall() == [
+        ("in", "afpacket", True, 0), ("out", "afpacket", True, 0)]
+    [(answered,)] = con.execute("SELECT sum(bytes) FROM sources WHERE source LIKE '198.18.1.%'").fetchall()
+    # Headers of Ethernet, IP and UDP besides.
+    assert answered == sum(done.bytes_rx + 42 * done.dgrams_rx for done in read_truth(demo.folder / "truth.csv"))
+    paths = con.execute("SELECT DISTINCT src, dst FROM probes ORDER BY ALL").fetchall()
+    assert paths == [("api", "cache"), ("api", "cache-nic2")]
+    check_what_it_leaves(demo.out, demo.folder)
+
+
+@contextmanager
+def recording_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo that is recording a rack, with a process group of its own as a shell would give it."""
+    process = subprocess.Popen([*COMMAND, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               cwd=ROOT, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "store" / "mburst.json").exists() or Store.open(folder / "store").is_empty("bins"):
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_ends_it_nothing_is_left_running(can_build: None, number: int, tmp_path: Path) -> None:
+    with recording_demo(tmp_path) as process:
+        inside = namespaces.processes_in(racks_of(process.pid))
+        assert inside and racks_of(process.pid)
+        os.killpg(process.pid, number)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "mburst: interrupted\n")
+    assert not racks_of(process.pid)
+    assert not [pid for pid in inside if Path(f"/proc/{pid}").exists()]
+    [(packets, complete)] = Store.open(tmp_path / "store").connect().execute(
+        "SELECT packets, complete FROM recordings WHERE direction = 'in'").fetchall()
+    assert packets > 0 and complete  # what was recorded is kept
+    with own(tmp_path):  # and the next demo finds its folder as its own
+        assert not (tmp_path / "store").exists()

@@ -1,5 +1,0 @@
-"""Where things are, for tests."""
-
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parent.parent

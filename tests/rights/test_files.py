@@ -1,0 +1,255 @@
+"""Files in folders that belong to somebody else: nothing is followed, guessed, waited for or seen half written."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import stat
+import subprocess
+import threading
+
+import pytest
+from racklib import DAY, START, fill, report
+
+from mburst import files
+from mburst.agent.delivery import Digest, Ledger
+from mburst.agent.delivery.destinations import Delivery
+from mburst.dashboards import rack as page
+from mburst.errors import MburstError
+from mburst.sql import Store
+
+SAYS = "it", "do something else"
+PRECIOUS = "precious"
+
+
+@pytest.fixture
+def precious(tmp_path):
+    """A file that must stay as it is."""
+    path = tmp_path / "precious"
+    path.write_text(PRECIOUS)
+    path.chmod(0o600)
+    yield path
+    assert path.read_text() == PRECIOUS and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "folder"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """A folder with a report, and its digest."""
+    root = tmp_path_factory.mktemp("reports")
+    store = Store.create(root / "store")
+    fill(store, {"a": [(50, 10)]})
+    page.write(report(store), root / "out")
+    return root / "out"
+
+
+def test_a_link_is_replaced_and_not_followed(folder, precious):
+    for name in ("x", ".x"):
+        (folder / name).symlink_to(precious)
+        files.write(folder / name, "new", *SAYS)
+        assert (folder / name).read_text() == "new" and not (folder / name).is_symlink()
+    os.link(precious, folder / "hard")
+    files.write(folder / "hard", "new", *SAYS)
+    assert {path.name for path in folder.iterdir()} == {"x", ".x", "hard"}
+
+
+def test_names_of_drafts_cannot_be_guessed(folder, precious, monkeypatch):
+    """Every draft that was opened is new, has no name in common with another, and is opened as nothing but a file."""
+    opened, open_ = [], os.open
+
+    def watched(path, flags, *more, **and_more):
+        if flags & os.O_CREAT:
+            opened.append((path, flags))
+        return open_(path, flags, *more, **and_more)
+
+    monkeypatch.setattr(os, "open", watched)
+    for _ in range(20):
+        files.write(folder / "x", "new", *SAYS)
+    assert len({path for path, _ in opened}) == 20 and not any(str(os.getpid()) == str(path)[3:] for path, _ in opened)
+    assert all(flags & os.O_EXCL and flags & os.O_NOFOLLOW for _, flags in opened)
+
+
+def test_nothing_is_left_of_what_cannot_be_written(folder):
+    (folder / "x").mkdir()
+    (folder / "file").write_text("")
+    for path in (folder / "x", folder / "file" / "y", folder / ("n" * 300), folder / "nul\0"):
+        with pytest.raises((MburstError, ValueError)):
+            files.write(path, "new", *SAYS)
+    assert {path.name for path in folder.iterdir()} == {"x", "file"}
+
+
+@pytest.mark.parametrize("umask, mode, found", [(0o027, files.GROUP, 0o640), (0o077, files.GROUP, 0o600),
+                                                (0o002, files.PUBLIC, 0o644), (0o000, files.GROUP, 0o640)])
+def test_modes(tmp_path, umask, mode, found):
+    before = os.umask(umask)
+    try:
+        files.write(tmp_path / "new" / "x", "text", *SAYS, mode)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new" / "x").stat().st_mode) == found
+    assert not (tmp_path / "new").stat().st_mode & stat.S_IWOTH
+
+
+def test_reports_are_not_for_all(reports):
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o007 for path in reports.iterdir()} == {0}
+
+
+def test_only_own_regular_files_are_read(folder, precious):
+    (folder / "own").write_text("text")
+    assert files.read_own(folder / "own") == b"text" and files.is_own(folder / "own")
+    (folder / "link").symlink_to(precious)
+    os.link(folder / "own", folder / "other name")
+    os.mkfifo(folder / "fifo")
+    (folder / "folder").mkdir()
+    for name in ("own", "other name", "link", "fifo", "folder", "missing"):
+        assert not files.is_own(folder / name)
+        with pytest.raises(MburstError, match="cannot read"):
+            files.read_own(folder / name)
+    for name in ("link", "fifo", "folder", "missing"):
+        with pytest.raises(MburstError, match="cannot read"):
+            files.first_line(folder / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user, which takes root")
+def test_files_of_others_are_not_sent(folder):
+    (folder / "theirs").write_text("text")
+    os.chown(folder / "theirs", 65534, 65534)
+    with pytest.raises(MburstError, match="not a regular file of this user"):
+        files.read_own(folder / "theirs")
+
+
+def test_planted_reports_are_left_out_and_told_of(reports, tmp_path, precious):
+    """A copied summary, and a link in place of its page: neither is copied, attached or followed."""
+    out = tmp_path / "out"
+    out.mkdir()
+    for path in reports.iterdir():
+        (out / path.name).write_bytes(path.read_bytes())
+    [facts] = out.glob("rack-*.json")
+    planted = out / facts.name.replace("r1", "zz")
+    planted.write_bytes(facts.read_bytes().replace(b'"rack": "r1"', b'"rack": "zz"'))
+    planted.with_suffix(".html").symlink_to(precious)
+    digest = Digest.read("daily", out, START, START + DAY, [])
+    assert [entry.summary["rack"] for entry in digest.entries] == ["r1"]
+    assert any(planted.stem in line and "left out" in line for line in digest.troubles)
+    from mburst.agent.delivery import files as copying
+
+    copying.send(digest, Delivery("www", "folder", 1, 0, 0, "", "always", {"path": str(tmp_path / "www")}))
+    assert not any("zz" in path.name for path in (tmp_path / "www").iterdir())
+    assert PRECIOUS not in "".join(path.read_text() for path in (tmp_path / "www").iterdir())
+
+
+@pytest.mark.parametrize("first", [
+    b"", b"[", b"null", b'{"summary": 3,', b'{"summary": ' + b"[" * 100_000, b"\xff\xfe", b"x" * (3 << 20),
+    b'{"summary": {"rack": "x", "since_ns": 99999999999999999999999, "until_ns": 1e400}}'])
+def test_an_index_takes_no_harm_from_what_lies_about(reports, tmp_path, first):
+    out = tmp_path / "out"
+    out.mkdir()
+    for path in reports.iterdir():
+        (out / path.name).write_bytes(path.read_bytes())
+    (out / "rack-planted-20261120T000000Z-20261121T000000Z.json").write_bytes(first)
+    os.mkfifo(out / "rack-fifo-20261120T000000Z-20261121T000000Z.json")
+    (out / "rack-loop.json").symlink_to(out / "rack-loop.json")
+    assert [summary["rack"] for _, summary in page.summaries(out)] == ["r1"]
+    assert "1 report" in page.write_index(out).read_text()
+
+
+def test_a_summary_with_odd_numbers_is_not_a_report(reports, tmp_path):
+    [facts] = reports.glob("rack-*.json")
+    for was, becomes in ((b'"hosts": 1', b'"hosts": "<b>1</b>"'), (b'"hosts": 1', b'"hosts": true'),
+                         (b'"warnings": [', b'"warnings": [1, '), (b'"share": ', b'"share": "x", "y": ')):
+        text = facts.read_bytes()
+        assert was in text
+        (tmp_path / facts.name).write_bytes(text.replace(was, becomes, 1))
+        assert page.summaries(tmp_path) == []
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+def hold(path, ready, end):
+    with open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ready.set()
+        end.wait(60)
+
+
+def test_who_can_only_read_a_folder_does_not_hold_it_up(folder):
+    """As `flock FOLDER`, which needs no right to write."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with files.locked(folder, 5):
+        assert stat.S_IMODE((folder / ".lock").stat().st_mode) == 0o600
+    os.close(descriptor)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_lock_that_is_held_ends_in_a_line(folder):
+    (folder / ".lock").write_text("")
+    context = multiprocessing.get_context("spawn")
+    ready, end = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(folder / ".lock", ready, end))
+    process.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(MburstError, match="another process has had it locked"), files.locked(folder, 0.2):
+            pass
+    finally:
+        end.set()
+        process.join()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder", "hard link"])
+def test_nothing_but_a_file_is_locked_or_appended_to(folder, precious, kind):
+    for name in (".lock", Ledger.NAME):
+        path = folder / name
+        {"link": lambda path: path.symlink_to(precious), "fifo": os.mkfifo, "folder": os.mkdir,
+         "hard link": lambda path: os.link(precious, path)}[kind](path)
+        with pytest.raises(MburstError, match="cannot open"), files.locked(folder, 0.2) if name == ".lock" else Ledger(
+                path):
+            pass
+
+
+def test_one_at_a_time(folder):
+    inside, most, errors = [], [], []
+
+    def work():
+        for _ in range(20):
+            try:
+                with files.locked(folder, 60):
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 100 and max(most) == 1 and not errors and list(folder.iterdir()) == []
+
+
+def test_the_ledger_is_private(folder):
+    with Ledger(folder / "new" / Ledger.NAME):
+        pass
+    assert stat.S_IMODE((folder / "new" / Ledger.NAME).stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="works as another user, which takes root")
+def test_somebody_else_cannot_take_the_lock(folder):
+    folder.chmod(0o755)
+    for parent in folder.parents:
+        if parent.name.startswith(("pytest", "test")):
+            parent.chmod(0o755)
+    with files.locked(folder, 5):
+        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "flock", "-n", folder / ".lock", "true"],
+                              capture_output=True, text=True)
+        assert done.returncode != 0 and "Permission denied" in done.stderr

@@ -1,0 +1,47 @@
+"""The live line counts the bursts that `mburst bursts` finds, however the bins come in."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from mburst.analysis.bursts.find import find_bursts
+from mburst.services.record.live_line import BurstCount
+from mburst.sql import in_memory
+from mburst.sql.tables import arrow_schema
+
+LINK_BPS, BIN_NS, START_NS = 10**9, 100_000, 1_700_000_000_000_000_000
+FULL = LINK_BPS * BIN_NS // 8 // 10**9
+
+
+def run_row():
+    row = {field.name: "" if pa.types.is_string(field.type) else 0 for field in arrow_schema("recordings")}
+    return {**row, "recording_id": "r-0", "link_bps": LINK_BPS, "bin_ns": BIN_NS, "source_bin_ns": 1_000_000,
+            "complete": False}
+
+
+def bins(numbers):
+    rows = [{"recording_id": "r-0", "host": "h", "rack": "k", "interface": "e", "direction": "in", "clock_epoch": 0,
+             "ts_ns": START_NS + number * BIN_NS, "bytes": FULL, "wire_bytes": FULL, "packets": 10, "ce_packets": 0,
+             "retransmits": 0, "quality": 2} for number in numbers]
+    return pa.Table.from_pylist(rows, schema=arrow_schema("bins")).to_batches()[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bursts_are_counted_once_as_they_end(seed):
+    choose = random.Random(seed)
+    numbers, at = [], 0
+    for _ in range(200):
+        at += choose.choice([1, 1, 1, 3, 6, 7, 40])
+        numbers.append(at)
+    count, cuts = BurstCount(), sorted(choose.sample(range(1, 200), 12))
+    for begin, end in zip([0, *cuts], [*cuts, 200], strict=True):
+        count.add([bins(numbers[begin:end])], [run_row()])
+    count.add([bins([at + 1000])], [run_row()])
+    con = in_memory()
+    con.execute("CREATE VIEW sources AS FROM defined.sources")
+    con.register("bins", pa.Table.from_batches([bins(numbers)]))
+    con.register("recordings", pa.Table.from_pylist([run_row()], schema=arrow_schema("recordings")))
+    assert count.count == len(find_bursts(con))

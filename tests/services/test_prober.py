@@ -1,0 +1,42 @@
+"""What the prober's storing thread holds while the disk does not take it."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+
+from mburst.services import prober
+from mburst.sql import Store
+from mburst.telemetry.probe.exchanges import Settled
+
+NAMES = {"batch": "b", "src": "a", "dst": "b", "protocol": "udp"}
+
+
+def settled(first: int, count: int) -> Settled:
+    """COUNT answered probes."""
+    stamps = [array("q", [1_790_000_000_000_000_000 + i * 1000 for i in range(first, first + count)])] * 7
+    return Settled(first, *stamps, array("q", [0] * count), array("b", [1] * count), array("b", [1] * count))
+
+
+def test_what_waits_for_the_disk_is_bounded_and_the_rest_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(prober, "MOST_WAITING", 100)
+    monkeypatch.setattr(prober, "_GATHER_S", 0.01)
+    store = Store.create(tmp_path / "store")
+    keeper = prober.Keeper(store, lambda: None)
+    stalled, go, append = threading.Event(), threading.Event(), keeper._writer.append
+
+    def slow(rows):
+        stalled.set()
+        go.wait()
+        append(rows)
+
+    monkeypatch.setattr(keeper._writer, "append", slow)
+    keeper.take(settled(0, 10), NAMES)
+    stalled.wait()
+    for i in range(1, 30):
+        keeper.take(settled(10 * i, 10), NAMES)
+    assert keeper.dropped == 200  # of 300: 100 wait, with those that are being written
+    go.set()
+    keeper.close()
+    with store.connect() as con:
+        assert con.execute("SELECT count(*), min(seq), max(seq) FROM probes").fetchone() == (100, 0, 99)
