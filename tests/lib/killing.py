@@ -76,7 +76,7 @@ class Killer:
     """A program that serves."""
 
     def __init__(self, program: Path) -> None:
-        path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+        path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "lib")])
         self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env={**os.environ, "PYTHONPATH": path})
 
