@@ -54,12 +54,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     what.add_argument("--size", metavar="SIZES", help="bytes of each burst, such as 15kB,60kB (default: what the link "
                       "carries in 50, 100, 200 and 500 µs, 1 and 2 ms)")
     what.add_argument("--length", default="0,2ms", metavar="TIMES",
-                      help="over how long each is spread; 0: back to back (default: %(default)s)")
+                      help="time over which each burst is spread; 0: back to back (default: %(default)s)")
     what.add_argument("--count", type=int, default=75, metavar="N",
                       help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)")
-    what.add_argument("--gap", default="10ms", metavar="TIME", help="at least between bursts (default: %(default)s)")
+    what.add_argument("--gap", default="10ms", metavar="TIME", help="least time between bursts (default: %(default)s)")
     what.add_argument("--share", default="5%", metavar="SHARE",
-                      help="of the link, at most in any second (default: 5%%, at most 25%%)")
+                      help="largest share of the link in any second (default: 5%%, at most 25%%)")
     what.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
                       help="IPv4 only")
     what.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")

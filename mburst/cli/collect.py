@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
-    parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()
     look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
     look.add_argument(

@@ -33,7 +33,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                             + (f"; KEY is {', '.join(KEYS[:-1])} or {KEYS[-1]}" if name == "a" else ""))
     parser.add_argument("--measure",
                         choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
-                        help="what is compared of a probe (default: what the application saw, where that is known)")
+                        help="latency measure to compare (default: application, where it is known)")
     parser.add_argument("--slow", metavar="TIME",
                         help="latency from which one of many answers is slow (default: the p99 of A)")
     parser.add_argument("--seed", type=int, default=1, metavar="N",

@@ -33,8 +33,8 @@ def add_threshold_options(what: Any) -> None:
 def add_time_options(group: Any) -> None:
     """--since and --until."""
     group.add_argument("--since", metavar="TIME",
-                       help="from then on: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
-    group.add_argument("--until", metavar="TIME", help="the end, as for --since")
+                       help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
+    group.add_argument("--until", metavar="TIME", help="end of the time, as for --since")
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:

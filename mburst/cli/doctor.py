@@ -29,7 +29,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to examine")
     parser.add_argument("--no-self-test", action="store_true", help="send nothing")
-    parser.add_argument("--json", action="store_true", help="the same as one object")
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     parser.set_defaults(run=run)
 
 

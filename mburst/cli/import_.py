@@ -29,7 +29,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
     parser.add_argument("-o", "--store", metavar="STORE", required=True,
                         help="folder of the store; made where there is none")
-    parser.add_argument("--protocol", default="", help="of probes in a file without the column: udp, tcp, icmp")
+    parser.add_argument("--protocol", default="", help="protocol, where the file has no such column: udp, tcp, icmp")
     canary.add_reading_options(parser, "print what was added as JSON")
     definition.add_burst_options(parser)
     record.add_user_option(parser)

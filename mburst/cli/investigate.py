@@ -49,9 +49,9 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )
     scope = parser.add_argument_group("what to investigate")
     scope.add_argument(
-        "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
+        "--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)"
     )
-    scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows to go with a capture")
+    scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows for a capture file")
     scope.add_argument(
         "--host", action="append", default=[], help="only this recorded host; may be given several times"
     )
@@ -70,7 +70,7 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
-        "--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)"
+        "--tail-factor", default=5.0, type=float, metavar="N", help="and by this factor of the median (default: %(default)s)"
     )
     scope.add_argument("--seed", default=1, type=int,
                        help="seed of the resampling; the same seed gives the same answer")

@@ -35,7 +35,7 @@ def add_parser(verbs: Any) -> None:
                         help="a store, or an interface and a pcap filter if any")
     web = parser.add_argument_group("the page")
     web.add_argument("--listen", default="127.0.0.1:8470", metavar="ADDRESS:PORT",
-                     help="where to serve it (default: %(default)s, for this machine only)")
+                     help="address to listen on (default: %(default)s, for this machine only)")
     serving.add_options(web, "instead of a random one at each start, which is part of the printed address")
     definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
     recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "

@@ -30,11 +30,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("metrics", help="export a store's bursts to Prometheus", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--listen", default="127.0.0.1:9620", metavar="ADDRESS:PORT",
-                        help="where to answer (default: %(default)s, for this machine only; elsewhere a token is "
+                        help="address to listen on (default: %(default)s, for this machine only; elsewhere a token is "
                         "needed, or --open)")
     serving.add_options(parser, "as a Bearer token (none is required on this machine without this option)")
     parser.add_argument("--since", metavar="TIME",
-                        help="count from then on: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
+                        help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
     definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, until=None, rack=None)

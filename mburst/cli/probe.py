@@ -48,7 +48,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                       help="probes a second to each host, up to 5000 (default: %(default)s)")
     when.add_argument("--spacing", choices=["poisson", "fixed"], default="poisson",
                       help="random, so that no rhythm is missed, or evenly spaced (default: %(default)s)")
-    when.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    when.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     when.add_argument("--count", type=int, metavar="N", help="number of probes to each host")
     when.add_argument("--timeout", default="2s", metavar="TIME",
                       help="a probe without an answer by then is lost (default: %(default)s)")
@@ -56,11 +56,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     how = parser.add_argument_group("how")
     how.add_argument("--protocol", choices=list(PROTOCOLS), default="udp",
                      help="udp: STAMP; tcp: echo on a kept connection; icmp: ping (default: %(default)s)")
-    how.add_argument("--size", type=int, metavar="BYTES", help="of a probe's payload (default: 64; icmp: 56)")
+    how.add_argument("--size", type=int, metavar="BYTES", help="bytes of a probe's payload (default: 64; icmp: 56)")
     how.add_argument("--source-ports", metavar="N|PORTS",
                      help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
                      "which, such as 40000-40007")
-    how.add_argument("--source", default="", metavar="ADDRESS", help="address to send from")
+    how.add_argument("--source", default="", metavar="ADDRESS", help="source address of the probes")
     how.add_argument("--dscp", default="0", metavar="CLASS", help="0 to 63, or a name such as ef or af41")
     how.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
                      help="IPv4 only")

@@ -41,11 +41,11 @@ def add_parser(verbs: Any) -> None:
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """What to count, and how."""
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
-    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
+    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="bin width, 10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
                         help="bin in which senders are counted (default: %(default)s)")
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
-    parser.add_argument("--rack", default="unknown", help="name of its rack")
+    parser.add_argument("--rack", default="unknown", help="name of the rack of the host")
     parser.add_argument("--interface", metavar="NAME",
                         help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
@@ -72,7 +72,7 @@ def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """What holds for interfaces only."""
     live = parser.add_argument_group("from an interface")
-    live.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument("--backend", choices=["auto", "file", "afpacket", "libpcap", "pfring"], default="auto",
                       help="how to capture; `mburst doctor` says which can run here (default: %(default)s)")
     live.add_argument("--stamps", choices=["auto", "hw", "sw"], default="auto",

@@ -26,23 +26,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("reflect", help="answer probes", description=DESCRIPTION)
     parser.add_argument("--listen", action="append", default=[], metavar="ADDRESS[:PORT]",
-                        help="where to listen, or just :PORT; may be repeated (default: every address, port 8620; "
+                        help="address to listen on, or just :PORT; may be repeated (default: every address, port 8620; "
                         "STAMP's own port is 862)")
     parser.add_argument("--delay", metavar="SPEC", help=DELAY)
     parser.add_argument("--allow", action="append", default=[], metavar="NETWORK",
                         help="answer only addresses of this network, such as 10.0.0.0/8 or 2001:db8::/32; may be "
                         "repeated (default: everybody)")
     parser.add_argument("--peer-limit", default=f"{PEER_RATE:.0f}/s", metavar="N/s",
-                        help="answers a second to one address at most (IPv6: one /64; default: %(default)s)")
+                        help="most answers a second to one address (IPv6: one /64; default: %(default)s)")
     parser.add_argument("--limit", default=f"{RATE:.0f}/s", metavar="N/s",
-                        help="answers a second in all at most (default: %(default)s)")
+                        help="most answers a second in total (default: %(default)s)")
     parser.add_argument("--connections", type=int, default=CONNECTIONS, metavar="N",
-                        help="TCP connections on each address at most (default: %(default)s)")
+                        help="most TCP connections on each address (default: %(default)s)")
     parser.add_argument("--stamp-only", action="store_true",
                         help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
                         "the only ones whose answers are longer than they are")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the delays; the same seed gives the same")
-    parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the delays; the same seed gives the same delays")
+    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     record.add_user_option(parser, "nobody")
     parser.set_defaults(run=run)
 

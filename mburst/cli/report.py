@@ -33,7 +33,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     where.add_argument("--host", help="only this host's recordings")
     definition.add_time_options(where)
     where.add_argument("--last", choices=["hour", "day", "week"],
-                       help="the last whole one by the clock of this machine, in UTC; weeks begin on Monday")
+                       help="the last whole period by the clock of this machine, in UTC; weeks begin on Monday")
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)
 

@@ -17,7 +17,7 @@ def add_options(web: Any, instead: str) -> None:
     web.add_argument("--server-name", metavar="HOST", action="append", default=[],
                      help="answer to this name too, such as that of a proxy on this machine; may be repeated")
     web.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
-    web.add_argument("--tls-key", metavar="FILE", help="and its key (PEM)")
+    web.add_argument("--tls-key", metavar="FILE", help="key of the certificate (PEM)")
 
 
 def where_of(arguments: argparse.Namespace, port: int) -> Where:

@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--listen",
         default="127.0.0.1:9339",
         metavar="ADDRESS:PORT",
-        help="where, or unix:PATH; port 0 is any that is free (default: %(default)s)",
+        help="address to listen on, or unix:PATH; port 0 is any free port (default: %(default)s)",
     )
     parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
     parser.add_argument(
@@ -51,9 +51,9 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="names of the hosts behind the ports, in the format of ethers(5) (default: %(default)s)",
     )
     door = parser.add_argument_group("access control")
-    door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to show, in PEM")
-    door.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
-    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must show a certificate of this CA")
+    door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to present, in PEM")
+    door.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate, in PEM")
+    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate of this CA")
     door.add_argument("--username", metavar="NAME", default="", help="clients must give this name and its password")
     door.add_argument(
         "--insecure",

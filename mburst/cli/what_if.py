@@ -36,7 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
     change.add_argument("--buffer", metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
     parser.add_argument(
-        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not say"
+        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not have it"
     )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)

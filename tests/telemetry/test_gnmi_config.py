@@ -135,7 +135,7 @@ BAD = {
     "subscriptions.s: there are no paths": T + "subscriptions: {s: {mode: stream}}",
     "subscriptions.s.sample-interval: '10' has no unit; write 10s or 10ms": T
     + "subscriptions: {s: {paths: [/a], sample-interval: 10}}",
-    "subscriptions.s.stream-mode: invalid value 'often': valid are": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
+    "subscriptions.s.stream-mode: invalid value 'often'": T + "subscriptions: {s: {paths: [/a], stream-mode: often}}",
     "max-msg-size: 'much' is not a number of bytes": S + T + "max-msg-size: much",
     "subscriptions.s.encoding: unsupported encoding 'xml'": T + "subscriptions: {s: {paths: [/a], encoding: xml}}",
     "subscriptions.s.paths: path '/a[b': missing ] after [": T + "subscriptions: {s: {paths: ['/a[b']}}",
