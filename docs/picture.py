@@ -78,7 +78,7 @@ def draw(seconds: Points, load: Points, delay: Points) -> str:
     load_bottom, delay_bottom = LOAD_TOP + 100 * LOAD_PX, DELAY_TOP + DELAY_MS * DELAY_PX
     averages = "".join(
         f'<path class="second" d="M{LEFT + 1000 * per_ms * at:g} {load_bottom - 100 * LOAD_PX * value:.1f}'
-        f'h{1000 * per_ms:g}"/><text class="said" x="{LEFT + 1000 * per_ms * (at + 0.5):g}" '
+        f'h{1000 * per_ms:g}"/><text class="label" x="{LEFT + 1000 * per_ms * (at + 0.5):g}" '
         f'y="{load_bottom - 100 * LOAD_PX * value - 6:.1f}">{100 * value:.1f} %</text>\n'
         for at, value in seconds
     )
@@ -93,7 +93,7 @@ text {{ font: 12px sans-serif; fill: #333 }} .end {{ text-anchor: end }} .middle
 .title {{ font-weight: bold; font-size: 13px }} .grid {{ stroke: #ddd }}
 .load {{ fill: #8fb7dd; stroke: #8fb7dd }} .delay {{ fill: none; stroke: #b5362c; stroke-width: 1.5 }}
 .load, .delay {{ vector-effect: non-scaling-stroke }} .second {{ stroke: #111; stroke-width: 2.5 }}
-.said {{ text-anchor: middle; font-weight: bold; paint-order: stroke; stroke: #fff; stroke-width: 4px }}
+.label {{ text-anchor: middle; font-weight: bold; paint-order: stroke; stroke: #fff; stroke-width: 4px }}
 </style>
 <rect width="800" height="440" fill="#fff"/>
 <text class="title" x="{LEFT}" y="24">Utilization of a 1 Gb/s port</text>

@@ -51,12 +51,12 @@ class _Watch:
         begun = time.monotonic_ns()
         while not self._over.wait(EVERY_S):
             if machine.own_memory() > self._most_bytes:
-                self.error = MburstError(f"the question takes more than {format_bytes(self._most_bytes)} of memory",
-                                         "ask for less at a time")
+                self.error = MburstError(f"the query takes more than {format_bytes(self._most_bytes)} of memory",
+                                         "query less at a time")
                 self._end_process(self.error)
             if time.monotonic_ns() - begun > self._timeout_ns:
-                self.error = MburstError(f"the question took longer than {format_duration(self._timeout_ns)}",
-                                         "ask for less at a time, or give a longer --timeout")
+                self.error = MburstError(f"the query took longer than {format_duration(self._timeout_ns)}",
+                                         "query less at a time, or give a longer --timeout")
                 return self._interrupt(self.error)
 
     def _interrupt(self, error: MburstError) -> None:

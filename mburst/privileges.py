@@ -105,7 +105,7 @@ def owner_of(store: str | os.PathLike[str], user: str | None = None) -> Owner:
         try:
             found = pwd.getpwnam(user)
         except KeyError:
-            raise UsageError(f"--user {user}: there is no such user") from None
+            raise UsageError(f"--user {user}: no such user") from None
         return Owner(found.pw_uid, found.pw_gid)
     path = Path(store).absolute()
     if path.exists():
@@ -226,7 +226,7 @@ def confine(reads: Sequence[str | os.PathLike[str]], writes: Sequence[str | os.P
           landlock.ruleset(readable, writable, removes) as ruleset):
         _give_up(ruleset=ruleset)
     if ruleset is None and os.getuid() == 0:
-        print("mburst: note: this kernel has no Landlock (Linux 5.13): files are not shut off from this process",
+        print("mburst: note: this kernel has no Landlock (Linux 5.13): file access of this process is not restricted",
               file=sys.stderr)
 
 
@@ -262,4 +262,4 @@ def _give_up(kept: frozenset[int] | None = None, ruleset: int | None = None, no_
 
     mask = None if kept is None else sum(1 << number for number in kept)
     if left := give_up(mask, ruleset, no_new):
-        print(f"mburst: note: {left} threads of this process keep the rights of its start", file=sys.stderr)
+        print(f"mburst: note: {left} threads of this process keep the privileges of its start", file=sys.stderr)

@@ -21,25 +21,25 @@ _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([^\s0-9.]*)\s*")
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text)
     if not match:
-        raise UsageError(f"{text!r} is no {what}", f"write it like {example}")
+        raise UsageError(f"invalid {what} {text!r}", f"examples: {example}")
     return Fraction(match[1]), match[2]
 
 
 def parse_duration(text: str) -> int:
     """Nanoseconds of "10us", "1.5ms", "24h"; the unit must be there. Raises UsageError."""
-    value, unit = _split(text, "duration", "10us, 1ms, 60s or 24h")
+    value, unit = _split(text, "duration", "10us, 1ms, 60s, 24h")
     factor = _TIME.get(unit if unit == "µs" else unit.lower())
     if factor is None or (value * factor).denominator != 1:
-        raise UsageError(f"{text!r} is no duration in whole nanoseconds", "write it like 10us, 1ms, 60s or 24h")
+        raise UsageError(f"invalid duration {text!r}", "whole nanoseconds with a unit; examples: 10us, 1ms, 60s, 24h")
     return int(value * factor)
 
 
 def parse_rate(text: str) -> int:
     """Bits a second of "1G", "25Gbps", "100Mbit/s". Raises UsageError."""
-    value, unit = _split(text, "link speed", "1G, 25Gbps or 100M")
+    value, unit = _split(text, "link speed", "1G, 25Gbps, 100M")
     prefix = re.sub(r"(bps|bit/s|bit|b/s)$", "", unit.lower())
     if prefix not in _DECIMAL or (rate := value * _DECIMAL[prefix]).denominator != 1 or rate <= 0:
-        raise UsageError(f"{text!r} is no link speed", "write it like 1G, 25Gbps or 100M")
+        raise UsageError(f"invalid link speed {text!r}", "examples: 1G, 25Gbps, 100M")
     return int(rate)
 
 
@@ -49,15 +49,15 @@ def parse_size(text: str) -> int:
     value, unit = _split(text, "size", SIZES)
     factor = {**_DECIMAL, **_BINARY}.get(unit.lower().removesuffix("b"))
     if factor is None or (size := value * factor).denominator != 1 or size <= 0:
-        raise UsageError(f"{text!r} is no size", f"write it like {SIZES}")
+        raise UsageError(f"invalid size {text!r}", f"examples: {SIZES}")
     return int(size)
 
 
 def parse_fraction(text: str) -> float:
     """A share of line rate in (0, 10]: "0.5" or "50%". Raises UsageError."""
-    value, unit = _split(text, "share", "0.5 or 50%")
+    value, unit = _split(text, "share", "0.5, 50%")
     if unit not in ("", "%") or not 0 < (share := value / 100 if unit else value) <= 10:
-        raise UsageError(f"{text!r} is no share of line rate", "write it like 0.5 or 50%")
+        raise UsageError(f"invalid share of line rate {text!r}", "examples: 0.5, 50%")
     return float(share)
 
 
@@ -72,7 +72,7 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}
 def parse_time(text: str, newest_ns: int | None = None) -> int:
     """Unix nanoseconds of an ISO 8601 time, which is UTC unless it says otherwise, or of a duration back from NEWEST_NS
     where that is given: "2026-11-20", "2026-11-20T14:03:05.123456789", "24h". Raises UsageError."""
-    example = "write it like 24h, 2026-11-20 or 2026-11-20T14:03:05.25"
+    example = "examples: 24h, 2026-11-20, 2026-11-20T14:03:05.25"
     if newest_ns is not None and is_duration(text):
         return max(newest_ns - parse_duration(text), -(2**63))
     match = _ISO.fullmatch(text.strip())
@@ -81,11 +81,11 @@ def parse_time(text: str, newest_ns: int | None = None) -> int:
             raise ValueError
         moment = datetime.fromisoformat(match[1] + ("T00:00" if len(match[1]) == 10 else "") + (match[3] or "+00:00"))
     except ValueError:
-        raise UsageError(f"{text!r} is no time", example) from None
+        raise UsageError(f"invalid time {text!r}", example) from None
     whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     ns = whole * NS_PER_S + int((match[2] or "").ljust(9, "0"))
     if not -(2**63) <= ns < 2**63:
-        raise UsageError(f"{text!r} is no time that 64 bits of nanoseconds can say", "the years are 1678 to 2261")
+        raise UsageError(f"invalid time {text!r}: outside the range of 64-bit nanoseconds", "valid years: 1678 to 2261")
     return ns
 
 

@@ -47,7 +47,7 @@ class Workers:
         try:
             self._waiting.put_nowait((future, lambda: function(*arguments)))
         except queue.Full:
-            raise Busy("too many questions at once", "ask again in a few seconds") from None
+            raise Busy("too many queries at once", "try again in a few seconds") from None
         try:
             await told.wait()
         except asyncio.CancelledError:

@@ -112,7 +112,7 @@ def readable(connection: duckdb.DuckDBPyConnection, ours: bool = False) -> Itera
             _raise_damage(connection)
         hint = next((line for line in more if line.startswith("Did you mean")), "")
         if isinstance(error, duckdb.OutOfMemoryException):  # of memory, or of the disk where that is sorted
-            hint = "ask for less at a time"
+            hint = "query less at a time"
         raise MburstError(message, hint) from error
 
 
@@ -137,10 +137,10 @@ def _raise_damage(connection: duckdb.DuckDBPyConnection) -> None:
     paths = [Path(path) for (path,) in cursor.execute("SELECT path FROM defined.files").fetchall()]
     for path, reason in verified.verify(paths).items():
         verified.forget(path)
-        raise MburstError(f"{path}: damaged: {reason}", "call again: the answer will do without it")
+        raise MburstError(f"{path}: damaged: {reason}", "try again: the answer will leave it out")
     for path in paths:
         if reason := _unreadable(cursor, path):
-            raise MburstError(f"{path}: damaged: {reason}", "take it out of the store: mburst did not write it")
+            raise MburstError(f"{path}: damaged: {reason}", "remove it from the store: mburst did not write it")
 
 
 def _unreadable(cursor: duckdb.DuckDBPyConnection, path: Path) -> str:

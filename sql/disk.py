@@ -23,10 +23,10 @@ SHORTAGES = (EMFILE, ENFILE, ENOMEM)  # of this process or machine
 _HINTS = {
     ENOSPC: "free some space and try again",
     EDQUOT: "free some space and try again",
-    EACCES: "check who may write there",
-    EPERM: "check who may write there",
+    EACCES: "check the permissions",
+    EPERM: "check the permissions",
     EROFS: "the file system is mounted read-only",
-    ENOENT: "was the store moved or removed?",
+    ENOENT: "the store may have been moved or removed",
     EMFILE: MORE_FILES,
     ENAMETOOLONG: "choose a shorter name for host or rack",
 }

@@ -27,7 +27,7 @@ def connect(files: Mapping[str, Iterable[Path]], *, threads: int | None = None,
     in the table damaged_files. THREADS and MEMORY ("1GB") bound DuckDB. Raises UsageError for files of no table, and
     MburstError where bins have no row of `recordings`: without it, no burst of them would be found."""
     if unknown := sorted(set(files) - set(LISTING)):
-        raise UsageError(f"no table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
+        raise UsageError(f"unknown table {unknown[0]!r}", f"there are {', '.join(LISTING)}")
     found = {table: _contents(table, files.get(table, ())) for table in LISTING}
     settings = {"threads": None if threads is None else str(threads), "memory_limit": memory}
     connection = views.over(found, lambda: found["bins"].files,
@@ -48,7 +48,7 @@ def _contents(table: str, paths: Iterable[Path]) -> Snapshot:
         elif name is not None:
             sealed.append(Sealed(path, name))
         else:
-            found.damage.append(DamagedFile(str(path), table, "not a name that mburst gives"))
+            found.damage.append(DamagedFile(str(path), table, "not a file name of mburst"))
     _take_sealed(sealed, logs, table, found)
     return found
 

@@ -23,10 +23,10 @@ CREATE MACRO slot_bits(row_ns, span_ns) AS CAST(ceil(log2(greatest(32 * row_ns, 
 CREATE MACRO quality_names(bits) AS
     coalesce((SELECT list(name ORDER BY bit) FROM quality WHERE bits & bit <> 0), []);
 
--- Whether a device's figure is to be believed: the bit `impossible` says that its port cannot do such a thing.
+-- Whether a device's figure is usable: the bit `impossible` marks figures that its port cannot reach.
 CREATE MACRO believable(quality) AS quality & 1024 = 0;
 
--- How full a queue was in a window: the largest depth where the device gives it, else the mean one, which is no larger.
+-- The depth of a queue in a window: the largest depth where the device gives it, else the mean one, which is no larger.
 CREATE MACRO queue_depth(max_bytes, avg_bytes) AS coalesce(max_bytes, avg_bytes);
 
 -- Whether a window reaches into [since_ns, until_ns). One that has no length is a moment.
@@ -50,7 +50,7 @@ CREATE MACRO known_quantile(value, share) AS
     CASE WHEN share <= 0.5 OR count(value) * (1 - share) >= 1 - 1e-9 THEN quantile_disc(value, share) END;
 
 -- The latency of a probe by one measure; NULL where that was not measured. One-way delays hold the offset between two
--- clocks, which a single probe does not tell, so they are NULL.
+-- clocks, which a single probe does not determine, so they are NULL.
 CREATE MACRO latency_by(measure, app_send_ns, tx_ns, remote_rx_ns, remote_tx_ns, rx_ns, app_recv_ns, rtt_ns) AS
     CASE measure
         WHEN 'application' THEN app_recv_ns - app_send_ns
@@ -124,8 +124,8 @@ CREATE MACRO total(amount) AS
     CAST(CASE WHEN sum(amount) < 9223372036854775807 THEN sum(amount) WHEN sum(amount) IS NOT NULL THEN 9223372036854775807 END
          AS BIGINT);
 
--- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is to be believed.
-CREATE MACRO told_windows(queue_rows, since_ns, until_ns) AS TABLE
+-- Windows of [since_ns, until_ns), each once however many collections brought it, and whether it is usable.
+CREATE MACRO reported_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT min(batch) AS batch, device, port, queue, semantics, window_start_ns, ts_ns,
        queue_depth(max_bytes, avg_bytes) AS depth_bytes, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
        ecn_marked_packets, bit_or(quality) AS quality, believable(quality)
@@ -136,15 +136,15 @@ WHERE window_within(window_start_ns, ts_ns, since_ns, until_ns)
 GROUP BY device, port, queue, semantics, window_start_ns, ts_ns, max_bytes, avg_bytes, transmit_bytes, dropped_packets,
          ecn_marked_packets, believed;
 
--- Those that are to be believed.
+-- Those that are usable.
 CREATE MACRO believable_windows(queue_rows, since_ns, until_ns) AS TABLE
-SELECT * EXCLUDE (believed) FROM told_windows(queue_rows, since_ns, until_ns) WHERE believed;
+SELECT * EXCLUDE (believed) FROM reported_windows(queue_rows, since_ns, until_ns) WHERE believed;
 
--- How many windows of each queue are not.
+-- How many windows of each queue are not usable.
 CREATE MACRO impossible_windows(queue_rows, since_ns, until_ns) AS TABLE
 SELECT device, port, queue, semantics, count(*) AS impossible
-FROM told_windows(queue_rows, since_ns, until_ns) WHERE NOT believed
+FROM reported_windows(queue_rows, since_ns, until_ns) WHERE NOT believed
 GROUP BY device, port, queue, semantics;
 
--- A time for people. Reckon with the integer.
+-- A time as text. For arithmetic, use the integer.
 CREATE MACRO utc(ns) AS make_timestamp_ns(ns);

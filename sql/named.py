@@ -26,7 +26,7 @@ def text(name: str, alone: bool = False) -> str:
     """The SQL of the named query, which may be several statements; the last one answers. Unless ALONE, behind the query
     that it includes, whose tables it asks. Raises UsageError."""
     if name not in names():
-        raise UsageError(f"no query named {name!r}", f"there are {', '.join(names())}")
+        raise UsageError(f"unknown query {name!r}", f"there are {', '.join(names())}")
     own = (FOLDER / f"{name}.sql").read_text(encoding="utf-8")
     included = None if alone else _INCLUDED.search(own)
     return f"{text(included[1])}\n{own}" if included else own

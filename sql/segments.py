@@ -157,7 +157,7 @@ def _folders(top: Path, table: str, narrow: Narrow, damage: list[DamagedFile]) -
 
 
 def _misplaced(path: Path, table: str, segment: Segment | None, rack: str = "") -> DamagedFile:
-    reason = "not a regular file" if segment else "not a name that mburst gives"
+    reason = "not a regular file" if segment else "not a file name of mburst"
     return DamagedFile(str(path), table, reason, rack, segment.host if segment else "",
                        segment.start_ns if segment else None)
 

@@ -36,7 +36,7 @@ class Store:
         with disk.failing_as_one_line(folder, "write"):
             disk.make_folder(folder)
             if any(not name.startswith((MARKER, f".{MARKER}.")) for name in os.listdir(folder)):
-                raise MburstError(f"{folder}: not empty, and no mburst store", "name a new folder")
+                raise MburstError(f"{folder}: not empty, and not an mburst store", "name a new folder")
             disk.write_durably(folder / MARKER, json.dumps({"format": STORE_FORMAT}) + "\n")
         return cls(folder)
 
@@ -47,7 +47,7 @@ class Store:
         version = format_of(folder)
         if version > STORE_FORMAT:
             raise MburstError(f"{folder}: a store of format {version}; this mburst knows formats up to {STORE_FORMAT}",
-                              "use the mburst that wrote it, or a newer one")
+                              "use the version that wrote it, or a newer one")
         if version < STORE_FORMAT:
             raise MburstError(f"{folder}: a store of format {version}; this mburst reads format {STORE_FORMAT}",
                               f"`mburst migrate {folder} NEW` makes one of format {STORE_FORMAT} from it")
@@ -62,7 +62,7 @@ class Store:
         several tables may share one). ON_TROUBLE hears of rows that could not be sealed yet. Raises
         UsageError when no file can be named after RACK."""
         if table not in tables.ORDER:
-            raise ValueError(f"no table {table!r}")
+            raise ValueError(f"unknown table {table!r}")
         return Writer(self.path, table, host, rack, writer_id, on_trouble)
 
     def is_empty(self, table: str) -> bool:
@@ -111,7 +111,7 @@ def format_of(folder: Path) -> int:
     try:
         descriptor = disk.open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise MburstError(f"{folder}: no mburst store", "`mburst record … -o STORE` makes one") from None
+        raise MburstError(f"{folder}: not an mburst store", "`mburst record … -o STORE` makes one") from None
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from error
     try:

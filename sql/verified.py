@@ -108,7 +108,7 @@ def fault(path: Path, table: str | None = None) -> str:
 
     name = SealedName.parse(path.name)
     if name is None:
-        return "not a name that mburst gives"
+        return "not a file name of mburst"
     try:
         if digest(path) != name.digest:
             return "the content does not match its checksum"
@@ -120,7 +120,7 @@ def fault(path: Path, table: str | None = None) -> str:
         disk.refuse_shortage(error, path)
         return error.strerror or str(error)
     except (pyarrow.ArrowException, ValueError) as error:  # sound bytes, but no rows of ours
-        return (str(error).splitlines() or ["no Parquet file"])[0]
+        return (str(error).splitlines() or ["not a Parquet file"])[0]
 
 
 def _ledger(path: Path) -> Path:

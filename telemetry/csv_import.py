@@ -65,7 +65,7 @@ KINDS = {
 }
 
 COARSER = (("seconds", NS_PER_S), ("milliseconds", 10**6), ("microseconds", 10**3))
-NO_STAMP = "is no Unix time in nanoseconds"
+NO_STAMP = "is not a Unix time in nanoseconds"
 BLOCK_BYTES = 1 << 22
 HEADER_LIMIT = 1 << 16
 
@@ -129,7 +129,7 @@ def open_text(path: str) -> Iterator[Text]:
     Raises MburstError for damaged gzip, OSError for a file that cannot be opened.
     """
     if path == "-" and sys.stdin is None:
-        raise MburstError("there is no standard input", "name a file, or pipe one in")
+        raise MburstError("standard input is closed", "name a file, or pipe one in")
     standard = cast(io.BufferedReader, sys.stdin.buffer) if path == "-" else None
     with nullcontext(standard) if standard else open(path, "rb") as stream, tempfile.TemporaryFile() as spool:
         if path == "-" or not stream.seekable():
@@ -195,7 +195,7 @@ class CsvFile:
         except UnicodeDecodeError:
             text = "\0"
         if "\0" in text:
-            raise MburstError(f"{self._name} is no text", "captures are read by `mburst record`")
+            raise MburstError(f"{self._name} is not a text file", "use `mburst record` for captures")
         names = [name.strip() for name in next(csv.reader(text.splitlines()[:1]), [])]
         known = self._kind.schema.names[1:]
         faults = [f"has an unknown column {name[:80]!r}" for name in names if name not in known]
@@ -276,7 +276,7 @@ class CsvFile:
         if found := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", message):
             line = self._line(int(found[1]))
             return MburstError(f"{self._name} line {line} has {found[3]} fields, the first line has {found[2]}")
-        return MburstError(f"{self._name} is no CSV file: {message.splitlines()[0][:200]}")
+        return MburstError(f"{self._name} is not a CSV file: {message.splitlines()[0][:200]}")
 
 
 class Answers:
@@ -322,7 +322,7 @@ def _faults(kind: Kind, block: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]
     for name in kind.required:
         yield name, pc.equal(block[name], "") if block[name].type == TEXT else block[name].is_null(), "is empty"
     name, words = kind.words
-    yield name, pc.invert(pc.is_in(block[name], pa.array(words))), f"is none of {', '.join(filter(None, words))}"
+    yield name, pc.invert(pc.is_in(block[name], pa.array(words))), f"is not one of {', '.join(filter(None, words))}"
     for name in kind.stamps:
         early, late = pc.less(block[name], PLAUSIBLE_NS[0]), pc.greater_equal(block[name], PLAUSIBLE_NS[1])
         yield name, pc.or_(early, late), NO_STAMP

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 SECOND = 10**9
 CROSSED = (
-    "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner` "
+    "a recording of the port that the probes cross (`mburst record` on the interface that carries them, `--inner-ip` "
     "where they are tunnelled)"
 )
 MOST_PAIRS = 10  # of hosts that burst together
@@ -119,14 +119,14 @@ def investigate(con: duckdb.DuckDBPyConnection, question: Question) -> Investiga
     paths = read_paths(con, question)
     if not runs and not paths:
         raise MburstError(
-            "there is neither a recording nor a probe to investigate"
+            "no recording and no probe to investigate"
             + (f" of {', '.join(question.hosts)}" if question.hosts else ""),
             "`mburst record` and `mburst probe` make some",
         )
     answer = Investigation(0, [], [], [], damaged=damaged_files(con))
     chosen = choose_runs(runs, answer.notes, answer.missing)
     if not chosen and not paths:
-        raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "say how fast the link is")
+        raise MburstError("; ".join(f"not known: {item}" for item in answer.missing), "give the link speed with --link")
     answer.origin_ns = origin_of(chosen, paths)
     # Bursts before the arrays that stay, so that what finding them takes can be given back first.
     answer.bursts = read_bursts(con, question, chosen)
@@ -168,7 +168,8 @@ def doubted(finding: Finding, agreements: list[Agreement]) -> Finding:
     ]  # fmt: skip
     if not reasons:
         return finding
-    needed = f"which switch port {port.name} hangs on (`links` of `mburst collect`), and a recording without losses"
+    needed = (f"the switch port that {port.name} is attached to (`links` of `mburst collect`), "
+              "and a recording without losses")
     return replace(finding, verdict=Verdict("undetermined", reasons, [needed, *finding.verdict.missing]))
 
 
@@ -225,11 +226,11 @@ def make_scenes(
     windows = read_queues(con, ports, answer.origin_ns, notes)
     answer.windows = [(port, windows[id(port)]) for port in ports if id(port) in windows]
     probes = [read_probes(con, path, question, answer.origin_ns) for path in paths]
-    crossings = [crossings_of(path, ports, question.known_as, addresses) for path in probes]
+    crossings = [crossings_of(path, ports, question.aliases, addresses) for path in probes]
     if ports and probes and not any(crossings):
         notes.append(
-            "no probe names a recorded host: taken as if either end of the probes may be the recorded one "
-            "(--known-as NAME says which)"
+            "no probe names a recorded host: either end of the probes is assumed to be the recorded one "
+            "(--alias NAME names it)"
         )
         crossings = [[Crossing(port, end, True) for port in ports for end in ("dst", "src")] for _ in probes]
     crossings = [seen_crossing(con, *both, addresses, answer) for both in zip(probes, crossings, strict=True)]
@@ -268,7 +269,7 @@ def controls_of(probes: list[Probes], crossings: list[list[Crossing]], notes: li
     others = [path for path, theirs in zip(probes, crossings, strict=True) if not theirs] if crossed else []
     for other in others:
         if not any(other.tx[0] <= path.tx[-1] and path.tx[0] <= other.tx[-1] for path in crossed):
-            notes.append(f"{other.path} was probed at another time: it is no control")
+            notes.append(f"{other.path} was probed at another time: it is not used as a control")
     return others
 
 
@@ -297,7 +298,7 @@ def note_reflector(probes: Probes, rule: Rule, notes: list[str]) -> None:
 
 
 def crossings_of(
-    probes: Probes, ports: list[Port], known_as: tuple[str, ...], addresses: dict[str, str]
+    probes: Probes, ports: list[Port], aliases: tuple[str, ...], addresses: dict[str, str]
 ) -> list[Crossing]:
     """The recorded ports at either end of a path, by the name or the address of their host."""
     return [
@@ -306,7 +307,7 @@ def crossings_of(
         for end, name in (("dst", probes.dst), ("src", probes.src))
         if same_name(name, port.host)
         or same_name(name, port.interface)
-        or name in known_as
+        or name in aliases
         or addresses.get(name) == port.host
     ]
 

@@ -59,9 +59,9 @@ class BurstDefinition:
     def __post_init__(self) -> None:
         """Raises UsageError when the definition contradicts itself."""
         if self.bin_ns is not None and self.bin_ns <= 0:
-            raise UsageError("a bin must be longer than nothing")
+            raise UsageError("a bin must be longer than 0")
         if not 0 < self.threshold <= 10:
-            raise UsageError(f"a threshold of {self.threshold} is no share of line rate", "write it like 0.5 or 50%")
+            raise UsageError(f"invalid threshold {self.threshold}: not a share of line rate", "examples: 0.5, 50%")
         if self.release is not None and not 0 < self.release <= self.threshold:
             raise UsageError(f"release {self.release} must be above 0 and at most the threshold, {self.threshold}")
 
@@ -132,7 +132,7 @@ def detect_bursts(
         **{name: where.get(name) for name in FILTERS},
     }
     if unknown := where.keys() - set(FILTERS):
-        raise TypeError(f"no filter {min(unknown)!r}")
+        raise TypeError(f"unknown filter {min(unknown)!r}")
     with readable(con):
         set_variables(con, **settings)
         prepare(con, "bursts")

@@ -41,13 +41,13 @@ IN_TIME = "tx_ns < coalesce($until, 9223372036854775807) AND tx_ns >= coalesce($
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. known_as: names by which the probes call the recorded host, where they differ."""
+    """What is asked. aliases: names of the recorded host in the probes, where they differ."""
 
     definition: BurstDefinition
     rule: Rule = DEFAULT
     link_bps: int | None = None
     hosts: tuple[str, ...] = ()
-    known_as: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     since_ns: int | None = None
     until_ns: int | None = None
     seed: int = 1
@@ -229,7 +229,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
             rows = listed
             notes.append(
-                f"queue windows of {rows[0][0]} {rows[0][1]} are taken as those of {port.name}: there are no others"
+                f"queue windows of {rows[0][0]} {rows[0][1]} are assigned to {port.name}: there are no others"
             )
         if not rows:
             continue

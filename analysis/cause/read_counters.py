@@ -19,12 +19,12 @@ Name = tuple[str, str]  # device, port
 
 # Bytes of each window, once however many collections brought it; of several widths the finest.
 _PORTS = """
-WITH told AS (
+WITH counted AS (
     SELECT device, port, window_start_ns, ts_ns, max({column}) AS bytes, bit_or(quality) AS quality FROM ports
     WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND believable(quality)
       AND window_within(window_start_ns, ts_ns, $since, $until) GROUP BY ALL
 )
-SELECT * FROM told
+SELECT * FROM counted
 QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.1) OVER (PARTITION BY device, port)
 ORDER BY device, port, ts_ns
 """

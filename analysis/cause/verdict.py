@@ -180,7 +180,7 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
     """Whether the probes cross the port, and its switch agrees."""
     doubts = []
     if evidence.crossing is not None and evidence.crossing.assumed:
-        known = "which end of the probes is the recorded host (`--known-as NAME`)"
+        known = "which end of the probes is the recorded host (`--alias NAME`)"
         doubts.append(("nothing says that these probes cross the recorded port", known))
     if evidence.switch is not None and not evidence.switch.fits:
         doubts.append(("the switch's queue was too short for these delays", QUEUES))

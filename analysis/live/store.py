@@ -41,7 +41,7 @@ FROM rows ORDER BY tx_ns
 _QUEUES = """
 SELECT device, port, queue, semantics, ts_ns, window_start_ns, depth_bytes AS largest,
     coalesce(dropped_packets, 0) AS dropped, CAST(believed AS BIGINT) AS believed
-FROM told_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
+FROM reported_windows('rows', -9223372036854775808, 9223372036854775807) ORDER BY ts_ns
 """
 
 Measures = dict[tuple[str, ...], str]

@@ -74,5 +74,5 @@ def bins_of(
 
 def _check_width(run: dict[str, Any]) -> None:
     if run["bin_ns"] < run["stored_ns"] or run["bin_ns"] % run["stored_ns"]:
-        raise UsageError(f"a bin of {format_duration(run['bin_ns'])} is no multiple of the "
+        raise UsageError(f"a bin of {format_duration(run['bin_ns'])} is not a multiple of the "
                          f"{format_duration(run['stored_ns'])} that recording {run['recording_id']} was recorded in")

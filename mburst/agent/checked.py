@@ -20,7 +20,7 @@ def tables(path: Path, name: str, value: Any) -> list[dict[str, Any]]:
     """One table, or several of a name."""
     found = [value] if isinstance(value, dict) else value
     if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
-        raise UsageError(f"{path}: {name} is no table", f"write [{name}], or [[{name}]] for each of several")
+        raise UsageError(f"{path}: {name} must be a table", f"write [{name}], or [[{name}]] for each of several")
     return found
 
 

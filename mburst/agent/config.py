@@ -84,7 +84,7 @@ def load(path: Path, fill: bool = True) -> Config:
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: no TOML: {error}") from error
+        raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
     only(path, "the file", told, [*SHARED, *known, "report", "deliver"])
     shared = {key: text(path, "the file", key, told[key]) for key in SHARED if key in told}
@@ -93,7 +93,7 @@ def load(path: Path, fill: bool = True) -> Config:
     parts = [part for verb in known for part in _parts(path, verb, told.get(verb, []), shared, known[verb])]
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{path}: two parts are called {twice!r}", "give each a name")
+        raise UsageError(f"{path}: duplicate part name {twice!r}", "give each a unique name")
     return Config(path, parts, list(reports.values()), deliveries, secrets)
 
 
@@ -148,7 +148,7 @@ def _arguments(path: Path, where: str, given: Mapping[str, Any], keys: Mapping[s
             positional += texts(path, where, key, value)
         elif action.nargs == 0:
             if not isinstance(value, bool):
-                raise UsageError(f"{path}: {key} of {where} is neither true nor false")
+                raise UsageError(f"{path}: {key} of {where} must be true or false")
             options += [f"--{key}"] if value else []
         else:
             options += [f"--{key}={one}" for one in texts(path, where, key, value)]
@@ -184,7 +184,7 @@ def _named(path: Path, kind: str, told: Mapping[str, Any], make: Any) -> dict[st
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise UsageError(f"{path}: [[{kind}]] number {number} needs a name of letters, digits, - and _")
         if name in made:
-            raise UsageError(f"{path}: two of [[{kind}]] are called {name!r}")
+            raise UsageError(f"{path}: duplicate name {name!r} in [[{kind}]]")
         made[name] = make(f"[[{kind}]] {name}", table)
     return made
 
@@ -196,17 +196,17 @@ def _report(path: Path, where: str, table: Mapping[str, Any], shared: Mapping[st
     if store is None or "output" not in table:
         raise UsageError(f"{path}: {where} needs " + ("a store" if store is None else "an output, a folder"))
     if every not in EVERY:
-        raise UsageError(f"{path}: {where}: every {every!r}", f"valid are {', '.join(EVERY)}")
+        raise UsageError(f"{path}: {where}: invalid every {every!r}", f"valid are {', '.join(EVERY)}")
     given = {key: text(path, where, key, table[key]) for key in DEFINITION if key in table}
     after = text(path, where, "delay", table.get("delay", "10m"))
     with _naming(path, where):
         delay = duration_ns(after)
         definition = definition_of(**{DEFINITION[key]: value for key, value in given.items()})
     if delay >= LENGTH_NS[every]:
-        raise UsageError(f"{path}: {where}: the delay is as long as the period", "make it shorter")
+        raise UsageError(f"{path}: {where}: the delay is not shorter than the period", "make it shorter")
     to = texts(path, where, "deliver", table.get("deliver", []))
     if missing := next((name for name in to if name not in deliveries), None):
-        raise UsageError(f"{path}: {where}: no [[deliver]] is called {missing!r}",
+        raise UsageError(f"{path}: {where}: unknown [[deliver]] {missing!r}",
                          f"there are {', '.join(deliveries) or 'none'}")
     racks = table.get("racks", "all")
     return Report(table["name"], Path(text(path, where, "store", store)),

@@ -51,7 +51,7 @@ class Environment:
             if not self.fill:
                 return match[0]
             if found is None:
-                raise UsageError(f"{path}: {where}: {key} wants ${match[1]}, which the environment does not have",
+                raise UsageError(f"{path}: {where}: {key} refers to ${match[1]}, which is not set in the environment",
                                  f"{self.path} {self.unread}" if self.unread else f"write {match[1]}=… to {self.path}")
             self.used.add(found)
             return found
@@ -78,11 +78,11 @@ def read(configuration: Path, fill: bool = True) -> Environment:
     except PermissionError as error:
         return Environment(path, unread=f"cannot be read: {error.strerror}", fill=fill)
     except (OSError, UnicodeDecodeError) as error:
-        raise MburstError(f"{path}: cannot read: {getattr(error, 'strerror', None) or 'no text'}") from None
+        raise MburstError(f"{path}: cannot read: {getattr(error, 'strerror', None) or 'not text'}") from None
     mode = facts.st_mode
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise MburstError(f"{path}: others than its owner may write it", f"chmod 600 {path}")
-    warnings = [f"{path}: everybody may read it (chmod 600 {path})"] if mode & stat.S_IROTH else []
+        raise MburstError(f"{path}: writable by others than its owner", f"chmod 600 {path}")
+    warnings = [f"{path}: readable by everybody (chmod 600 {path})"] if mode & stat.S_IROTH else []
     return Environment(path, parse(text, path), warnings, fill=fill)
 
 
@@ -94,12 +94,12 @@ def parse(text: str, path: Path) -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line)
         if not match:
-            raise UsageError(f"{path} line {number}: no NAME=value")
+            raise UsageError(f"{path} line {number}: not NAME=value")
         value = match[2]
         if value[:1] in ("'", '"'):
             quoted = _QUOTED.fullmatch(value)
             if not quoted:
-                raise UsageError(f"{path} line {number}: {match[1]}: a quote without its end")
+                raise UsageError(f"{path} line {number}: {match[1]}: unterminated quote")
             value = quoted[1] if quoted[1] is not None else re.sub(r"\\(.)", r"\1", quoted[2])
         found[match[1]] = value
     return found

@@ -35,7 +35,7 @@ class Secrets:
         """TEXT without them."""
         told = self._pattern.sub(HIDDEN, text) if self._pattern else text
         if any(one in told.lower() for one in self._short):
-            return f"{HIDDEN} (not shown: it may hold a secret)"
+            return f"{HIDDEN} (not shown: it may contain a secret)"
         return told
 
 

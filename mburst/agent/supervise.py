@@ -76,7 +76,7 @@ class Supervisor:
             return
         self.code = 1
         for name, child in list(self.children.items()):
-            say(f"{name} did not end in {self.stop_s:g} s: killed; what it had stored is kept")
+            say(f"{name} did not end in {self.stop_s:g} s: killed; stored rows are kept")
             with suppress(ProcessLookupError):
                 child.kill()
         await asyncio.wait(late)
@@ -93,12 +93,12 @@ class Supervisor:
                     self.code = self.code or 1
                 return
             if code == USAGE:  # it will not get better
-                say(f"{part.name} ended for good ({code}); the other parts go on")
+                say(f"{part.name} ended ({code}) and is not restarted; the other parts continue")
                 self.code = self.code or USAGE
                 return
             wait = FIRST_WAIT_S if time.monotonic() - begun > STEADY_S else wait
             ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed ({code})"
-            say(f"{part.name} {ended}: started again in {wait:g} s")
+            say(f"{part.name} {ended}: restarting in {wait:g} s")
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), wait)
             wait = min(2 * wait, LONGEST_WAIT_S)

@@ -89,7 +89,7 @@ class Tails(When, total=False):
 
     host: Names | None
     rack: str | None
-    known_as: Names | None  # what the probes call the recorded host, where the names differ
+    alias: Names | None  # name of the recorded host in the probes, where the names differ
     tail: Duration  # a probe is late beyond the median by this and by the factor: by the speed of the recorded link
     tail_factor: float  # times the median: 5
     seed: int  # of the resampling: 1
@@ -146,21 +146,21 @@ class Recorded(TypedDict, total=False):
     rack: str
     interface: str | None  # its name: what the capture says, or its file's name
     direction: Literal["in", "out", "both"]
-    local: Names  # addresses of this host, by which in and out are known
-    max_sources: int  # senders in a bin that are counted apart: 4096
-    window: Duration  # how far out of order packets may come: 2 ms
-    inner: bool  # senders are the innermost addresses of tunnels
-    mtu: int  # larger IP packets are merged frames: inferred; 0: none are
-    spread: bool  # lay merged frames back over the time that they took at line rate
+    local: Names  # addresses of this host, which separate in from out
+    max_sources: int  # most senders that are counted separately in a bin: 4096
+    reorder_window: Duration  # how far out of order packets may be; others are in no bin: 2 ms
+    inner_ip: bool  # senders are the innermost addresses of tunnels
+    mtu: int  # larger IP packets count as merged frames: inferred; 0: none are
+    split_merged: bool  # spread merged frames over their transmission time at line rate
     backend: Literal["auto", "file", "afpacket", "libpcap", "pfring"]
     duration: Duration | None  # of an interface: how long
     stamps: Literal["auto", "hw", "sw"]
     threads: int  # rings that share the load
     ring: Size | None  # kernel buffer of each ring: 64 MiB
-    snaplen: int  # bytes of each frame that are looked at: 128
+    snaplen: int  # captured bytes of each frame: 128
     promiscuous: bool  # not only frames for this host
     cluster: int  # PF_RING's
-    force: bool  # record fine bins though the stamps are too coarse for them
+    force: bool  # record fine bins even if the timestamps are too coarse for them
 
 
 def takes(kind: type[Any]) -> Callable[[F], F]:

@@ -39,7 +39,7 @@ class Side(NamedTuple):
 def side_of(given: Mapping[str, Any]) -> Side:
     """A Side of its fields. Raises UsageError."""
     if unknown := sorted(given.keys() - set(Side._fields)):
-        raise UsageError(f"nothing is chosen by {unknown[0]!r}", f"the keys are {', '.join(Side._fields)}")
+        raise UsageError(f"unknown key {unknown[0]!r}", f"valid keys: {', '.join(Side._fields)}")
     return Side(**given)
 
 
@@ -156,9 +156,9 @@ def interval(estimate: Estimate) -> str:
 def sentence(found: Comparison) -> str:
     """Whether B is better, in one sentence."""
     head = {"better": "B is better", "worse": "B is worse", "alike": "B is like A",
-            "undetermined": "It cannot be determined whether B is better"}[found.verdict]
+            "undetermined": "Inconclusive: no significant difference between A and B"}[found.verdict]
     if found.verdict == "undetermined" and not found.decided_by:
-        return f"{head}: there are too few probes, or they were sent in too short a time."
+        return f"{head}: there are too few probes, or they span too short a time."
     if found.decided_by == "bursts" and found.bursts_a and found.bursts_b:
         return (f"{head}: {interval(found.bursts_b.per_minute)} bursts a minute against "
                 f"{interval(found.bursts_a.per_minute)}.")
@@ -167,11 +167,11 @@ def sentence(found: Comparison) -> str:
                f"{format_share(found.a.lost / found.a.sent)}."
     level = next((one for one in found.levels if f"p{100 * one.share:g}" == found.decided_by), None)
     if level is None or level.ratio is None or level.a is None or level.b is None:
-        return f"{head}: no percentile differs for sure, and by 5 % or more."
+        return f"{head}: no percentile differs significantly, and by 5 % or more."
     said = (f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
             f"{interval(level.ratio)} times as long")
     if found.verdict == "undetermined":
-        return f"{head}: {said}, but another percentile or the loss says the opposite."
+        return f"{head}: {said}, but another percentile or the loss shows the opposite."
     return f"{head}: {said}."
 
 

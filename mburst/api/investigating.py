@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def investigated(
     store: Store, wanted: BurstDefinition, *, hosts: Sequence[str] = (), rack: str | None = None,
-    known_as: Sequence[str] = (), tail: Duration | None = None, tail_factor: float = 5.0, seed: int = 1,
+    alias: Sequence[str] = (), tail: Duration | None = None, tail_factor: float = 5.0, seed: int = 1,
     since: Time | None = None, until: Time | None = None,
 ) -> Answer:
     """The investigation of what STORE holds. Raises MburstError where there is neither a recording nor a probe."""
@@ -43,7 +43,7 @@ def investigated(
     rule = Rule(tail_factor, None if tail is None else float(duration_ns(tail)))
     since_ns, until_ns = span_of(store, since, until, rack)
     with store.connect(rack, since_ns, until_ns) as con:
-        return investigate(con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(known_as), since_ns,
+        return investigate(con, Question(wanted, rule, wanted.link_bps, tuple(hosts), tuple(alias), since_ns,
                                          until_ns, seed))
 
 
@@ -65,7 +65,7 @@ def changes_of(
         changes.append(Change(f"senders staggered over {format_duration(time)}", stagger_ns=float(time)))
     if fan_in is not None:
         if fan_in < 1:
-            raise UsageError(f"--fan-in {fan_in}: somebody must send", "write 1 or more")
+            raise UsageError(f"--fan-in must be at least 1, not {fan_in}", "write 1 or more")
         changes.append(Change(f"at most {fan_in} senders at once", fan_in=fan_in))
     if buffer is not None:
         size = size_bytes(buffer)
@@ -224,6 +224,6 @@ def predicted(answer: Answer, changes: Sequence[Change]) -> WhatIf:
     if answer.replay is None:
         raise MburstError(
             "there is nothing to replay: no late probe met a full port",
-            "`mburst investigate` says what the tail is about",
+            "`mburst investigate` says the cause of the tail",
         )
     return WhatIf(answer, answer.replay, what_if(answer.replay, list(changes) or usual_changes(answer.replay)))

@@ -146,7 +146,7 @@ def time_of(con: duckdb.DuckDBPyConnection, value: Time | None) -> int | None:
 def _of_datetime(value: datetime) -> int:
     """A datetime of pandas has nanoseconds of its own. Raises UsageError for one without a time zone."""
     if value.tzinfo is None:
-        raise UsageError(f"the time {value} has no time zone", "give one, such as datetime.UTC")
+        raise UsageError(f"missing time zone in {value}", "give one, such as datetime.UTC")
     since_1970 = value - datetime(1970, 1, 1, tzinfo=UTC)
     whole = timedelta(since_1970.days, since_1970.seconds, since_1970.microseconds)
     return whole // timedelta(microseconds=1) * 1000 + int(getattr(value, "nanosecond", 0))

@@ -70,10 +70,10 @@ def record(
     wanted = recording_of(targets, filter, **options)
     if is_live(wanted):
         if wanted.live.duration_ns is None and stop is None:
-            raise UsageError(f"{targets[0]} is an interface: how long to record is not said",
+            raise UsageError(f"{targets[0]} is an interface: the duration of the recording is missing",
                              "give duration='60s', or an Event as stop")
     elif stop is not None:
-        raise UsageError(f"stop is for interfaces, and {targets[0]} is none")
+        raise UsageError(f"stop is for interfaces, and {targets[0]} is not one")
     folder = Folder.create(store)
     done = into(folder, wanted, until=partial(stopping_by, stop))
     return Recorded(Store(folder), done.rows, done.new, done.remark)
@@ -95,8 +95,8 @@ def into(
 def recording_of(
     targets: list[str], filter: str = "", *, link: Rate | None = None, bin: Duration = "100us",
     source_bin: Duration = "1ms", host: str | None = None, rack: str = "unknown", interface: str | None = None,
-    direction: Direction = "both", local: Names = (), max_sources: int = 4096, window: Duration = "2ms",
-    inner: bool = False, mtu: int = -1, spread: bool = False, backend: str = "auto", **live: Any,
+    direction: Direction = "both", local: Names = (), max_sources: int = 4096, reorder_window: Duration = "2ms",
+    inner_ip: bool = False, mtu: int = -1, split_merged: bool = False, backend: str = "auto", **live: Any,
 ) -> Recording:
     """What the options of `mburst record` ask for. A live recording without a host is of this one.
 
@@ -104,18 +104,18 @@ def recording_of(
     from ..services.record.recording import Recording, is_live
 
     link_bps = None if link is None else rate_bps(link)
-    if spread and not link_bps:
-        raise UsageError("--spread needs the speed of the link", "give --link")
+    if split_merged and not link_bps:
+        raise UsageError("--split-merged needs the link speed", "set it with --link")
     if max_sources < 1:
         raise UsageError("--max-sources must be at least 1")
     recording = Recording(
         targets=targets, link_bps=link_bps, bin_ns=_width(bin, "--bin"),
-        source_bin_ns=_width(source_bin, "--source-bin"), window_ns=duration_ns(window), host=host or "unknown",
-        rack=rack, interface=interface, direction=direction, local=names(local), max_sources=max_sources, inner=inner,
-        mtu=mtu, spread=spread, filter=filter, backend=backend, live=_live(**live))
+        source_bin_ns=_width(source_bin, "--source-bin"), window_ns=duration_ns(reorder_window), host=host or "unknown",
+        rack=rack, interface=interface, direction=direction, local=names(local), max_sources=max_sources,
+        inner=inner_ip, mtu=mtu, spread=split_merged, filter=filter, backend=backend, live=_live(**live))
     is_interface = is_live(recording)
     if not is_interface and recording.live.duration_ns is not None:
-        raise UsageError(f"--duration is for interfaces, and {targets[0]} is none")
+        raise UsageError(f"--duration is for interfaces, and {targets[0]} is not one")
     return replace(recording, host=socket.gethostname()) if is_interface and not host else recording
 
 

@@ -129,7 +129,7 @@ def period_of(store: Store, span: tuple[int | None, int | None], last: str | Non
     if last is None:
         return reports.period_of(store, *span, rack)
     if span != (None, None):
-        raise UsageError("--last is a time of its own", "leave out --since and --until")
+        raise UsageError("--last excludes --since and --until", "leave them out")
     if last not in reports.EVERY:
         raise UsageError(f"invalid --last {last!r}", f"write {', '.join(reports.EVERY[:-1])} or {reports.EVERY[-1]}")
     return reports.last_period(last)

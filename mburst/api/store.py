@@ -376,5 +376,5 @@ def _span(scope: Scope) -> dict[str, int | None]:
 def _question(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those options of `investigated` that are given."""
     given = asked.part(options, asked.Tails)
-    listed = {"hosts": names(given.pop("host", None)), "known_as": names(given.pop("known_as", None))}
+    listed = {"hosts": names(given.pop("host", None)), "alias": names(given.pop("alias", None))}
     return {**{name: value for name, value in given.items() if value is not None}, **listed}

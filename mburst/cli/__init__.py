@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     """Raises UsageError for a wrong call, which is one line then; argparse writes the usage before it, and exits."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, f"`{self.prog} --help` tells what it takes")
+        raise UsageError(message, f"see `{self.prog} --help`")
 
 
 def build_parser(verb: str = "") -> argparse.ArgumentParser:

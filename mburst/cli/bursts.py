@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("bursts", help="list bursts and who sent them",
-                              description="List when a link was full, and who filled it.")
+    parser = verbs.add_parser("bursts", help="list bursts and their senders",
+                              description="List the bursts of each recorded link, with their senders.")
     parser.add_argument("store", metavar="STORE", help="folder that `mburst record` wrote")
     definition.add_burst_options(parser)
-    parser.add_argument("--force", action="store_true", help="use fine bins though stamps are too coarse for them")
+    parser.add_argument("--force", action="store_true",
+                        help="use fine bins even if the timestamps are too coarse for them")
     where = parser.add_argument_group("where and when")
     where.add_argument("--host", action="append", help="only this host's; may be given several times")
     where.add_argument("--rack", help="only this rack's")
@@ -125,9 +126,9 @@ def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]], gap: dict[str, 
         found += f" in {format_duration(lane['span_ns'])}, {format_share(share)} of the time"
     lost = []
     if lane["dropped"]:
-        lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped unseen: counts are lower bounds")
+        lost.append(_count(lane["dropped"], "packet was", "packets were") + " dropped: counts are lower bounds")
     if lane["late"]:
-        lost.append(_count(lane["late"], "packet", "packets") + " came too late for any bin")
+        lost.append(_count(lane["late"], "packet", "packets") + " outside the reorder window: in no bin")
     if broken := ending(lane, gap):
         lost.append(broken)
     return found + "; " + ("; ".join(lost) or "no packet was lost")

@@ -48,18 +48,18 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("canary", help="measure how small a burst is detected", description=DESCRIPTION)
     parser.add_argument("target", metavar="HOST[:PORT]", help="the recorded host (port: 9, discard, unless given)")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store in which the host is recorded")
-    parser.add_argument("--sent", metavar="FILE", help="write here what was sent")
-    parser.add_argument("--plan", action="store_true", help="say what would be sent, and send nothing")
-    what = parser.add_argument_group("what is sent")
+    parser.add_argument("--sent", metavar="FILE", help="write here the record of what was sent")
+    parser.add_argument("--plan", action="store_true", help="print what would be sent, and send nothing")
+    what = parser.add_argument_group("sent bursts")
     what.add_argument("--size", metavar="SIZES", help="bytes of each burst, such as 15kB,60kB (default: what the link "
                       "carries in 50, 100, 200 and 500 µs, 1 and 2 ms)")
     what.add_argument("--length", default="0,2ms", metavar="TIMES",
-                      help="over how long each is spread; 0: back to back (default: %(default)s)")
+                      help="time over which each burst is spread; 0: back to back (default: %(default)s)")
     what.add_argument("--count", type=int, default=75, metavar="N",
                       help="bursts of each size and length (default: %(default)s; 59 are needed to show 95 %%)")
-    what.add_argument("--gap", default="10ms", metavar="TIME", help="at least between bursts (default: %(default)s)")
+    what.add_argument("--gap", default="10ms", metavar="TIME", help="least time between bursts (default: %(default)s)")
     what.add_argument("--share", default="5%", metavar="SHARE",
-                      help="of the link, at most in any second (default: 5%%, at most 25%%)")
+                      help="largest share of the link in any second (default: 5%%, at most 25%%)")
     what.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
                       help="IPv4 only")
     what.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
@@ -75,8 +75,8 @@ def add_reading_options(parser: argparse.ArgumentParser, json_help: str) -> None
     """--json, and of canary bursts --host and --sender."""
     parser.add_argument("--json", action="store_true", help=json_help)
     parser.add_argument("--host", help="of canary bursts: only recordings of this host, as the store calls it")
-    parser.add_argument("--sender", metavar="ADDRESS", help="of canary bursts: what the recorder calls their sender, "
-                        "where that is not its own address (NAT, tunnels)")
+    parser.add_argument("--sender", metavar="ADDRESS", help="of canary bursts: the name of their sender "
+                        "in the recording, where that is not its own address (NAT, tunnels)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,7 +109,8 @@ def opened(arguments: argparse.Namespace) -> Store | None:
     from ..sql import Store
 
     if not (arguments.store or arguments.sent or arguments.plan):
-        raise UsageError("nobody would know what was sent", "name the recorder's store with -o, or a file with --sent")
+        raise UsageError("the record of what was sent would be lost",
+                         "name the recorder's store with -o, or a file with --sent")
     if arguments.sent and Path(arguments.sent).exists():
         raise UsageError(f"{arguments.sent} exists", "name a new file with --sent")
     store = Store.open(arguments.store) if arguments.store else None
@@ -160,7 +161,7 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) 
         known.append((found["link_bps"], f", the speed of {found['name']} here (--link gives that of the recorded "
                                          "one)"))
     if not known:
-        raise UsageError("the speed of the recorded link is not known, so neither is what share of it the bursts take",
+        raise UsageError("the speed of the recorded link is not known: the share of the bursts cannot be computed",
                          "give it with --link, such as --link 10G")
     return min(known)
 
@@ -205,10 +206,10 @@ def finish(done: Run, store: Store | None, wanted: BurstDefinition, arguments: a
     from ..services.canary import wait_for
 
     if arguments.sent:
-        files.write(Path(arguments.sent), done.text(), "what was sent", "name another file with --sent")
+        files.write(Path(arguments.sent), done.text(), "the record of what was sent", "name another file with --sent")
     held = sum(burst.held_up for burst in done.bursts)
     if held:
-        say(f"this host was held up in {held:,} of {format_count(len(done.bursts), 'burst')}, which do not count")
+        say(f"this host was delayed in {held:,} of {format_count(len(done.bursts), 'burst')}, which do not count")
     if not store:
         say(f"sent {format_count(len(done.bursts), 'burst')}; now, where they were recorded: mburst import canary "
              f"{arguments.sent} -o STORE")

@@ -15,10 +15,10 @@ from ..units import format_bytes, format_count, format_duration
 if TYPE_CHECKING:
     from ..sql.repair.checking import Findings
 
-DESCRIPTION = """Read every file of a store again, whatever is remembered of it, and hold it against its checksums, its
-name and its place. Damaged files are listed with what is missing without them: verbs that ask the store answer from the
-others. Files that are left over or foreign are named too; they are harmless. A file that a recorder is writing is no
-damage. Exit code 0: all is sound; 1: it is not."""
+DESCRIPTION = """Read every file of a store again, also those verified before, and verify it against its checksums,
+its name and its folder. Damaged files are listed with what is missing without them: other verbs answer from the
+remaining files. Files that are left over or foreign are named too; they are harmless. A file that a recorder is
+writing is not damaged. Exit code 0: all is sound; 1: it is not."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,6 +84,6 @@ def summary(found: Findings) -> str:
     if found.is_sound:
         return f"{text}{speed}: sound"
     wrong = [format_count(len(found.damaged), "damaged file")] if found.damaged else []
-    wrong += [format_count(len(found.mismatches), "sum that does not agree", "sums that do not agree")] \
+    wrong += [format_count(len(found.mismatches), "mismatched sum", "mismatched sums")] \
         if found.mismatches else []
     return f"{text}{speed}: {' and '.join(wrong)}"

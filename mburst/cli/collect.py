@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..services.collector import Progress
     from ..telemetry.gnmi.config import Config, Item, Subscription, Target
 
-DESCRIPTION = """Subscribe to switches by gNMI, and keep what they say about their queues, ports, buffers and neighbours
-in a store, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
-says what mburst adds. Paths that mburst has no column for are kept as rows of `gnmi_values`."""
+DESCRIPTION = """Subscribe to switches by gNMI, and store what they report about their queues, ports, buffers and
+neighbours, until Ctrl-C. The file is gnmic's: targets, subscriptions, globals and environment variables; docs/gnmi.md
+lists what mburst adds. Paths that mburst has no column for are kept as rows of `gnmi_values`."""
 LEAST_FILES = 64  # gRPC ends the process where it cannot open what it needs
 
 
@@ -32,11 +32,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("config", metavar="FILE", help="configuration as gnmic's, in YAML")
     parser.add_argument("-o", "--store", metavar="STORE", help="folder of the store; made where there is none")
-    parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     look = parser.add_mutually_exclusive_group()
-    look.add_argument("--once", action="store_true", help="ask each target once, print what it says, and store nothing")
+    look.add_argument("--once", action="store_true", help="read each target once, print the values, and store nothing")
     look.add_argument(
-        "--check", action="store_true", help="read the file, say what each path means to mburst, and connect to nobody"
+        "--check", action="store_true",
+        help="read the file, print what each path is stored as, and connect to no target",
     )
     output.add_format(parser)
     record.add_user_option(parser)
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.once:
         return once(config, arguments.format)
     if not arguments.store:
-        raise UsageError("collect: where to?", "name a store with -o STORE, or look with --once")
+        raise UsageError("collect: no output", "use -o STORE, or --once to print")
     if arguments.format != "table":
         raise UsageError("--json and --csv go with --once")
     privileges.lower(arguments.store, arguments.user)
@@ -74,7 +75,7 @@ def require() -> None:
     needed = ("grpc", "google.protobuf", "yaml")
     lacking = [name for name in needed if not _found(importlib.util.find_spec, name)]
     if lacking:
-        raise MburstError(f"gNMI needs the extra `gnmi`: there is no {lacking[0]}", "pip install 'mburst[gnmi]'")
+        raise MburstError(f"gNMI needs the extra `gnmi`: {lacking[0]} is not installed", "pip install 'mburst[gnmi]'")
     if (files := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_FILES:
         raise MburstError(f"this process may open {files} files, and gNMI needs {LEAST_FILES}",
                           "allow more open files (ulimit -n)")
@@ -112,16 +113,16 @@ def collect(config: Config, store: str, duration: str | None) -> int:
     for session in collector.sessions:
         device = session.device
         if not session.received:
-            say(f"{device.name}: nothing came from it: {session.why_nothing()}")
+            say(f"{device.name}: no value received: {session.why_nothing()}")
             continue
         print(
             f"{device.name}: {device.values:,} values in {device.messages:,} messages"
-            + (f", {device.resets:,} counters began anew" if device.resets else "")
+            + (f", {device.resets:,} counter resets" if device.resets else "")
         )
     dropped = collector.writing.dropped.total()
     print(
         f"{collector.writing.written:,} rows collected into {store}"
-        + (f"; {dropped:,} were dropped, since the store did not keep up" if dropped else "")
+        + (f"; {dropped:,} were dropped, because the store was too slow" if dropped else "")
     )
     if collector.interrupted:
         return 130
@@ -196,7 +197,7 @@ def once(config: Config, form: str) -> int:
         try:
             wrong = await ask(session, take)
         except Exception as error:  # of what it does, nothing keeps the others from being asked
-            wrong = [f"what it does is not understood: {type(error).__name__}"]
+            wrong = [f"internal error: {type(error).__name__}"]
         return [f"{target.name}: {line}" for line in wrong]
 
     async def everyone() -> list[list[str]]:
@@ -312,7 +313,7 @@ def _print_item(item: Item, subscription: Subscription, tables: Any) -> None:
             shown.add(line)
             print(f"      {line}")
     if not shown:
-        print("      leaves: names and values only, since no table knows this path")
+        print("      leaves: names and values only, since no table has this path")
 
 
 def _checked(model: str) -> str:

@@ -16,15 +16,15 @@ from .output import write_json_value, write_table
 if TYPE_CHECKING:
     from ..analysis.model.stats import Estimate
 
-DESCRIPTION = """Put two stores, or two parts of them, side by side: latency by percentile with the ratio B / A and its
-95 % interval, bursts, and what both mean for requests that need many answers. --a and --b choose what is compared of
+DESCRIPTION = """Compare two stores, or two parts of them: latency by percentile with the ratio B / A and its
+95 % interval, bursts, and the effect of both on requests that need many answers. --a and --b choose what is compared of
 each, such as --a until=10m --b since=10m for two times of one store."""
 KEYS = Side._fields
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("compare", help="put two situations side by side", description=DESCRIPTION)
+    parser = verbs.add_parser("compare", help="compare two stores, times, hosts or paths", description=DESCRIPTION)
     parser.add_argument("store_a", metavar="A", help="a store")
     parser.add_argument("store_b", metavar="B", help="another, or the same")
     for name, what in (("a", "of A"), ("b", "of B"), ("both", "of both")):
@@ -33,10 +33,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                             + (f"; KEY is {', '.join(KEYS[:-1])} or {KEYS[-1]}" if name == "a" else ""))
     parser.add_argument("--measure",
                         choices=["application", "round_trip", "forward", "back", "host_here", "host_there"],
-                        help="what is compared of a probe (default: what the application saw, where that is known)")
+                        help="latency measure to compare (default: application, where it is known)")
     parser.add_argument("--slow", metavar="TIME",
-                        help="what is a slow answer to a request that needs many (default: the p99 of A)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the resampling (default: %(default)s)")
+                        help="latency from which one of many answers is slow (default: the p99 of A)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N",
+                        help="seed of the resampling (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)
@@ -65,7 +66,7 @@ def choice(given: list[str]) -> Side:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or key not in KEYS or not value:
-            raise UsageError(f"{text!r} is no KEY=VALUE", f"KEY is {', '.join(KEYS)}")
+            raise UsageError(f"invalid selection {text!r}: not KEY=VALUE", f"KEY is {', '.join(KEYS)}")
         found[key] = value
     return Side(**found)
 

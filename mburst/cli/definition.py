@@ -1,4 +1,4 @@
-"""The options that say what a burst is and which time is meant, the same for every verb that asks."""
+"""The options that say definition of a burst and which time is meant, the same for every verb that asks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add_burst_options(parser: argparse.ArgumentParser) -> None:
     """--bin, --threshold, --release, --join, --min-duration and --link."""
-    what = parser.add_argument_group("what a burst is")
+    what = parser.add_argument_group("definition of a burst")
     what.add_argument("--bin", metavar="TIME", help="bin width to use: the recorded one (default) or a multiple")
     add_threshold_options(what)
     what.add_argument("--link", metavar="RATE", help="line rate instead of the recorded one, such as 10G")
@@ -22,17 +22,19 @@ def add_burst_options(parser: argparse.ArgumentParser) -> None:
 
 def add_threshold_options(what: Any) -> None:
     """--threshold, --release, --join and --min-duration."""
-    what.add_argument("--threshold", metavar="SHARE", help="of line rate, in a bin (default 0.5)")
-    what.add_argument("--release", metavar="SHARE", help="a burst goes on while at least this (default: the threshold)")
-    what.add_argument("--join", metavar="TIME", help="join over gaps up to this (default 5 bins)")
-    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter ones (default 1 bin)")
+    what.add_argument("--threshold", metavar="SHARE",
+                      help="a burst begins with a bin of at least this utilization, of line rate (default 0.5)")
+    what.add_argument("--release", metavar="SHARE",
+                      help="a burst continues while utilization is at least this (default: the threshold)")
+    what.add_argument("--join", metavar="TIME", help="join busy periods over gaps up to this (default 5 bins)")
+    what.add_argument("--min-duration", metavar="TIME", help="leave out shorter bursts (default 1 bin)")
 
 
 def add_time_options(group: Any) -> None:
     """--since and --until."""
     group.add_argument("--since", metavar="TIME",
-                       help="from then on: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
-    group.add_argument("--until", metavar="TIME", help="the end, as for --since")
+                       help="start of the time: 24h (before the newest data) or 2026-11-20T14:03 (UTC)")
+    group.add_argument("--until", metavar="TIME", help="end of the time, as for --since")
 
 
 def definition_of(arguments: argparse.Namespace) -> BurstDefinition:

@@ -26,19 +26,19 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser(
         "demo",
-        help="make a cache server's incast and find it",
+        help="generate the incast of a cache server and detect it",
         description="Have 40 databases answer one cache server at once, record what it receives, find the bursts, "
         "compare them with the truth, test what they do to latency, and write a report. As root on Linux these are "
         "real packets through a real queue, in network namespaces of the demo's own, which are gone when it ends; what "
         "measures them are the verbs record, probe, reflect, switch-agent and collect. Elsewhere it is simulated. "
         "Needs the extra `demo`.",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", default="demo", help="folder for all of it (default: demo)")
+    parser.add_argument("-o", "--output", metavar="DIR", default="demo", help="output folder (default: demo)")
     parser.add_argument("--simulate", action="store_true", help="simulate, also as root")
     parser.add_argument(
         "--duration", metavar="TIME", default="20s", help="how long real packets are sent (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is random in it (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the random numbers (default: 1)")
     parser.set_defaults(run=run)
 
 
@@ -100,7 +100,7 @@ def make(folder: Path, seconds: float | None, seed: int) -> Case:
             return cases.live(folder, seconds, seed)
         except RackUnavailable as reason:
             hint = f" ({reason.hint})" if reason.hint else ""
-            print(f"No real packets here, so the case is simulated: {reason}{hint}.\n")
+            print(f"The case is simulated, because real packets are not possible here: {reason}{hint}.\n")
     return cases.simulated(folder, seed)
 
 

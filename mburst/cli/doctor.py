@@ -23,13 +23,13 @@ SLOW_COALESCING_US = 10
 def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "doctor",
-        help="what can be captured here, and what would distort it",
-        description="Look at privileges, sources, clocks and an interface; send known bursts through a virtual cable "
+        help="check what can be captured here, and what would distort it",
+        description="Examine privileges, backends, clocks and an interface; send known bursts through a virtual cable "
         "and say what was seen of them. Changes nothing. Exit code 1 when something keeps a capture from running.",
     )
-    parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to look at")
+    parser.add_argument("interface", nargs="?", metavar="INTERFACE", help="the interface to examine")
     parser.add_argument("--no-self-test", action="store_true", help="send nothing")
-    parser.add_argument("--json", action="store_true", help="the same as one object")
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
     parser.set_defaults(run=run)
 
 
@@ -73,25 +73,25 @@ def advice(device: Device) -> list[str]:
     """What would distort a measurement on this interface, each with the command that mends it."""
     name = device["name"]
     found = []
-    for arriving, what in ((True, "frames that arrive are merged before a capture sees them"),
-                           (False, "frames that leave are seen before they are cut to size")):
+    for arriving, what in ((True, "received frames are merged before capture"),
+                           (False, "sent frames are captured before segmentation")):
         words = [word for word, receive in device["offloads"] if receive == arriving]
         if words:
-            found.append(f"{what}: bytes are computed, timing inside is lost; for bins below 1 ms: "
+            found.append(f"{what}: wire bytes are estimated, timing inside is lost; for bins below 1 ms: "
                          f"ethtool -K {name} {' '.join(f'{word} off' for word in words)}")
     if device["rx_adaptive"] or device["rx_usecs"] > SLOW_COALESCING_US:
         how = "a varying time" if device["rx_adaptive"] else f"up to {device['rx_usecs']} µs"
-        found.append(f"the interface holds frames back for {how} before it announces them, which software stamps take "
-                     f"for bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
+        found.append(f"interrupt coalescing delays frames for {how}, which software timestamps show as "
+                     f"bursts: ethtool -C {name} adaptive-rx off rx-usecs 0, or hardware stamps")
     if 0 < device["rx_ring"] < device["rx_ring_max"]:
         found.append(f"the receive ring has {device['rx_ring']:,} of {device['rx_ring_max']:,} descriptors, bursts may "
                      f"overrun it: ethtool -G {name} rx {device['rx_ring_max']}")
     if device["missed"]:
-        found.append(f"the interface lost {device['missed']:,} frames for want of receive buffers since it came up")
+        found.append(f"the interface lost {device['missed']:,} frames for lack of receive buffers since it came up")
     if not device["link_bps"] and not device["loopback"]:
-        found.append("the driver tells no link speed: give --link to mburst record")
+        found.append("the driver reports no link speed: set it with --link of mburst record")
     if device["driver"] == "veth":
-        found.append("a veth tells 10 Gb/s whatever it carries: give --link, the speed of what stands behind it")
+        found.append("a veth always reports 10 Gb/s: set the real speed with --link")
     return found
 
 
@@ -114,7 +114,7 @@ def describe(found: dict[str, Any]) -> str:
     if device:
         lines += [f"interface {device['name']}", *(f"  {line}" for line in _describe_device(device))]
     else:
-        lines += ["interfaces", f"  {', '.join(found['interfaces'])} (`mburst doctor NAME` looks at one)"]
+        lines += ["interfaces", f"  {', '.join(found['interfaces'])} (`mburst doctor NAME` examines one)"]
     lines += [f"  advice: {line}" for line in found["advice"]]
     if found["self_test"]:
         lines += ["self-test", f"  {_describe_test(found['self_test'])}"]
@@ -141,7 +141,7 @@ def _describe_privileges(held: dict[str, bool], device: Device | None) -> list[s
 
 def _describe_clock(clock: dict[str, Any]) -> list[str]:
     state = ("kept by NTP or PTP, within " + format_duration(clock["max_error_ns"]) if clock["synchronized"]
-             else "not synchronized: times of this host do not compare with those of others (run chrony or ptp4l)")
+             else "not synchronized: times cannot be compared with those of other hosts (run chrony or ptp4l)")
     lines = [f"system time is {state}"]
     if clock["phc_offset_ns"] is not None:
         lines.append(f"the interface's clock is {format_duration(clock['phc_offset_ns'])} ahead of system time")

@@ -29,7 +29,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("file", metavar="FILE", help="CSV, or that compressed by gzip; - for standard input")
     parser.add_argument("-o", "--store", metavar="STORE", required=True,
                         help="folder of the store; made where there is none")
-    parser.add_argument("--protocol", default="", help="of probes whose file does not say: udp, tcp, icmp")
+    parser.add_argument("--protocol", default="", help="protocol, where the file has no such column: udp, tcp, icmp")
     canary.add_reading_options(parser, "print what was added as JSON")
     definition.add_burst_options(parser)
     record.add_user_option(parser)
@@ -71,5 +71,5 @@ def told(result: dict[str, Any]) -> list[str]:
         rest = f"the other {result['added']:,} were added" if result["added"] else "nothing was added"
         lines.append(f"{result['rows'] - result['added']:,} of them were in the store already: {rest}")
     if result["backwards"]:
-        lines.append(f"{result['backwards']:,} of them end before they begin: did the clock step?")
+        lines.append(f"{result['backwards']:,} of them end before they begin: the clock may have stepped")
     return lines

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..sql import Store
 
 DESCRIPTION = """Determine what explains the latency tail of the probes in a store: bursts of the recorded ports, the
-hosts, the rest of the network, or nothing because there is no tail; and say `undetermined`, with what is missing, where
-the recording cannot decide it. A capture file is recorded into a temporary store first."""
+hosts, the rest of the network, or nothing because there is no tail; or `undetermined`, with what is missing, where
+the recording is insufficient. A capture file is recorded into a temporary store first."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,7 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     formats = output.add_mutually_exclusive_group()
     formats.add_argument("--json", dest="format", action="store_const", const="json", help="print the answer as JSON")
     formats.add_argument(
-        "--markdown", dest="format", action="store_const", const="markdown", help="print it for a ticket"
+        "--markdown", dest="format", action="store_const", const="markdown", help="print it as Markdown"
     )
     definition.add_burst_options(parser)
     parser.set_defaults(run=run, format="text")
@@ -49,19 +49,19 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
     )
     scope = parser.add_argument_group("what to investigate")
     scope.add_argument(
-        "--probes", metavar="FILE", help="CSV of probes to go with a capture (as `mburst import probes`)"
+        "--probes", metavar="FILE", help="CSV of probes for a capture file (as `mburst import probes`)"
     )
-    scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows to go with a capture")
+    scope.add_argument("--queues", metavar="FILE", help="CSV of queue windows for a capture file")
     scope.add_argument(
         "--host", action="append", default=[], help="only this recorded host; may be given several times"
     )
     scope.add_argument("--rack", help="only this rack's hosts")
     scope.add_argument(
-        "--known-as",
+        "--alias",
         action="append",
         default=[],
         metavar="NAME",
-        help="what the probes call the recorded host, where the names differ; may be repeated",
+        help="name of the recorded host in the probes, where the names differ; may be repeated",
     )
     scope.add_argument(
         "--tail",
@@ -70,9 +70,10 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
-        "--tail-factor", default=5.0, type=float, metavar="N", help="times the median (default: %(default)s)"
+        "--tail-factor", default=5.0, type=float, metavar="N", help="and by this factor of the median (default: %(default)s)"
     )
-    scope.add_argument("--seed", default=1, type=int, help="of the resampling; the same seed gives the same answer")
+    scope.add_argument("--seed", default=1, type=int,
+                       help="seed of the resampling; the same seed gives the same answer")
     definition.add_time_options(scope)
 
 
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def asked_for(arguments: argparse.Namespace, wanted: BurstDefinition) -> Answer:
     """The investigation that the options of add_scope ask for."""
     with opened(arguments, wanted.link_bps) as store:
-        return investigated(store, wanted, hosts=arguments.host, rack=arguments.rack, known_as=arguments.known_as,
+        return investigated(store, wanted, hosts=arguments.host, rack=arguments.rack, alias=arguments.alias,
                      tail=arguments.tail, tail_factor=arguments.tail_factor, seed=arguments.seed,
                      since=arguments.since, until=arguments.until)
 

@@ -29,15 +29,15 @@ def add_parser(verbs: Any) -> None:
         description="Serve a page that shows utilization by the bin beside the 1 s metric, bursts as they end with "
         "their senders, probes and switch queues, while they are recorded. Of a store that others write to; or of an "
         "interface, which is recorded meanwhile, into a store of its own that is removed in the end, or into --store. "
-        "Nothing is asked of another host. Needs the extra `live`.",
+        "No request is sent to another host. Needs the extra `live`.",
     )
     parser.add_argument("inputs", nargs="+", metavar="STORE|INTERFACE|FILTER",
                         help="a store, or an interface and a pcap filter if any")
     web = parser.add_argument_group("the page")
     web.add_argument("--listen", default="127.0.0.1:8470", metavar="ADDRESS:PORT",
-                     help="where to serve it (default: %(default)s, for this machine only)")
-    serving.add_options(web, "instead of one made up at each start, which the printed address has")
-    definition.add_threshold_options(parser.add_argument_group("what a burst is"))
+                     help="address to listen on (default: %(default)s, for this machine only)")
+    serving.add_options(web, "instead of a random one at each start, which is part of the printed address")
+    definition.add_threshold_options(parser.add_argument_group("definition of a burst"))
     recording = parser.add_argument_group("what is recorded (of a store: --rack alone is shown, --link is taken as "
                                           "line rate, and bursts are detected in bins of --bin)")
     recording.add_argument("-o", "--store", metavar="STORE", help="keep the recording of an interface in this store")
@@ -51,7 +51,7 @@ def as_part(arguments: argparse.Namespace) -> None:
     """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
     if not arguments.token_file and not arguments.open:
         raise UsageError("no token-file: what a part prints is logged, and a token must not be in a log",
-                         'write token-file = "FILE", or open = true where nobody is to be asked for a token')
+                         'write token-file = "FILE", or open = true to disable the token')
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,6 +124,6 @@ def _record(arguments: argparse.Namespace, where: Where) -> int:
             privileges.confine(recording.targets, [folder], [] if arguments.store else [tempfile.gettempdir()])
         with service.beside():
             rows = into(store, recording, progress).rows
-        kept = arguments.store or "a store that is removed now: keep one with --store"
+        kept = arguments.store or "a temporary store, removed now: use --store to keep one"
         print(record.describe_runs(rows, [f"recorded into {kept}"]))
     return 130 if any("ended by SIGINT" in row["notes"].splitlines() for row in rows) else 0

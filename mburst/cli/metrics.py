@@ -30,11 +30,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("metrics", help="export a store's bursts to Prometheus", description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", help="folder of the store; made where there is none")
     parser.add_argument("--listen", default="127.0.0.1:9620", metavar="ADDRESS:PORT",
-                        help="where to answer (default: %(default)s, for this machine only; elsewhere a token is "
+                        help="address to listen on (default: %(default)s, for this machine only; elsewhere a token is "
                         "needed, or --open)")
-    serving.add_options(parser, "as a Bearer (on this machine nobody is asked for one without)")
+    serving.add_options(parser, "as a Bearer token (none is required on this machine without this option)")
     parser.add_argument("--since", metavar="TIME",
-                        help="count from then on: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
+                        help="start of the counters: 24h (before the newest data) or 2026-11-20T14:03 (default: now)")
     definition.add_burst_options(parser)
     record.add_user_option(parser)
     parser.set_defaults(run=run, until=None, rack=None)
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     where = where_of(arguments)
     privileges.lower(arguments.store, arguments.user)
     if not Path(arguments.store).exists():
-        say(f"{arguments.store}: there was no store: it is made, and empty until something is recorded there")
+        say(f"{arguments.store}: new store: empty until something is recorded into it")
     store = Store.create(arguments.store)
     since, _ = definition.span_of(store, arguments)
     meter = Meter(store, definition.definition_of(arguments), since)
@@ -73,5 +73,5 @@ def where_of(arguments: argparse.Namespace) -> Where:
         return replace(where, token=None, made=False)
     if where.made:
         raise UsageError(f"{where.host} is reached from other machines: give --token-file FILE",
-                         "Prometheus sends it by `authorization: {credentials_file: FILE}`; --open asks for none")
+                         "Prometheus sends it with `authorization: {credentials_file: FILE}`; --open disables it")
     return where

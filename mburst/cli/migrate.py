@@ -54,5 +54,5 @@ def described(outcome: Outcome) -> list[str]:
     if outcome.killed:
         lines.append(f"note: {outcome.killed:,} rows are of recordings that did not end: their totals come from their "
                      "bins")
-    lines += [f"note: the column {name} is left out: this format has none like it" for name in sorted(outcome.left_out)]
+    lines += [f"note: the column {name} is left out: not in this format" for name in sorted(outcome.left_out)]
     return lines

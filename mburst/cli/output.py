@@ -19,9 +19,9 @@ ALIGNED = 1000  # rows that the widths of a table are taken from
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds --json and --csv."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", dest="format", action="store_const", const="json", help="a list of objects")
+    formats.add_argument("--json", dest="format", action="store_const", const="json", help="print a JSON list of objects")
     formats.add_argument("--csv", dest="format", action="store_const", const="csv",
-                         help="with a line of column names; text that a spreadsheet would compute has ' before it")
+                         help="CSV with a header; text that a spreadsheet would evaluate begins with '")
     parser.set_defaults(format="table")
 
 

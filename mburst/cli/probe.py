@@ -39,7 +39,7 @@ DSCP = {"ef": 46, **{f"cs{n}": 8 * n for n in range(8)}, **{f"af{a}{b}": 8 * a +
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
     parser = verbs.add_parser("probe", help="measure latency to other hosts", description=DESCRIPTION)
-    parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="whom to probe (port: 8620 unless given)")
+    parser.add_argument("targets", nargs="+", metavar="HOST[:PORT]", help="hosts to probe (default port: 8620)")
     parser.add_argument("-o", "--store", metavar="STORE",
                         help="folder of a store to keep the probes in; made where there is none")
     parser.add_argument("--json", action="store_true", help="print what was measured as JSON")
@@ -47,25 +47,25 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     when.add_argument("--rate", default="1000/s", metavar="N/s",
                       help="probes a second to each host, up to 5000 (default: %(default)s)")
     when.add_argument("--spacing", choices=["poisson", "fixed"], default="poisson",
-                      help="random, so that no rhythm is missed, or even (default: %(default)s)")
-    when.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
-    when.add_argument("--count", type=int, metavar="N", help="how many to each host")
+                      help="random, so that no rhythm is missed, or evenly spaced (default: %(default)s)")
+    when.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
+    when.add_argument("--count", type=int, metavar="N", help="number of probes to each host")
     when.add_argument("--timeout", default="2s", metavar="TIME",
-                      help="without an answer until then a probe is lost (default: %(default)s)")
-    when.add_argument("--seed", type=int, metavar="N", help="of the random times")
+                      help="a probe without an answer by then is lost (default: %(default)s)")
+    when.add_argument("--seed", type=int, metavar="N", help="seed of the random sending times")
     how = parser.add_argument_group("how")
     how.add_argument("--protocol", choices=list(PROTOCOLS), default="udp",
                      help="udp: STAMP; tcp: echo on a kept connection; icmp: ping (default: %(default)s)")
-    how.add_argument("--size", type=int, metavar="BYTES", help="of a probe's payload (default: 64; icmp: 56)")
+    how.add_argument("--size", type=int, metavar="BYTES", help="bytes of a probe's payload (default: 64; icmp: 56)")
     how.add_argument("--source-ports", metavar="N|PORTS",
                      help=f"ports to send from in turn, each a path of its own: how many (up to {MOST_PORTS}), or "
                      "which, such as 40000-40007")
-    how.add_argument("--source", default="", metavar="ADDRESS", help="address to send from")
+    how.add_argument("--source", default="", metavar="ADDRESS", help="source address of the probes")
     how.add_argument("--dscp", default="0", metavar="CLASS", help="0 to 63, or a name such as ef or af41")
     how.add_argument("-4", dest="family", action="store_const", const=socket.AF_INET, default=socket.AF_UNSPEC,
                      help="IPv4 only")
     how.add_argument("-6", dest="family", action="store_const", const=socket.AF_INET6, help="IPv6 only")
-    how.add_argument("--host", help="what to call this end in the store (default: the host's name)")
+    how.add_argument("--host", help="name of this end in the store (default: the host's name)")
     record.add_user_option(parser)
     parser.set_defaults(run=run)
 
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets, unresolved = resolved(arguments)
     privileges.lower(arguments.store or tempfile.gettempdir(), arguments.user)
     if plan.rate * len(targets) > MOST_TOGETHER:
-        say(f"{plan.rate * len(targets):,.0f} probes a second are more than one process sends in time: what is late "
+        say(f"{plan.rate * len(targets):,.0f} probes a second exceed what one process sends in time: what is late "
             "counts as time in this host")
     from ..analysis.answers.paths import Selection, read_met, together
     from ..services.prober import probe
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             tell("", f"kept in {arguments.store}")
     silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
     for name in silent:
-        say(f"{name}: no answer at all")
+        say(f"{name}: no answer")
     return 130 if interrupted else 1 if silent or unresolved or left_out else 0
 
 
@@ -178,7 +178,7 @@ def parse_frequency(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(?:/(s|m|min))?", text.strip())
     rate = float(match[1]) / (60 if match[2] in ("m", "min") else 1) if match else 0.0
     if not 1 / 3600 <= rate <= FASTEST:
-        raise UsageError(f"--rate {text}: not a rate from one an hour to {FASTEST:,} a second", "write it like 1000/s")
+        raise UsageError(f"--rate {text}: not a rate from one an hour to {FASTEST:,} a second", "example: 1000/s")
     return rate
 
 
@@ -196,7 +196,7 @@ def parse_ports(text: str | None, protocol: str) -> tuple[int, ...]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 0 < first <= last < 65536 or last - first >= MOST_PORTS:
             raise UsageError(f"--source-ports {text}: {part!r} is neither a port nor a range of up to {MOST_PORTS}",
-                             "write it like 8, 40000-40007 or 40000,40010")
+                             "examples: 8 or 40000-40007 or 40000,40010")
         ports += range(first, last + 1)
     if len(set(ports)) < len(ports) or len(ports) > MOST_PORTS:
         raise UsageError(f"--source-ports {text}: twice the same, or more than {MOST_PORTS}")
@@ -207,7 +207,7 @@ def parse_dscp(text: str) -> int:
     """A DSCP by number or by name. Raises UsageError."""
     value = DSCP.get(text.lower(), int(text) if text.isdecimal() else -1)
     if not 0 <= value < 64:
-        raise UsageError(f"--dscp {text}: not 0 to 63, and no name such as ef, cs1 or af41")
+        raise UsageError(f"--dscp {text}: not 0 to 63 and not a name such as ef, cs1 or af41")
     return value
 
 
@@ -264,9 +264,9 @@ def heading(met: Met, count: Counts) -> str:
     parts = [f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
              f"{met.lost:,} lost" + (f" ({format_share(met.lost / met.sent)}{back})" if met.lost else "")]
     parts += [f"{value:,} {one if value == 1 else many}" for value, one, many in (
-        (count.overflowed, "answer dropped here for want of time", "answers dropped here for want of time"),
-        (count.late, *["answered too late"] * 2), (count.duplicates, *["answered twice"] * 2),
-        (count.reordered, *["out of order"] * 2), (count.stray, "strange answer", "strange answers"),
+        (count.overflowed, "answer dropped: socket buffer full", "answers dropped: socket buffer full"),
+        (count.late, *["answered after the timeout"] * 2), (count.duplicates, *["duplicate answers"] * 2),
+        (count.reordered, *["out of order"] * 2), (count.stray, "invalid answer", "invalid answers"),
         (count.restarts, "restart of the other end", "restarts of the other end")) if value]
     stamps = stamped_by(met)
     return f"{name_of(met)}: {', '.join(parts)}" + (f"; stamps by {stamps}" if stamps else "")

@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
     parser = verbs.add_parser(
         "record",
         help="record capture files or an interface into a store",
-        description="Count packets into bins, with who sent them, and keep them in a store. From capture files: pcap "
+        description="Count packets into bins, with their senders, and keep them in a store. From capture files: pcap "
         "and pcapng, also as .gz, .zst or .xz; - is standard input; several are one capture, merged by time. Or from a "
         "network interface, until Ctrl-C.",
     )
@@ -32,7 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("-o", "--store", required=True, metavar="STORE",
                         help="folder of the store; made where there is none")
     add_recording_options(parser)
-    parser.add_argument("--json", action="store_true", help="print the rows of runs, one a line")
+    parser.add_argument("--json", action="store_true", help="print the rows of `recordings`, one a line")
     add_live_options(parser)
     add_user_option(parser)
     parser.set_defaults(run=run, as_part=inputs.check_given)
@@ -41,26 +41,26 @@ def add_parser(verbs: Any) -> None:
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
     """What to count, and how."""
     parser.add_argument("--link", metavar="RATE", help="speed of the link in one direction, such as 1G")
-    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="10us to 1s (default: %(default)s)")
+    parser.add_argument("--bin", default="100us", metavar="WIDTH", help="bin width, 10us to 1s (default: %(default)s)")
     parser.add_argument("--source-bin", default="1ms", metavar="WIDTH",
                         help="bin in which senders are counted (default: %(default)s)")
     parser.add_argument("--host", help="name of the host that received the packets (default: unknown; live: this one)")
-    parser.add_argument("--rack", default="unknown", help="name of its rack")
+    parser.add_argument("--rack", default="unknown", help="name of the rack of the host")
     parser.add_argument("--interface", metavar="NAME",
                         help="name of the interface (default: what the capture says, or its file's name)")
     parser.add_argument("--direction", choices=["in", "out", "both"], default="both",
-                        help="which direction to keep (default: %(default)s, apart from each other)")
+                        help="direction to keep (default: %(default)s, recorded separately)")
     parser.add_argument("--local", action="append", default=[], metavar="ADDRESS|MAC",
-                        help="an address of this host, by which in and out are known; may be repeated")
+                        help="an address of this host, which separates in from out; may be repeated")
     parser.add_argument("--max-sources", type=int, default=4096, metavar="N",
-                        help="senders in a bin that are counted apart (default: %(default)s)")
-    parser.add_argument("--window", default="2ms", metavar="TIME",
-                        help="how far out of order packets may come (default: %(default)s)")
-    parser.add_argument("--inner", action="store_true", help="senders are the innermost addresses of tunnels")
+                        help="most senders that are counted separately in a bin (default: %(default)s)")
+    parser.add_argument("--reorder-window", default="2ms", metavar="TIME",
+                        help="how far out of order packets may be; others are in no bin (default: %(default)s)")
+    parser.add_argument("--inner-ip", action="store_true", help="senders are the innermost addresses of tunnels")
     parser.add_argument("--mtu", type=int, default=-1, metavar="BYTES",
-                        help="larger IP packets are merged frames (default: inferred; 0: none are)")
-    parser.add_argument("--spread", action="store_true",
-                        help="lay merged frames back over the time that they took at line rate; needs --link")
+                        help="larger IP packets count as merged frames (GRO, GSO) (default: inferred; 0: none are)")
+    parser.add_argument("--split-merged", action="store_true",
+                        help="spread merged frames over their transmission time at line rate; needs --link")
 
 
 def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's owner") -> None:
@@ -72,19 +72,20 @@ def add_user_option(parser: argparse.ArgumentParser, default: str = "the store's
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """What holds for interfaces only."""
     live = parser.add_argument_group("from an interface")
-    live.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    live.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     live.add_argument("--backend", choices=["auto", "file", "afpacket", "libpcap", "pfring"], default="auto",
                       help="how to capture; `mburst doctor` says which can run here (default: %(default)s)")
     live.add_argument("--stamps", choices=["auto", "hw", "sw"], default="auto",
-                      help="the interface's, the kernel's, or the better that serves (default: %(default)s)")
+                      help="source of timestamps: interface, kernel, or the better of both (default: %(default)s)")
     live.add_argument("--threads", type=int, default=1, metavar="N",
-                      help="rings that share the load, each with a thread of its own (default: %(default)s)")
+                      help="number of rings that share the load, each with its own thread (default: %(default)s)")
     live.add_argument("--ring", metavar="SIZE", help=f"kernel buffer of each ring, such as {SIZES}; default: 64MiB")
     live.add_argument("--snaplen", type=int, default=0, metavar="BYTES",
-                      help="of each frame that are looked at (default: 128)")
+                      help="captured bytes of each frame (default: 128)")
     live.add_argument("--no-promiscuous", action="store_true", help="only frames for this host")
-    live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster to share the load in")
-    live.add_argument("--force", action="store_true", help="record fine bins though the stamps are too coarse for them")
+    live.add_argument("--cluster", type=int, default=0, metavar="ID", help="PF_RING cluster id for sharing the load")
+    live.add_argument("--force", action="store_true",
+                      help="record fine bins even if the timestamps are too coarse for them")
 
 
 def recording_of(arguments: argparse.Namespace) -> Recording:

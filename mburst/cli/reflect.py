@@ -17,7 +17,7 @@ from . import record
 DESCRIPTION = """Answer probes until Ctrl-C: UDP in the format of STAMP (RFC 8762, unauthenticated; TWAMP Light senders
 are answered too), and TCP echo, on the same port. Needs no special rights."""
 MOST_RATE = 10_000_000
-DELAY = """hold each answer back as a queue on the way back would: constant:TIME, uniform:LEAST:MOST,
+DELAY = """delay each answer as a queue on the return path would: constant:TIME, uniform:LEAST:MOST,
 normal:MEAN:DEVIATION, pareto:LEAST:INDEX, pareto-normal:MEAN:DEVIATION (as netem has it) or file:CDF.csv (delay and
 share on each line)"""
 
@@ -26,23 +26,23 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Adds the verb."""
     parser = verbs.add_parser("reflect", help="answer probes", description=DESCRIPTION)
     parser.add_argument("--listen", action="append", default=[], metavar="ADDRESS[:PORT]",
-                        help="where to listen, or just :PORT; may be repeated (default: every address, port 8620; "
+                        help="address to listen on, or just :PORT; may be repeated (default: every address, port 8620; "
                         "STAMP's own port is 862)")
     parser.add_argument("--delay", metavar="SPEC", help=DELAY)
     parser.add_argument("--allow", action="append", default=[], metavar="NETWORK",
                         help="answer only addresses of this network, such as 10.0.0.0/8 or 2001:db8::/32; may be "
                         "repeated (default: everybody)")
     parser.add_argument("--peer-limit", default=f"{PEER_RATE:.0f}/s", metavar="N/s",
-                        help="answers a second to one address at most (IPv6: one /64; default: %(default)s)")
+                        help="most answers a second to one address (IPv6: one /64; default: %(default)s)")
     parser.add_argument("--limit", default=f"{RATE:.0f}/s", metavar="N/s",
-                        help="answers a second in all at most (default: %(default)s)")
+                        help="most answers a second in total (default: %(default)s)")
     parser.add_argument("--connections", type=int, default=CONNECTIONS, metavar="N",
-                        help="TCP connections on each address at most (default: %(default)s)")
+                        help="most TCP connections on each address (default: %(default)s)")
     parser.add_argument("--stamp-only", action="store_true",
                         help="ignore requests below the 44 bytes of STAMP (TWAMP Light has shorter ones), which are "
                         "the only ones whose answers are longer than they are")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the delays; the same seed gives the same")
-    parser.add_argument("--duration", metavar="TIME", help="how long, such as 60s (default: until Ctrl-C)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the delays; the same seed gives the same delays")
+    parser.add_argument("--duration", metavar="TIME", help="duration, such as 60s (default: until Ctrl-C)")
     record.add_user_option(parser, "nobody")
     parser.set_defaults(run=run)
 
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
               + (f", ignored {format_count(reflector.ignored, 'other datagram')}" if reflector.ignored else "")
               + (f", refused {reflector.limited:,} beyond --limit or --peer-limit" if reflector.limited else "")
               + (f", dropped {reflector.overfull:,} beyond what --delay can hold" if reflector.overfull else "")
-              + (f", lost {reflector.dropped:,} for want of time (sysctl net.core.rmem_max makes room for them)"
+              + (f", dropped {reflector.dropped:,}: socket buffer full (raise sysctl net.core.rmem_max)"
                  if reflector.dropped else ""))
     finally:
         reflector.close()
@@ -91,7 +91,7 @@ def admission(arguments: argparse.Namespace) -> Admission:
         try:
             networks.append(ip_network(text, strict=False))
         except ValueError:
-            raise UsageError(f"--allow {text}: not a network", "write it like 10.0.0.0/8 or 2001:db8::/32") from None
+            raise UsageError(f"--allow {text}: not a network", "examples: 10.0.0.0/8, 2001:db8::/32") from None
     return Admission(networks, parse_limit("--peer-limit", arguments.peer_limit),
                      parse_limit("--limit", arguments.limit))
 
@@ -100,7 +100,7 @@ def parse_limit(option: str, text: str) -> float:
     """Answers a second of "1000/s" or "1000". Raises UsageError."""
     number = text.strip().removesuffix("/s")
     if not (number.isascii() and number.isdigit() and 0 < int(number) <= MOST_RATE):
-        raise UsageError(f"{option} {text}: not a rate from 1 to {MOST_RATE:,} a second", "write it like 1000/s")
+        raise UsageError(f"{option} {text}: not a rate from 1 to {MOST_RATE:,} a second", "example: 1000/s")
     return float(number)
 
 
@@ -116,7 +116,7 @@ def listening_on(wanted: list[str]) -> list[tuple[str, int]]:
             try:
                 numeric = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)[0][4][0]
             except (socket.gaierror, UnicodeError):
-                raise UsageError(f"--listen {text}: {address!r} is no address of this host") from None
+                raise UsageError(f"--listen {text}: {address!r} is not an address of this host") from None
             found.append((str(numeric), port))
     return found
 

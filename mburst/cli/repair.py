@@ -9,9 +9,9 @@ from ..units import format_count
 from .check import clear_progress, progress
 
 DESCRIPTION = """Check a store, and move each damaged file into the folder `damaged` in it, under the same path, so that
-nothing has to do without it silently or is warned of it again. What can be read of a damaged hot log is saved first.
-Nothing is deleted. For each file it is said what is lost: table, host, rack and time. The log of a recorder that is
-running is left alone. Call it as the user who records, so that what it writes is that user's."""
+no answer omits it silently or warns of it again. What can be read of a damaged hot log is saved first.
+Nothing is deleted. For each file, the output lists what is lost: table, host, rack and time. The log of a
+running recorder is left alone. Run it as the user who records, so that the files it writes belong to that user."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,7 +19,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser("repair", help="set damaged files of a store aside, and save what can be read",
                               description=DESCRIPTION)
     parser.add_argument("store", metavar="STORE", type=Path, help="folder that `mburst record` wrote")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
     parser.set_defaults(run=run)
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Write a report as HTML, and the same facts as JSON beside it. Without a rack and a time: one page with
 figures to zoom into, over everything that is stored, or of one --rack or --host. With --rack or --all-racks and a time
-(--since, --until or --last): for each rack a page of who burst when, how long and how hard, fed by whom, with what
-changed, and an index of all reports in the folder. The same data and options give the same files, byte for byte."""
+(--since, --until or --last): for each rack a page with the bursts of each host (when, how long, how full), their
+senders, and what changed, and an index of all reports in the folder. The same data and options give the same files,
+byte for byte."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -28,11 +29,11 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for it; made where missing")
     where = parser.add_argument_group("where and when")
     where.add_argument("--rack", help="only this rack's recordings")
-    where.add_argument("--all-racks", action="store_true", help="a report for each rack that the store knows")
+    where.add_argument("--all-racks", action="store_true", help="a report for each rack in the store")
     where.add_argument("--host", help="only this host's recordings")
     definition.add_time_options(where)
     where.add_argument("--last", choices=["hour", "day", "week"],
-                       help="the last whole one by the clock of this machine, in UTC; weeks begin on Monday")
+                       help="the last whole period by the clock of this machine, in UTC; weeks begin on Monday")
     definition.add_burst_options(parser)
     parser.set_defaults(run=run)
 
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     timed = bool(arguments.since or arguments.until or arguments.last)
     if arguments.last and (arguments.since or arguments.until):
-        raise UsageError("--last is a time of its own", "leave out --since and --until")
+        raise UsageError("--last excludes --since and --until", "leave them out")
     if arguments.all_racks and (arguments.rack or arguments.host or not timed):
         raise UsageError("--all-racks goes with --since, --until or --last, and without --rack and --host")
     wanted = definition.definition_of(arguments)
@@ -75,6 +76,6 @@ def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
         tell(f"report: {written.page}")
         tell(f"facts: {written.facts}" if written.recorded else
-              f"  note: nothing of rack {written.rack} was recorded in that time, and the report says so")
+              f"  note: nothing of rack {written.rack} was recorded in that time; the report states this")
     tell(f"index: {Path(arguments.output) / 'index.html'}")
     return 0

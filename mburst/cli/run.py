@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from ..agent.config import Config, Part
 
 DESCRIPTION = """Run the parts that a file names (recordings, probes and so on, metrics, reports that are due) as
-processes under one, until it is told to end: SIGTERM or Ctrl-C ends all of them in good order. A part that fails is
+processes under one supervisor, until SIGTERM or Ctrl-C ends all of them in good order. A part that fails is
 started again. The tables of the file have the names of verbs, and their keys those of the verbs' options."""
 SCHEDULE = "report"
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("run", help="run all that a host does, from one file", description=DESCRIPTION)
+    parser = verbs.add_parser("run", help="run all parts of a host, from one file", description=DESCRIPTION)
     parser.add_argument("config", metavar="FILE", nargs="?", default="mburst.toml",
                         help="the configuration (default: %(default)s)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--init", action="store_true", help="write an example with comments to FILE, and end")
-    what.add_argument("--check", action="store_true", help="say what would be run, and end")
+    what.add_argument("--check", action="store_true", help="print what would be run, and end")
     parser.add_argument("--only", action="append", metavar="PART", default=[],
                         help="only this part, such as record or report; may be given several times")
     parser.set_defaults(run=run)
@@ -67,7 +67,7 @@ def chosen(config: Config, only: list[str]) -> list[Part]:
         parts.append(Part(SCHEDULE, ["schedule", "--loop", "--", str(config.path)]))
     for name in only:
         if not any(name in (part.name, part.name.split()[0]) for part in parts):
-            raise UsageError(f"{config.path}: no part is called {name!r}",
+            raise UsageError(f"{config.path}: unknown part {name!r}",
                              f"there are {', '.join(part.name for part in parts) or 'none'}")
     return [part for part in parts if not only or part.name in only or part.name.split()[0] in only]
 
@@ -81,7 +81,7 @@ def check(config: Config, parts: list[Part]) -> None:
             report.racks)
         to = f", delivered to {', '.join(report.deliver)}" if report.deliver else ""
         tell(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
-    tell(f"{config.path} is right")
+    tell(f"{config.path} is valid")
 
 
 def init(path: Path) -> int:
@@ -92,7 +92,7 @@ def init(path: Path) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(EXAMPLE.read_text(encoding="utf-8"))
     except FileExistsError:
-        raise MburstError(f"{path}: there is one already", "name another file") from None
+        raise MburstError(f"{path}: file exists", "name another file") from None
     except OSError as error:
         raise MburstError(f"{path}: cannot write: {error.strerror}") from error
     print(f"{path}: edit it, then `mburst run --check {path}` and `mburst run {path}`", file=sys.stdout)

@@ -36,7 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
                       help="print it instead of installing timers")
     what.add_argument("--remove", action="store_true", help="remove the timers")
     what.add_argument("--once", metavar="NAME", help="write and deliver this report now, where it is due; or all")
-    what.add_argument("--loop", action="store_true", help="keep the schedule until told to end")
+    what.add_argument("--loop", action="store_true", help="keep the schedule until SIGTERM or Ctrl-C")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--user", dest="system", action="store_false", help="timers of your own (default, but for root)")
     where.add_argument("--system", dest="system", action="store_true", help="timers of the system (default for root)")
@@ -82,14 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lacking(folder: Path, user: str) -> str:
-    return f"{folder}: make this folder, for user {user}: the service cannot, and writes no report without it"
+    return f"{folder}: create this folder for user {user}: the service cannot, and writes no report without it"
 
 
 def _unwritten(config: Config, form: str | None) -> list[str]:
     """What to say of variables that the configuration wants, and that whoever calls later will not find beside it."""
     names = ", ".join(config.environment.lacking())
     place = "the Secret mburst" if form == "kubernetes" else str(config.environment.path.resolve())
-    return [f"{names}: write to {place}, since a timer has not the environment of this shell"] if names else []
+    return [f"{names}: write to {place}, since a timer does not have the environment of this shell"] if names else []
 
 
 def settle(config: Config) -> None:
@@ -121,7 +121,7 @@ def chosen(config: Config, name: str) -> list[Report]:
     """The report of that name, or all. Raises UsageError."""
     found = [report for report in config.reports if name in (report.name, "all")]
     if not found:
-        raise UsageError(f"{config.path}: no [[report]] is called {name!r}",
+        raise UsageError(f"{config.path}: unknown [[report]] {name!r}",
                          f"there are {', '.join(report.name for report in config.reports)}")
     return found
 

@@ -40,7 +40,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--listen",
         default="127.0.0.1:9339",
         metavar="ADDRESS:PORT",
-        help="where, or unix:PATH; port 0 is any that is free (default: %(default)s)",
+        help="address to listen on, or unix:PATH; port 0 is any free port (default: %(default)s)",
     )
     parser.add_argument("--link", metavar="RATE", help="speed of the ports, where their drivers do not know it")
     parser.add_argument(
@@ -48,13 +48,13 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="FILE",
         type=Path,
         default=Path("/etc/ethers"),
-        help="names of the hosts behind the ports, as ethers(5) has them (default: %(default)s)",
+        help="names of the hosts behind the ports, in the format of ethers(5) (default: %(default)s)",
     )
-    door = parser.add_argument_group("who may connect")
-    door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to show, in PEM")
-    door.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
-    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must show a certificate of this CA")
-    door.add_argument("--username", metavar="NAME", default="", help="and say this name and its password")
+    door = parser.add_argument_group("access control")
+    door.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate to present, in PEM")
+    door.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate, in PEM")
+    door.add_argument("--tls-ca", metavar="FILE", type=Path, help="clients must present a certificate of this CA")
+    door.add_argument("--username", metavar="NAME", default="", help="clients must give this name and its password")
     door.add_argument(
         "--insecure",
         action="store_true",
@@ -139,7 +139,7 @@ def entry_of(arguments: argparse.Namespace) -> Entry:
     address = parse(arguments.listen)
     if not address.is_local and (lacking := lacks(arguments)):
         if not arguments.insecure:
-            raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to serve them so")
+            raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to allow this")
         tell(f"note: {address}: other hosts can connect, and {lacking}")
     return Entry(address, certificates, arguments.username, password)
 
@@ -147,10 +147,10 @@ def entry_of(arguments: argparse.Namespace) -> Entry:
 def lacks(arguments: argparse.Namespace) -> str:
     """What an address that other hosts reach needs, and is not there."""
     if not arguments.tls_cert:
-        what = "the password is sent in the clear" if arguments.username else "nothing is encrypted, nobody is checked"
+        what = "the password is sent in clear text" if arguments.username else "no encryption and no authentication"
         return f"{what} (--tls-cert and --tls-key encrypt)"
     if not arguments.username and not arguments.tls_ca:
-        return "anybody may read (--username or --tls-ca restrict that)"
+        return "no authentication (--username or --tls-ca restrict access)"
     return ""
 
 
@@ -164,5 +164,5 @@ def served(named: list[str]) -> list[str]:
             raise MburstError(f"{name}: no such interface", f"there are {', '.join(sorted(found))}")
     ports = list(dict.fromkeys(named)) or [name for name, interface in found.items() if interface.master]
     if not ports:
-        raise UsageError("there is no bridge here", "name the interfaces to serve")
+        raise UsageError("no bridge on this host", "name the interfaces to serve")
     return ports

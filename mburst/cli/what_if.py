@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Replay the recorded bursts through a model of their port with something changed, and predict the
 latency of the recorded probes. The model's error on the recorded situation comes first. Each option is one prediction;
-several options give each alone and then all together; none gives the usual ones."""
+several options are predicted each alone and then all together; without options, the usual changes are predicted."""
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the verb."""
-    parser = verbs.add_parser("what-if", help="predict what a change would do to the tail", description=DESCRIPTION)
+    parser = verbs.add_parser("what-if", help="predict the effect of a change on the tail", description=DESCRIPTION)
     add_scope(parser)
     change = parser.add_argument_group("what to change")
     change.add_argument("--link", metavar="RATE", help="speed of the port's link, such as 10G")
     change.add_argument(
-        "--priority", action="store_true", help="the probes' class goes first, or over a link of its own"
+        "--priority", action="store_true", help="the class of the probes has strict priority, or its own link"
     )
     change.add_argument(
         "--stagger", metavar="TIME", help="senders begin one after the other over this time, such as 5ms"
@@ -36,7 +36,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     change.add_argument("--fan-in", type=int, metavar="N", help="at most N senders at once")
     change.add_argument("--buffer", metavar="SIZE", help=f"the port's buffer, such as {SIZES}")
     parser.add_argument(
-        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not say"
+        "--recorded-link", metavar="RATE", help="speed of the recorded link, where the store does not have it"
     )
     parser.add_argument("--json", action="store_true", help="print the predictions as JSON")
     parser.set_defaults(run=run)
@@ -62,7 +62,7 @@ def show(found: WhatIf) -> None:
     if where := before_words(found.answer.findings[0].evidence):
         tell(where)
     if found.answer.cause != "bursts":
-        print(f"Mind: bursts are not shown to be the cause of the tail ({found.answer.cause}).")
+        print(f"Caution: bursts are not shown to be the cause of the tail ({found.answer.cause}).")
     for sentence in unsure_words(found.changes):
         tell(sentence)
     print()

@@ -178,7 +178,7 @@ def why_refused(error: OSError | TimeoutError) -> str:
         return f"its client certificate is not accepted: {error.verify_message}"
     reason = str(getattr(error, "reason", None) or "").replace("_", " ").lower()
     if "did not return a certificate" in reason:
-        return "it shows no client certificate"
+        return "it presents no client certificate"
     if reason in ("wrong version number", "http request", "unknown protocol"):
         return "it does not speak TLS"
     if "alert" in reason:

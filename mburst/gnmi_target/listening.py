@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import MburstError, UsageError
 
-_EXAMPLE = "write it like 127.0.0.1:9339, [::1]:9339 or unix:/run/mburst.sock"
+_EXAMPLE = "examples: 127.0.0.1:9339, [::1]:9339, unix:/run/mburst.sock"
 BACKLOG = 64
 
 
@@ -45,13 +45,13 @@ def parse(text: str) -> Address:
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         if not path or "\0" in path:
-            raise UsageError(f"{text!r} names no socket", _EXAMPLE)
+            raise UsageError(f"missing socket path in {text!r}", _EXAMPLE)
         return Address(path=path)
     host, colon, port = text.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or (":" in host and host[0] + host[-1] != "[]"):
         raise UsageError(f"invalid address and port {text!r}", _EXAMPLE)
     if len(port) > 5 or int(port) > 65535:
-        raise UsageError(f"invalid port {port} in {text!r}", "ports are 1 to 65535, and 0 for any that is free")
+        raise UsageError(f"invalid port {port} in {text!r}", "valid ports: 1 to 65535, and 0 for any free port")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -64,7 +64,7 @@ def listen(address: Address) -> socket.socket:
     try:
         sock = _unix(address.path) if address.path else _tcp(address)
     except OSError as error:
-        hint = "another process listens there" if error.errno == errno.EADDRINUSE else ""
+        hint = "another process is listening there" if error.errno == errno.EADDRINUSE else ""
         raise MburstError(f"cannot listen on {address}: {error.strerror or error}", hint) from None
     sock.setblocking(False)
     return sock

@@ -58,7 +58,7 @@ def parsed(kind: Any, data: bytes) -> Any:
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise Refused(f"what was sent is no {kind.DESCRIPTOR.name}") from None
+        raise Refused(f"the message is not a {kind.DESCRIPTOR.name}") from None
 
 
 def subscription(request: Any) -> Subscription:

@@ -86,7 +86,7 @@ class Agent:
             try:
                 self._server.add_insecure_port(f"unix:{path}")
             except RuntimeError:
-                raise MburstError(f"{folder}: gRPC cannot listen there", "is TMPDIR too long a name?") from None
+                raise MburstError(f"{folder}: gRPC cannot listen there", "the path of TMPDIR may be too long") from None
             await self._server.start()
             path.chmod(0o666)  # for who we are later on: nobody else can enter the folder, and soon there is none
             self._inner = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -100,7 +100,7 @@ class Agent:
             done, _ = await asyncio.wait((self._failure, accepting, ended), return_when=asyncio.FIRST_COMPLETED)
             for one in done:
                 one.result()
-            raise MburstError("gRPC does not serve any more")
+            raise MburstError("gRPC has stopped serving")
         finally:
             accepting.cancel()
             await self._stop()
@@ -206,7 +206,7 @@ class Agent:
                 self.tree.watermarks.forget(watch)
 
     async def set(self, request: bytes) -> Any:
-        raise Refused("this agent changes nothing: Set is not implemented", "UNIMPLEMENTED")
+        raise Refused("this agent is read-only: Set is not implemented", "UNIMPLEMENTED")
 
     async def _subscribe(self, received: Any, context: Any) -> None:
         async with self._call(context) as client:
@@ -229,7 +229,7 @@ class Agent:
                 stream.close()
 
     def _give_up(self, client: Client) -> None:
-        self.log.say(f"{client.name}: disconnected: it takes no messages")
+        self.log.say(f"{client.name}: disconnected: it does not read messages")
         client.drop()
 
 

@@ -31,7 +31,7 @@ def taken(tree: Tree, asked: Snapshot, watches: list[Watch]) -> Iterator[Any]:
         found = [(leaf, value) for leaf in tree.leaves(selected, watch) if (value := leaf.read()) is not None]
         now_ns = time.time_ns()
         if not found and is_exact(selected.steps):
-            raise Refused(f"there is no {as_text(selected.steps)} here", "NOT_FOUND")
+            raise Refused(f"{as_text(selected.steps)} does not exist here", "NOT_FOUND")
         found = [(leaf, value) for leaf, value in found if _OF_TYPE[asked.type](leaf.kind)]
         yield notification(now_ns, list(_updates(selected, found, asked.encoding)), asked.target)
 

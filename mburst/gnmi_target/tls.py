@@ -53,7 +53,7 @@ def _read(path: Path) -> str:
 def _check(path: Path, label: str, what: str) -> None:
     text = _read(path)
     if "-----BEGIN " not in text or f"{label}-----" not in text:
-        raise MburstError(f"{path}: no {what} in PEM")
+        raise MburstError(f"{path}: not a {what} in PEM")
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -60,7 +60,7 @@ def read_ethers(path: Path) -> dict[str, str]:
             continue
         parts = words[0].split(":")
         if len(words) != 2 or len(parts) != 6 or not all(0 < len(part) <= 2 for part in parts):
-            raise MburstError(f"{path} line {number}: no MAC address and name")
+            raise MburstError(f"{path} line {number}: not a MAC address and a name")
         names[":".join(part.zfill(2).lower() for part in parts)] = words[1]
     return names
 

@@ -50,12 +50,12 @@ def _enter_namespace() -> None:
     if not libc.unshare(CLONE_NEWNET):
         return
     if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET):
-        sys.exit(f"this host lets only root make a network namespace ({os.strerror(ctypes.get_errno())})")
+        sys.exit(f"only root may create a network namespace on this host ({os.strerror(ctypes.get_errno())})")
     try:
         with open("/proc/self/uid_map", "w", encoding="ascii") as file:
             file.write(f"0 {user} 1\n")
     except OSError as error:
-        sys.exit(f"this host lets only root make a network namespace ({error.strerror})")
+        sys.exit(f"only root may create a network namespace on this host ({error.strerror})")
 
 
 def _lay_cable() -> None:

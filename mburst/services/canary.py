@@ -67,7 +67,8 @@ def load(path: Path) -> Run:
     try:
         told = json.loads(files.first_line(path, MOST_BYTES))
         if told.pop("mburst_canary") != FORMAT:
-            raise MburstError(f"{path}: notes of another mburst", "use the mburst that wrote them, or a newer one")
+            raise MburstError(f"{path}: notes of another version of mburst",
+                              "use the version that wrote them, or a newer one")
         bursts = [_burst(one) for one in told.pop("bursts")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise wrong from error
@@ -155,15 +156,15 @@ def read(store: Store, run: Run, definition: BurstDefinition, host: str | None =
             raise MburstError(
                 f"{store.path}: no packet of {sender} was recorded within an hour of the canary bursts"
                 + (f" at {host}" if host else ""),
-                "record at the host that they were sent to; --sender says what the recorder calls the sender")
+                "record at the host that they were sent to; --sender says the sender's name in the recording")
         _demand_speed(recordings, definition)
         lanes = [read_lane(con, recording, sender, run.bursts, definition) for recording in recordings]
     kept = [lane for lane in lanes if lane.rows]
     if not kept:
         seen = format_count(sum(recording["packets"] for recording in recordings), "packet")
-        raise MburstError(f"{store.path}: {seen} of {sender} were recorded, but they do not come when the "
+        raise MburstError(f"{store.path}: {seen} of {sender} were recorded, but not at the times at which the "
                           f"{format_count(len(run.bursts), 'canary burst')} were sent",
-                          "more bursts, or a sender that sends nothing else, can be recognised")
+                          "more bursts, or a sender without other traffic, can be matched")
     read_ns = time.time_ns()
     for lane in kept:
         _keep(store, lane, {"batch": run.batch, "source": sender, "read_ns": read_ns})

@@ -247,9 +247,9 @@ class Collector:
         unfit = self.rows.refused()
         for session in self.sessions:
             if amount := lost.get(session.device.name):
-                session.device.count("", "dropped", "the store did not keep up", amount)
+                session.device.count("", "dropped", "the store was too slow", amount)
             if amount := unfit.get(session.device.name):
-                session.device.count("", "not-understood", "rows that no column can hold", amount)
+                session.device.count("", "not-understood", "values out of range of their columns", amount)
 
     def _tell(self) -> None:
         if self.progress is None:
@@ -272,7 +272,7 @@ def vendors_of(config: Config) -> tuple[Vendor, ...]:
     for target in config.targets:
         if target.vendor and target.vendor not in names:
             raise UsageError(
-                f"mburst.vendors.{target.name}: no table {target.vendor!r}", f"there are {', '.join(names)}"
+                f"mburst.vendors.{target.name}: unknown table {target.vendor!r}", f"there are {', '.join(names)}"
             )
     return vendors
 

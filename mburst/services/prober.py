@@ -141,7 +141,7 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
             finally:
                 keeper.close()
         if keeper.dropped:
-            tell(f"{keeper.dropped:,} probes were not stored, since the store did not keep up: they are missing from "
+            tell(f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
                  "what was measured")
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
         return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)

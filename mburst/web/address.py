@@ -14,7 +14,7 @@ from .. import privileges
 from ..errors import MburstError, UsageError
 
 LEAST_TOKEN = 16  # characters
-_EXAMPLE = "write it like 127.0.0.1:{0} or [::1]:{0}"
+_EXAMPLE = "examples: 127.0.0.1:{0}, [::1]:{0}"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def resolved(host: str, port: int) -> str:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise MburstError(f"{host}: cannot find its address: {reason}", "name an IP address with --listen") from error
     if len({is_loopback(address) for address in found}) > 1:
-        raise MburstError(f"{host} is {', '.join(sorted(found))}: some of these are this machine's own only",
+        raise MburstError(f"{host} is {', '.join(sorted(found))}: some of these are loopback addresses",
                           "name one IP address with --listen")
     return min(found, key=lambda address: (":" in address, address))
 
@@ -85,7 +85,7 @@ def where_of(listen: str, port: int, token_file: str | None, certificate: str | 
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key belong together")
     if open_ and token_file:
-        raise UsageError("--open asks for no token: leave out --token-file, or --open")
+        raise UsageError("--open and --token-file exclude each other: --open disables the token")
     tls = (Path(certificate), Path(key)) if certificate and key else None
     for path in tls or ():
         _readable(path)

@@ -148,7 +148,7 @@ class Bounded:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
         if _has_body(scope):
-            return await PlainTextResponse("a request has no body here\n", 400, {"Connection": "close"})(
+            return await PlainTextResponse("request bodies are not accepted\n", 400, {"Connection": "close"})(
                 scope, receive, send)
         with self.connections.answered(tuple(scope.get("client") or ())) as room:
             if room:
@@ -232,7 +232,7 @@ class WebServer(uvicorn.Server):
             with privileges.raised():  # a key is not for all to read
                 config.load()
         except OSError as error:  # ssl.SSLError is one
-            raise MburstError(f"{certificate}, {key}: no certificate and key in PEM: {error.strerror}") from error
+            raise MburstError(f"{certificate}, {key}: not a certificate and key in PEM: {error.strerror}") from error
         return config
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

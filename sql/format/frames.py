@@ -163,6 +163,6 @@ def _skip_damage(data: bytes, at: int, seed: int, found: Scan, base: int) -> int
         end = data.find(MAGIC, end + 1)
     end = len(data) if end < 0 else end
     blank = data.count(0, at, end) == end - at
-    what = "were never written" if blank else "are no batch of this log"
+    what = "were never written" if blank else "are not a batch of this log"
     found.damage.append(Damage(base + at, base + end, f"{end - at:,} bytes {what}"))
     return end

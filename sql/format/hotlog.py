@@ -51,10 +51,10 @@ class About:
             names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates are no letters
             filenames.check_rack(about.rack)
         except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
-            raise ValueError("not what the header of a log is") from error
+            raise ValueError("not the header of a log") from error
         kinds = [*map(type, vars(about).values())]
         if kinds != [str, str, str, int, str] or about.table not in tables.ORDER or b"\0" in names:
-            raise ValueError("not what the header of a log is")
+            raise ValueError("not the header of a log")
         return about
 
 
@@ -202,7 +202,7 @@ class LogReader:
     def read(self) -> LogContent:
         """The whole batches that came since the last call, and what is damaged among them. Raises OSError."""
         if os.fstat(self._file).st_size > MOST_BYTES:
-            raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, which no log is")
+            raise OSError(EFBIG, f"longer than {MOST_BYTES:,} bytes, the limit of a log")
         scan = self._scan()
         self._end, self._number = scan.end, scan.next_number
         return LogContent(self.path, self.about, self._batches(scan), scan)

@@ -16,7 +16,7 @@ SELECT rack,                        -- VARCHAR: as in `recordings`
        min(start_ns) AS start_ns,   -- BIGINT: start of the first bin
        max(end_ns) AS end_ns,       -- BIGINT: end of the last bin
        count(DISTINCT recording_id) AS recordings,                 -- BIGINT: that cover it
-       count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not come to their end
-       total(dropped) AS dropped,  -- BIGINT: packets lost before they were seen
-       total(late) AS late         -- BIGINT: packets too far out of order for any bin
+       count(DISTINCT recording_id) FILTER (NOT complete) AS cut_off,  -- BIGINT: of these, that did not end normally
+       total(dropped) AS dropped,  -- BIGINT: packets dropped before they were captured
+       total(late) AS late         -- BIGINT: packets outside the reorder window: in no bin
 FROM placed GROUP BY rack, host, interface, direction, place;

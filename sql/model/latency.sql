@@ -1,4 +1,4 @@
--- What each probe met, by one measure a path. docs/schema.md has the rule by which it is chosen.
+-- The latency of each probe, by one measure per path. docs/schema.md has the rule by which it is chosen.
 CREATE VIEW latency AS
 SELECT batch,          -- VARCHAR: as in `probes`
        seq,            -- BIGINT: as in `probes`

@@ -1,4 +1,4 @@
--- When the newest row of each kind of data is of: from the newest of all, `--since 10m` counts back.
+-- The time of the newest row of each kind of data: `--since 10m` counts back from the newest of all.
 CREATE VIEW newest AS
 SELECT table_name,  -- VARCHAR: `bins`, `probes` or `queues`
        ts_ns        -- BIGINT: of its newest row

@@ -1,6 +1,6 @@
--- Windows of switch queues that are to be believed, each once however many collections brought it.
+-- Usable windows of switch queues, each once however many collections reported it.
 CREATE VIEW queue_windows AS
-SELECT batch,               -- VARCHAR: the first that brought it
+SELECT batch,               -- VARCHAR: the first that reported it
        device,              -- VARCHAR: as in `queues`
        port,                -- VARCHAR: as in `queues`
        queue,               -- VARCHAR: as in `queues`

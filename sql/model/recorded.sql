@@ -1,10 +1,10 @@
 -- When each recording counted, in whole bins: one row, or one for each clock epoch where the clock stepped.
 CREATE VIEW recorded AS
 WITH known AS (
-    SELECT *, coalesce(clock_epochs = 1 AND start_ns IS NOT NULL AND end_ns IS NOT NULL, false) AS told FROM main.recordings
-), binned AS (  -- of the few others, the bins say it
+    SELECT *, coalesce(clock_epochs = 1 AND start_ns IS NOT NULL AND end_ns IS NOT NULL, false) AS is_known FROM main.recordings
+), binned AS (  -- of the few others, from the bins
     SELECT recording_id, clock_epoch, min(ts_ns) AS first_ns, max(ts_ns) AS last_ns
-    FROM main.bins WHERE recording_id IN (SELECT recording_id FROM known WHERE NOT told AND (packets > 0 OR NOT complete))
+    FROM main.bins WHERE recording_id IN (SELECT recording_id FROM known WHERE NOT is_known AND (packets > 0 OR NOT complete))
     GROUP BY recording_id, clock_epoch
 )
 SELECT recording_id,                         -- VARCHAR: see `recordings`
@@ -20,7 +20,7 @@ SELECT recording_id,                         -- VARCHAR: see `recordings`
        complete,                             -- BOOLEAN: as in `recordings`
        dropped,                              -- BIGINT: as in `recordings`; in the row of clock epoch 0 only
        late                                  -- BIGINT: likewise
-FROM known WHERE told
+FROM known WHERE is_known
 UNION ALL
 SELECT recording_id, clock_epoch, rack, host, interface, direction, link_bps, bin_ns, first_ns, last_ns + bin_ns, complete,
        CASE WHEN clock_epoch = 0 THEN dropped ELSE 0 END, CASE WHEN clock_epoch = 0 THEN late ELSE 0 END

@@ -4,8 +4,8 @@ SELECT recording_id,                   -- VARCHAR: of the burst
        clock_epoch,                    -- USMALLINT: of the burst
        start_ns,                       -- BIGINT: of the burst
        end_ns,                         -- BIGINT: of the burst
-       source,                         -- VARCHAR: the sender; `other` stands for those beyond `--max-sources`
-       CAST(members AS BIGINT) AS members,        -- BIGINT: 1; of `other`, how many senders it stands for
+       source,                         -- VARCHAR: the sender; `other`: all beyond `--max-sources`
+       CAST(members AS BIGINT) AS members,        -- BIGINT: 1; of `other`, how many senders it counts
        CAST(round(s.bytes) AS BIGINT) AS bytes,   -- BIGINT: that it sent in the burst; link layer without FCS
        share,                          -- DOUBLE: of the burst's bytes
        onset_ns,                       -- BIGINT: its first frame in the burst

@@ -1,7 +1,7 @@
 -- Bursts: when one interface carried a burst in one direction, and who sent it.
 --
--- A bin is hot when its utilization is at least `threshold`. A stretch is consecutive bins that begins with a hot one and
--- goes on while utilization is at least `release`. A burst is stretches that lie at most `join_ns` apart, from the start
+-- A bin is hot when its utilization is at least `threshold`. A busy period is consecutive bins: it begins with a hot one and
+-- continues while utilization is at least `release`. A burst is busy periods at most `join_ns` apart, from the start
 -- of the first bin to the end of the last. Its bytes, packets and mean utilization count every bin in that time.
 --
 -- Senders come from the bins of `sources` that touch the burst. Where such a bin reaches beyond the burst, the part of its
@@ -15,7 +15,7 @@
 --                      burst (in the source_bin_ns before it they sent at less than half their rate in it), and these
 --                      began within half the burst or source_bin_ns of each other, whichever is longer. A receiver sees
 --                      departures from the last queue: while the link is full (mean utilization 0.9 or more), frames
---                      that were sent together arrive one behind the other, so that late onsets do not speak against it.
+--                      that were sent together arrive one behind the other, so that late onsets do not exclude it.
 --                      many-sources: all else. unknown: no sender is known.
 --
 -- Settings are variables (SET VARIABLE threshold = 0.8), each with a default: threshold 0.5, release (threshold), bin_ns
@@ -126,7 +126,7 @@ FROM placed
 GROUP BY lane, clock_epoch, place
 HAVING max(end_ns) - min(start_ns) >= any_value(min_duration_ns);
 
--- What has the stored width is scanned once more, for all that lies within bursts; it looks at the slot of time first.
+-- What has the stored width is scanned once more, for all that lies within bursts; it compares the slot of time first.
 SET VARIABLE slot_bits = (
     SELECT slot_bits(max(stored_ns), sum(end_ns - start_ns)) FROM extents JOIN lanes USING (lane) WHERE factor = 1);
 

@@ -1,4 +1,4 @@
--- Which host hangs on which switch port now. From LLDP and from the configuration of `mburst collect`; where both name a
+-- Which host is attached to which switch port now. From LLDP and from the configuration of `mburst collect`; where both name a
 -- link, the configuration's row counts.
 SELECT device, port, queue, host, interface, rack, link_bps, origin, utc(ts_ns) AS since_utc
 FROM links

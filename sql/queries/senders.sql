@@ -1,5 +1,5 @@
 -- Senders by bytes, for each interface and direction.
--- `other` are those beyond --max-sources in some bins; `members` is the most that it stood for at once.
+-- `other` are those beyond --max-sources in some bins; `members` is the most that it counted at once.
 SELECT host, interface, direction, source, sum(bytes) AS bytes, sum(packets) AS packets,
        sum(bytes) / sum(sum(bytes)) OVER (PARTITION BY host, interface, direction) AS share,
        max(members) AS members, min(first_ns) AS first_ns, max(last_ns) AS last_ns

@@ -180,7 +180,7 @@ def check_log(path: Path, table: str, segment: Segment) -> DamagedFile | Remark 
     if sealed_rows(path.parents[2], table, path.stem, log.rack) > log.count:
         return Remark(str(path), "an older copy of what is sealed")
     if log.scan.torn_bytes and not is_held(path):
-        return Remark(str(path), f"the last {log.scan.torn_bytes:,} bytes were being written when its writer died")
+        return Remark(str(path), f"the last {log.scan.torn_bytes:,} bytes are an incomplete batch of a killed writer")
     return None
 
 

@@ -89,7 +89,7 @@ def check_no_writer(file: OldFile) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise MburstError(f"{file.path}: is being written", "end what records into that store first") from None
+        raise MburstError(f"{file.path}: is being written", "end the recorders of that store first") from None
     finally:
         os.close(descriptor)
 

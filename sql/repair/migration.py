@@ -81,7 +81,7 @@ def migrate(old: Path, new: Path, progress: Callable[[int, int], None] | None = 
         _verify(new, outcome)
         with failing_as_one_line(old, "read"):
             if format1.files(old) != files:
-                raise MburstError(f"{old}: has changed meanwhile", "end what records into it, and call again")
+                raise MburstError(f"{old}: changed during the migration", "end the recorders of it, and try again")
         with failing_as_one_line(new, "write"):
             os.rename(new / UNFINISHED, new / MARKER)
             disk.sync(new)
@@ -127,7 +127,7 @@ def _convert(files: list[OldFile], new: Path, progress: Callable[[int, int], Non
     for file in sorted(files, key=lambda file: file.table != "recordings"):  # which say what belongs together
         try:
             if file.table not in ORDER:
-                raise Unreadable(f"there is no table {file.table}")
+                raise Unreadable(f"unknown table {file.table}")
             if file.table == "recordings":
                 attempts.learn(file)
             _convert_file(file, new, attempts, numbers, outcome)
@@ -268,7 +268,7 @@ def _few(rows: pa.Table, names: Iterable[str]) -> list[dict[str, Any]]:
     """Some columns as dicts. Raises Unreadable where one is missing."""
     missing = [name for name in names if name not in rows.column_names]
     if missing:
-        raise Unreadable(f"there is no column {missing[0]}")
+        raise Unreadable(f"missing column {missing[0]}")
     return list(rows.select(list(names)).to_pylist())
 
 
@@ -297,7 +297,7 @@ def _written(new: Path, table: str) -> Iterator[pa.Table]:
 
     for file in list_sealed(new, table, Narrow()).files:
         if reason := verified.fault(file.path):
-            raise MburstError(f"{file.path}: damaged: {reason}", "check the disk, and call again")
+            raise MburstError(f"{file.path}: damaged: {reason}", "check the disk, and try again")
         texts = [field.name for field in tables.arrow_schema(table) if pa.types.is_string(field.type)]
         with pq.ParquetFile(file.path, read_dictionary=texts) as content:
             for batch in content.iter_batches(format1.BATCH):

@@ -74,7 +74,7 @@ def _alone(store: Path, dry_run: bool) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise MburstError(f"{store}: another repair is under way", "wait for its end") from None
+        raise MburstError(f"{store}: another repair is running", "wait for its end") from None
     finally:
         if lock >= 0:
             os.close(lock)
@@ -106,7 +106,7 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         log = LogReader(path, lock).read()
         if not damage_of_log(log, path.parent.name) and log.about and log.about.table == path.parent.name:
-            return Repair(damage, "", reason="it is sound now")
+            return Repair(damage, "", reason="it is undamaged now")
         log = replace(log, about=_about(log, path.parent.name))
         if log.about is None or log.about.table != path.parent.name:  # of another table: its rows have no place here
             return Repair(damage, _move(store, path, dry_run))
@@ -115,7 +115,7 @@ def _repair_log(store: Path, damage: DamagedFile, dry_run: bool) -> Repair:
             sealing.publish_log(store, path.parent.name, log)
         return Repair(damage, _move(store, path, dry_run), max(log.count, sealed))
     except BlockingIOError:
-        return Repair(damage, "", reason="its writer lives: end that, and call again")
+        return Repair(damage, "", reason="its writer is running: end it, and try again")
     except OSError as error:
         if error.errno != EFBIG:
             raise

@@ -1,4 +1,4 @@
--- What one interface carried in one direction in one bin. Bins without a packet have no row,
+-- Traffic of one interface in one direction in one bin. Bins without a packet have no row,
 -- unless packets were lost in them (quality drops).
 CREATE TABLE bins (
     recording_id         VARCHAR NOT NULL,
@@ -6,12 +6,12 @@ CREATE TABLE bins (
     rack                 VARCHAR NOT NULL,
     interface            VARCHAR NOT NULL,
     direction            VARCHAR NOT NULL,
-    clock_epoch          USMALLINT NOT NULL, -- 0, and one more after each step of the clock
+    clock_epoch          USMALLINT NOT NULL, -- clock epoch: 0, and one more after each step of the clock
     ts_ns                BIGINT NOT NULL,    -- start of the bin, a multiple of the recording's bin_ns
     bytes                BIGINT NOT NULL,    -- link layer without FCS
     wire_bytes           BIGINT NOT NULL,    -- Ethernet: max(bytes, 60) + 24 a frame
     packets              UINTEGER NOT NULL,
-    ce_packets           UINTEGER NOT NULL,  -- with IP ECN congestion experienced
-    retransmits          UINTEGER NOT NULL,  -- TCP segments whose sequence went back; a lower bound
+    ce_packets           UINTEGER NOT NULL,  -- with the IP ECN mark CE (congestion experienced)
+    retransmits          UINTEGER NOT NULL,  -- TCP segments with a repeated sequence number; a lower bound
     quality              USMALLINT NOT NULL  -- bit set, see quality.sql
 );

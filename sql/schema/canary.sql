@@ -1,16 +1,16 @@
--- What a recording shows of a burst of known size and length that `mburst canary` sent: a row for each burst, recording and
+-- Detection of a burst of known size and length that `mburst canary` sent: a row for each burst, recording and
 -- definition of a burst. Reading a run again adds rows; those of the newest reading count.
 CREATE TABLE canary (
     batch            VARCHAR NOT NULL,   -- the run of `mburst canary` that sent it
     number           BIGINT NOT NULL,    -- of the burst in its run, from 1
     read_ns          BIGINT NOT NULL,    -- when the recording was read
     source           VARCHAR NOT NULL,   -- the sender, as in `sources`
-    size_bytes       BIGINT NOT NULL,    -- asked for: link layer without FCS
-    length_ns        BIGINT NOT NULL,    -- asked for; 0: back to back
+    size_bytes       BIGINT NOT NULL,    -- requested: link layer without FCS
+    length_ns        BIGINT NOT NULL,    -- requested; 0: back to back
     sent_ns          BIGINT NOT NULL,    -- first packet, by the sender's clock
     sent_for_ns      BIGINT NOT NULL,    -- from the first packet to the last
     sent_error_ns    BIGINT NOT NULL,    -- within which these two are known
-    sent_stamps      VARCHAR NOT NULL,   -- what took them: sw (kernel) or app
+    sent_stamps      VARCHAR NOT NULL,   -- stamped by: sw (kernel) or app
     packets          BIGINT NOT NULL,    -- sent
     bytes            BIGINT NOT NULL,    -- likewise: link layer without FCS
     recording_id     VARCHAR NOT NULL,
@@ -19,12 +19,12 @@ CREATE TABLE canary (
     interface        VARCHAR NOT NULL,
     direction        VARCHAR NOT NULL,
     clock_epoch      USMALLINT NOT NULL, -- as in bins
-    start_ns         BIGINT NOT NULL,    -- when it should begin in the recording: sent_ns and offset_ns, and the drift since
-    end_ns           BIGINT NOT NULL,    -- when it should end there: not before the link can have carried it
-    offset_ns        BIGINT NOT NULL,    -- recorder's clock minus sender's and the way there, in the middle of the run
-    offset_error_ns  BIGINT NOT NULL,    -- 95 % of it lie within, at this burst
+    start_ns         BIGINT NOT NULL,    -- expected start in the recording: sent_ns, offset_ns and the drift since
+    end_ns           BIGINT NOT NULL,    -- expected end there: not before the link can have carried it
+    offset_ns        BIGINT NOT NULL,    -- recorder's clock minus sender's, with the path delay, in the middle of the run
+    offset_error_ns  BIGINT NOT NULL,    -- 95 % error bound of it at this burst
     drift_ppb        BIGINT NOT NULL,    -- of the recorder's clock against the sender's
-    bin_ns           BIGINT NOT NULL,    -- of the definition that it was looked for by, as in `mburst bursts`
+    bin_ns           BIGINT NOT NULL,    -- of the burst definition, as in `mburst bursts`
     link_bps         BIGINT NOT NULL,    -- likewise
     threshold_ppb    BIGINT NOT NULL,    -- likewise; share of line rate in billionths
     release_ppb      BIGINT NOT NULL,    -- likewise
@@ -32,7 +32,7 @@ CREATE TABLE canary (
     min_duration_ns  BIGINT NOT NULL,    -- likewise
     stamps           VARCHAR NOT NULL,   -- of the bins in which the run's bursts lie: hw, sw, ring, file-µs, or several of them
     quality          USMALLINT NOT NULL, -- bit set over the bins in its time, see quality.sql
-    seen_packets     BIGINT,             -- of the sender in that time; NULL where source bins are too wide for that
+    seen_packets     BIGINT,             -- of the sender in that time; NULL where source bins are too wide
     seen_bytes       BIGINT,             -- likewise
     excluded         VARCHAR NOT NULL,   -- why it does not count: held up, not recorded, lost, joined, hidden, or ''
     detected         BOOLEAN NOT NULL,

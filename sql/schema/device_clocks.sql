@@ -1,5 +1,5 @@
--- How a device's clock stood to ours, over some seconds. It is an estimate, and never applied to any other row: a lag is
--- the time from the device's stamp to our receipt, which is the way here less the device's offset.
+-- Offset between a device's clock and ours, over some seconds. It is an estimate, and never applied to any other row: a lag
+-- is the time from the device's stamp to our receipt, which is the path delay less the device's offset.
 CREATE TABLE device_clocks (
     batch          VARCHAR NOT NULL,
     device         VARCHAR NOT NULL,
@@ -9,5 +9,5 @@ CREATE TABLE device_clocks (
     largest_lag_ns BIGINT NOT NULL,
     rtt_ns         BIGINT,            -- shortest round trip of a call; NULL when there was none
     offset_ns      BIGINT NOT NULL,   -- device clock minus ours: half the round trip less the least lag
-    uncertainty_ns BIGINT             -- half the round trip; that the device stamps late adds to it unseen
+    uncertainty_ns BIGINT             -- half the round trip; late stamping by the device adds an unknown error
 );

@@ -1,4 +1,4 @@
--- Events of a gNMI subscription to a device: what was not received is as much a fact as what was.
+-- Events of a gNMI subscription to a device: connections, gaps, refusals, drops.
 CREATE TABLE gnmi_events (
     batch        VARCHAR NOT NULL,
     device       VARCHAR NOT NULL,

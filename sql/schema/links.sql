@@ -1,8 +1,8 @@
--- Which host hangs on which port. A row holds from its time on, until a later row of the same device, port, host and
--- interface says otherwise: queries/links.sql has what holds now.
+-- Which host is attached to which switch port. A row holds from its time on, until a later row of the same device, port,
+-- host and interface replaces it: queries/links.sql has the current links.
 CREATE TABLE links (
-    batch     VARCHAR NOT NULL,  -- the collection that brought it
-    ts_ns     BIGINT NOT NULL,   -- when it was told, our clock
+    batch     VARCHAR NOT NULL,  -- the collection that it came from
+    ts_ns     BIGINT NOT NULL,   -- when it was reported, our clock
     host      VARCHAR NOT NULL,
     interface VARCHAR NOT NULL,  -- of the host
     rack      VARCHAR NOT NULL,
@@ -11,5 +11,5 @@ CREATE TABLE links (
     port      VARCHAR NOT NULL,
     queue     VARCHAR NOT NULL,  -- '' for all of the port's
     origin    VARCHAR NOT NULL,  -- configuration or lldp
-    present   BOOLEAN NOT NULL   -- false: the neighbour has gone
+    present   BOOLEAN NOT NULL   -- false: the neighbour was removed
 );

@@ -1,6 +1,6 @@
--- What a switch port counted in a window, as its device told it. Values that it did not tell are NULL.
+-- Counters of a switch port in a window, as reported by its device. Values that were not reported are NULL.
 CREATE TABLE ports (
-    batch            VARCHAR NOT NULL,  -- the subscription that brought it
+    batch            VARCHAR NOT NULL,  -- the subscription that it came from
     device           VARCHAR NOT NULL,
     port             VARCHAR NOT NULL,
     window_start_ns  BIGINT NOT NULL,

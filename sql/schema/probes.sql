@@ -1,6 +1,6 @@
--- An exchange of a probe with its reflector. Stamps that were not taken are NULL.
+-- A probe and its answer. Timestamps that were not taken are NULL.
 CREATE TABLE probes (
-    batch        VARCHAR NOT NULL,  -- the import or the run of `mburst probe` that brought it
+    batch        VARCHAR NOT NULL,  -- the import or the run of `mburst probe` that it came from
     seq          BIGINT NOT NULL,
     src          VARCHAR NOT NULL,
     dst          VARCHAR NOT NULL,
@@ -11,8 +11,8 @@ CREATE TABLE probes (
     remote_tx_ns BIGINT,
     rx_ns        BIGINT,            -- kernel or NIC, sender's clock
     app_recv_ns  BIGINT,
-    rtt_ns       BIGINT,            -- round trip where it is all that was measured
+    rtt_ns       BIGINT,            -- round trip, where nothing else was measured
     lost         BOOLEAN NOT NULL,
     stamp_kind   VARCHAR NOT NULL,  -- hw, sw, app, or '' when not known
-    clock_error_ns BIGINT           -- by which the two clocks may differ, where both ends say that they are kept
+    clock_error_ns BIGINT           -- error bound of the difference of the two clocks, where both ends report synchronized clocks
 );

@@ -1,6 +1,6 @@
--- A window of a switch queue, as its device told it.
+-- A window of a switch queue, as reported by its device.
 CREATE TABLE queues (
-    batch              VARCHAR NOT NULL,  -- the import or subscription that brought it
+    batch              VARCHAR NOT NULL,  -- the import or subscription that it came from
     device             VARCHAR NOT NULL,
     port               VARCHAR NOT NULL,
     queue              VARCHAR NOT NULL,

@@ -11,7 +11,7 @@ CREATE TABLE sources (
     bytes                BIGINT NOT NULL,    -- link layer without FCS
     packets              UINTEGER NOT NULL,
     flows                UINTEGER NOT NULL,  -- distinct (addresses, protocol, ports)
-    members              UINTEGER NOT NULL,  -- 1, or how many senders 'other' stands for
+    members              UINTEGER NOT NULL,  -- 1, or how many senders 'other' counts
     first_ns             BIGINT NOT NULL,    -- first and last packet in the bin
     last_ns              BIGINT NOT NULL,
     source_port          USMALLINT,          -- that more than half of its flows come from; 0 where none is

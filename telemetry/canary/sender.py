@@ -118,7 +118,7 @@ class Sender:
         try:
             self._socket.sendmsg(payloads, control, 0, self.target.address)
         except TimeoutError:
-            raise MburstError(f"{self.target.name}: the interface to it takes no packets") from None
+            raise MburstError(f"{self.target.name}: the interface accepts no packets") from None
         except OSError as error:
             if len(payloads) == 1:
                 raise MburstError(f"{self.target.name}: {error.strerror}") from error

@@ -124,7 +124,7 @@ def fetch(target: Target) -> str:
     except (OSError, ValueError) as error:
         raise MburstError(f"{target.name}: {target.address}: {reason(error)}") from None
     if der is None:
-        raise MburstError(f"{target.name}: {target.address}: shows no certificate")
+        raise MburstError(f"{target.name}: {target.address}: presents no certificate")
     return ssl.DER_cert_to_PEM_cert(der)
 
 
@@ -157,17 +157,18 @@ def _name_of_pinned(target: Target, pem: str) -> str:
 
 def _changed(target: Target, kept: str) -> str:
     return (
-        f"the certificate is another than the one that was trusted on first use: SHA-256 "
-        f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; if that is right, remove {pin_path(target)}"
+        f"the certificate differs from the one that was trusted on first use: SHA-256 "
+        f"{fingerprint(fetch(target))}, expected {fingerprint(kept)}; "
+        f"if the change is expected, remove {pin_path(target)}"
     )
 
 
 def reason(error: BaseException) -> str:
     """What an error of a connection or a handshake is, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"TLS: the server's certificate is refused: {error.verify_message}"
+        return f"TLS: the server certificate was rejected: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-        return "TLS: the target does not answer with TLS; is it one without (insecure: true)?"
+        return "TLS: the target does not answer with TLS; is it a plaintext target (insecure: true)?"
     if isinstance(error, ssl.SSLError):
         return f"TLS: {(error.reason or str(error)).replace('_', ' ').lower()}"
     if isinstance(error, socket.gaierror):
@@ -183,7 +184,7 @@ def diagnose(target: Target) -> str:
     gRPC says of most failures only that it could not connect.
     """
     if target.address.startswith("unix:"):
-        return "" if os.path.exists(target.address.removeprefix("unix:")) else "there is no such socket"
+        return "" if os.path.exists(target.address.removeprefix("unix:")) else "no such socket"
     try:
         with socket.create_connection(host_port(target.address), target.timeout_s) as plain:
             if target.insecure:
@@ -206,9 +207,9 @@ def _handshake(target: Target, plain: socket.socket) -> str:
         except TimeoutError:
             closed = False
         if closed:
-            asked = "" if target.tls_cert else ": does it want a client's certificate (tls-cert and tls-key)?"
+            asked = "" if target.tls_cert else ": does it require a client certificate (tls-cert and tls-key)?"
             return f"TLS: the server closes the connection after the handshake{asked}"
-        return "" if tls.selected_alpn_protocol() == "h2" else "TLS: the server speaks no HTTP/2"
+        return "" if tls.selected_alpn_protocol() == "h2" else "TLS: the server does not support HTTP/2"
 
 
 def _speaks_tls(plain: socket.socket) -> str:
@@ -219,4 +220,4 @@ def _speaks_tls(plain: socket.socket) -> str:
         context.wrap_socket(plain).close()
     except (ssl.SSLError, ConnectionError):
         return ""
-    return "the server speaks TLS, and the configuration says insecure"
+    return "the server uses TLS, but the configuration says insecure"

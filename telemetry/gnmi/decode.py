@@ -253,7 +253,7 @@ class Stream:
         """The time of a notification, and what it says of the device's clock."""
         device = self.device
         if not PLAUSIBLE_NS[0] <= ts_ns < PLAUSIBLE_NS[1]:
-            device.count(self.name, "not-understood", "a time that is no Unix time in nanoseconds: taken as of receipt")
+            device.count(self.name, "not-understood", "invalid timestamp: the time of receipt is used")
             return receive_ns
         lag = device.lag_ns = receive_ns - ts_ns
         if device.least_lag_ns is None or lag < device.least_lag_ns:

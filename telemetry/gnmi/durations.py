@@ -20,5 +20,5 @@ def parse_go_duration(text: str) -> int:
         total += Fraction(match[1].rstrip(".") if match[1] != "." else "0") * _UNITS[match[2]]
         end = match.end()
     if not text or end != len(text):
-        raise UsageError(f"{text!r} is no duration", "write it like 10ms, 1s or 1m30s")
+        raise UsageError(f"invalid duration {text!r}", "examples: 10ms, 1s, 1m30s")
     return int(total)

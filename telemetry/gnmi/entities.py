@@ -219,7 +219,7 @@ class Mask(Leaf):
             entity.emit()
         bits = values.as_integer(value)
         if bits is None:
-            entity.stream.device.count(entity.stream.name, "not-understood", f"{as_text(self.steps)}: is no number")
+            entity.stream.device.count(entity.stream.name, "not-understood", f"{as_text(self.steps)}: not a number")
         else:
             entity.undetermined = frozenset(column for column, mask in self.masks if bits & mask)
         self.plain.take(ts_ns, receive_ns, kind, value, duplicates)
@@ -327,7 +327,7 @@ class Entity:
         count, step = increase(before, value, self._limit(slot, last_ns), known)
         if step is Step.RESET:
             device.resets += 1
-            device.count(self.stream.name, "reset", f"{as_text(slot.steps)}: began anew")
+            device.count(self.stream.name, "reset", f"{as_text(slot.steps)}: counter reset")
             quality |= QUALITY_RESET
         else:
             device.wraps += 1
@@ -373,7 +373,7 @@ class Entity:
         return 0
 
     def _not_understood(self, slot: Slot) -> None:
-        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: is no number")
+        self.stream.device.count(self.stream.name, "not-understood", f"{as_text(slot.steps)}: not a number")
 
     def remembers(self, slot: Slot) -> bool:
         """Whether a later row needs what is known of a leaf."""

@@ -28,7 +28,7 @@ def content_of(path: str) -> Any:
             return _as_texts(tomllib.loads(text))
         return _yaml(path, text)
     except ValueError as error:
-        raise UsageError(f"{path}: no {kind[1:].upper() or 'YAML'}: {error}") from None
+        raise UsageError(f"{path}: invalid {kind[1:].upper() or 'YAML'}: {error}") from None
     except RecursionError:
         raise UsageError(f"{path}: nested too deeply") from None
 
@@ -52,7 +52,7 @@ def _yaml(path: str, text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
         said = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise UsageError(f"{path}{where}: no YAML: {said}") from None
+        raise UsageError(f"{path}{where}: invalid YAML: {said}") from None
 
 
 @cache

@@ -103,7 +103,7 @@ def _unknown(file: File, key: str) -> None:
 def _port(top: Part) -> str:
     text = top.text("port", str(DEFAULT_PORT))
     if not (text.isdecimal() and len(text) <= 5 and 0 < int(text) < 65536):
-        raise top.file.fail("port", f"{text!r} is no port", "write 1 to 65535")
+        raise top.file.fail("port", f"invalid port {text!r}", "valid ports: 1 to 65535")
     return text
 
 
@@ -115,7 +115,7 @@ def _check_names(file: File, around: Around, names: list[str]) -> None:
     for word, given in (("racks", around.racks), ("vendors", around.vendors)):
         for name in given:
             if name not in names:
-                raise file.fail(f"mburst.{word}", f"there is no target {name}", f"there are {', '.join(names)}")
+                raise file.fail(f"mburst.{word}", f"unknown target {name}", f"there are {', '.join(names)}")
 
 
 def _size(own: Part, word: str, default: int) -> int:

@@ -99,7 +99,7 @@ class Part:
         """true or false; false where it is not given."""
         text = self.text(word)
         if text.lower() not in _FLAGS:
-            raise self.file.fail(self.place(word), f"{text!r} is neither true nor false")
+            raise self.file.fail(self.place(word), f"invalid value {text!r}: must be true or false")
         return _FLAGS[text.lower()]
 
     def duration(self, word: str) -> int:
@@ -107,7 +107,7 @@ class Part:
         text = self.text(word)
         if text.isdecimal():
             if 0 < int(text) < LEAST_PLAIN_NS:
-                raise self.file.fail(self.place(word), f"{text!r} has no unit", f"write {text}s or {text}ms")
+                raise self.file.fail(self.place(word), f"missing unit in {text!r}", f"write {text}s or {text}ms")
             return int(text)
         return self._checked(word, parse_go_duration, text) if text else 0
 
@@ -116,7 +116,7 @@ class Part:
         text = self.text(word, default)
         key = text.lower().replace("_", "-")
         if key not in words:
-            raise self.file.fail(self.place(word), f"{text!r} is none of {', '.join(words)}")
+            raise self.file.fail(self.place(word), f"invalid value {text!r}: valid are {', '.join(words)}")
         return words[key]
 
     def encoding(self, word: str = "encoding") -> str | None:
@@ -129,7 +129,7 @@ class Part:
             name = ENCODINGS[int(text)]
         if name not in ENCODINGS:
             hint = f"there are {', '.join(map(str.lower, ENCODINGS))}"
-            raise self.file.fail(self.place(word), f"{text!r} is no encoding that mburst reads", hint)
+            raise self.file.fail(self.place(word), f"unsupported encoding {text!r}", hint)
         return name
 
     def path(self, word: str) -> PathName | None:

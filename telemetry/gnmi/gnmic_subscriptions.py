@@ -55,14 +55,14 @@ def _subscription(file: File, name: str, entry: Any, inherited: Mapping[str, Any
     )
     if mode == "POLL":
         every = format_duration(made.interval_ns)
-        file.warn(f"{where}.mode", f"poll: asked every {every} (sample-interval), since nobody presses a key here")
+        file.warn(f"{where}.mode", f"poll: asked every {every} (sample-interval), since there is no prompt here")
     return made
 
 
 def _refuse_history(part: Part) -> None:
     given = part.given.get("history")
     if any(given.values()) if isinstance(given, dict) else given:
-        raise part.file.fail(part.place("history"), "mburst asks for what is now, not for the past", "leave it out")
+        raise part.file.fail(part.place("history"), "mburst reads current values only", "leave it out")
 
 
 def _stream_subscriptions(part: Part) -> list[Item]:
@@ -92,7 +92,7 @@ def _dscp(part: Part) -> int | None:
     if not text:
         return None
     if not (text.isdecimal() and len(text) <= 2 and int(text) <= 63):
-        raise part.file.fail(part.where, f"qos {text!r} is no DSCP", "write 0 to 63, or leave it out")
+        raise part.file.fail(part.where, f"invalid qos {text!r}: not a DSCP", "write 0 to 63, or leave it out")
     return int(text)
 
 
@@ -107,4 +107,4 @@ def chosen(
 
 
 def _no_subscription(file: File, name: str, subscriptions: Mapping[str, Subscription], where: str) -> UsageError:
-    return file.fail(where, f"there is no subscription {name!r}", f"there are {', '.join(subscriptions)}")
+    return file.fail(where, f"unknown subscription {name!r}", f"there are {', '.join(subscriptions)}")

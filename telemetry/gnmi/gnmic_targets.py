@@ -42,7 +42,7 @@ def targets_of(around: Around, top: Part) -> tuple[Target, ...]:
         raise _none(file, top)
     names = [target.name for target in found]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise file.fail("targets", f"two are called {twice}")
+        raise file.fail("targets", f"duplicate name {twice}")
     return tuple(found)
 
 
@@ -173,7 +173,7 @@ def _addresses(part: Part, name: str, port: str) -> list[str]:
         return [text]
     found = [_address(part, one.strip(), port) for one in text.split(",") if one.strip()]
     if not found:
-        raise part.file.fail(part.where, f"{text!r} is no address", "write host:port")
+        raise part.file.fail(part.where, f"invalid address {text!r}", "write host:port")
     return list(dict.fromkeys(found))
 
 
@@ -184,5 +184,5 @@ def _address(part: Part, text: str, port: str) -> str:
     match = _HOST.fullmatch(plain)
     number = (match["port"] or port) if match else ""
     if not match or not 0 < int(number) < 65536:
-        raise part.file.fail(part.where, f"{text!r} is no address", "write host:port")
+        raise part.file.fail(part.where, f"invalid address {text!r}", "write host:port")
     return f"{match['host']}:{number}"

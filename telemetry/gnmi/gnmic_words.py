@@ -18,7 +18,7 @@ TOP = (*GLOBALS, "targets", "subscriptions", "loader", "mburst")
 
 _TLS = "gRPC agrees on TLS 1.2 or 1.3 with the target"
 _DIRECT = "mburst connects directly"
-_TUNNEL = "targets that call by a tunnel are not collected"
+_TUNNEL = "targets that dial out through a tunnel are not collected"
 _SHARED_UNUSED = {
     "tls-min-version": _TLS, "tls-max-version": _TLS, "tls-version": _TLS, "cipher-suites": _TLS, "log-tls-secret": "",
 }  # fmt: skip

@@ -38,7 +38,7 @@ class Neighbour(Entity):
         if not host or (host, interface) == self.told:
             return
         if not device.may_link:
-            detail = f"more than {limits.LINKS:,} changes of neighbours: the last of each is told later"
+            detail = f"more than {limits.LINKS:,} changes of neighbours: the last of each is reported later"
             device.count(self.stream.name, "dropped", detail)
             self.stream.untold.add(self)
             return

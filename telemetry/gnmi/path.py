@@ -59,7 +59,7 @@ def _split(text: str, whole: str) -> list[str]:
         else:
             part += letter
     if inside:
-        raise UsageError(f"path {whole!r}: a [ without its ]", "keys are written [name=value]")
+        raise UsageError(f"path {whole!r}: missing ] after [", "keys are written [name=value]")
     return [part for part in [*parts, part] if part]
 
 
@@ -74,11 +74,11 @@ def _step(part: str, whole: str) -> Step:
     while end < len(rest):
         match = _KEY.match(rest, end)
         if not match:
-            raise UsageError(f"path {whole!r}: {rest[end:]!r} is no key", "keys are written [name=value]")
+            raise UsageError(f"path {whole!r}: invalid key {rest[end:]!r}", "keys are written [name=value]")
         keys[_plain(match[1]).strip()] = _plain(match[2]).strip("'\"")
         end = match.end()
     if not name:
-        raise UsageError(f"path {whole!r}: keys without a name", "write it like /a/b[name=value]")
+        raise UsageError(f"path {whole!r}: keys without a name", "example: /a/b[name=value]")
     return _plain(name), tuple(sorted(keys.items()))
 
 

@@ -87,7 +87,7 @@ def from_json(text: bytes) -> tuple[str, Any]:
     try:
         value = json.loads(text.decode("utf-8-sig"))  # left to itself, it lets halves of characters pass
     except ValueError as error:
-        raise NotUnderstood(f"no JSON: {getattr(error, 'msg', 'not UTF-8')}") from None
+        raise NotUnderstood(f"invalid JSON: {getattr(error, 'msg', 'not UTF-8')}") from None
     except RecursionError:
         raise NotUnderstood("JSON that is nested too deeply") from None
     if b"\\u" in text:

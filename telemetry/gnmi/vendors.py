@@ -188,7 +188,7 @@ def load(path: Path) -> Vendor:
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: no TOML: {error}") from None
+        raise UsageError(f"{path}: invalid TOML: {error}") from None
     name = path.stem
     try:
         return Vendor(
@@ -216,7 +216,7 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
     _known(entry, _ROW_WORDS, entry["path"])
     table, where = entry["table"], entry["path"]
     if table not in COLUMNS:
-        raise UsageError(f"{where}: no table {table!r}", f"there are {', '.join(COLUMNS)}")
+        raise UsageError(f"{where}: unknown table {table!r}", f"there are {', '.join(COLUMNS)}")
     leaves = {
         leaf: Meaning(column, kind) for word, kind in KINDS.items() for leaf, column in entry.get(word, {}).items()
     }
@@ -237,7 +237,7 @@ def _rule(vendor: str, entry: dict[str, Any]) -> Rule:
     places = set(_PLACE.findall(where))
     for key, text in names.items():
         if lacking := set(_PLACE.findall(text)) - places:
-            raise UsageError(f"{where}: nothing in the path says {sorted(lacking)[0]!r}", f"{table} needs {key}")
+            raise UsageError(f"{where}: the path has no {sorted(lacking)[0]!r}", f"{table} needs {key}")
     time = entry.get("time")
     event = entry.get("event")
     return Rule(
@@ -262,7 +262,7 @@ def _mask(masks: dict[str, int], table: str, where: str) -> Meaning:
 def _fact(vendor: str, entry: dict[str, Any]) -> Fact:
     _known(entry, _FACT_WORDS, entry["path"])
     if entry["fact"] not in FACTS:
-        raise UsageError(f"{entry['path']}: no fact {entry['fact']!r}", f"there are {', '.join(FACTS)}")
+        raise UsageError(f"{entry['path']}: unknown fact {entry['fact']!r}", f"there are {', '.join(FACTS)}")
     return Fact(vendor, Pattern.of(entry["path"]), entry["fact"], entry.get("note", ""),
                 _model(entry.get("model", ""), entry["path"]))  # fmt: skip
 

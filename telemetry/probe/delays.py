@@ -38,8 +38,8 @@ def parse(text: str, seed: int | None = None) -> Delay:
     make = _KINDS.get(kind)
     values = rest.split(":") if rest else []
     if make is None or len(values) != make[0]:
-        raise UsageError(f"{text!r} is no delay", "write it like uniform:0:20us, normal:100us:20us, pareto:10us:1.5, "
-                         "pareto-normal:100us:20us, constant:1ms or file:CDF.csv")
+        raise UsageError(f"invalid delay {text!r}", "examples: uniform:0:20us, normal:100us:20us, pareto:10us:1.5, "
+                         "pareto-normal:100us:20us, constant:1ms, file:CDF.csv")
     return make[1](values, rng)
 
 
@@ -62,7 +62,7 @@ def _constant(values: list[str], rng: random.Random) -> Delay:
 def _uniform(values: list[str], rng: random.Random) -> Delay:
     low, high = map(_duration, values)
     if low > high:
-        raise UsageError(f"uniform:{values[0]}:{values[1]}: the first delay is the longer one")
+        raise UsageError(f"uniform:{values[0]}:{values[1]}: the first delay is longer than the second")
     return lambda: rng.randint(low, high)
 
 
@@ -78,7 +78,7 @@ def _pareto(values: list[str], rng: random.Random) -> Delay:
     except ValueError:
         index = 0.0
     if not 0 < index <= 1000:
-        raise UsageError(f"{values[1]!r} is no tail index of a Pareto distribution", "write it like pareto:10us:1.5")
+        raise UsageError(f"invalid tail index {values[1]!r} of a Pareto distribution", "example: pareto:10us:1.5")
     return _bounded(lambda: least * rng.paretovariate(index))
 
 
@@ -127,7 +127,7 @@ def read_cdf(path: str) -> tuple[list[int], list[float]]:
                     continue
                 _add_point(delays, shares, row, f"{path} line {number}")
     except (UnicodeDecodeError, csv.Error):
-        raise MburstError(f"{path} is no CSV file") from None
+        raise MburstError(f"{path} is not a CSV file") from None
     if not shares or shares[-1] != 1:
         raise MburstError(f"{path}: the last share is {shares[-1] if shares else 'missing'}, not 1")
     return delays, shares
@@ -137,7 +137,7 @@ def _add_point(delays: list[int], shares: list[float], row: list[str], where: st
     try:
         delay, share = (int(row[0]) if row[0].strip().isdigit() else parse_duration(row[0])), float(row[1])
     except (ValueError, IndexError, UsageError):
-        raise MburstError(f"{where}: not a delay and a share", "write it like 100us,0.5") from None
+        raise MburstError(f"{where}: not a delay and a share", "example: 100us,0.5") from None
     if not 0 <= share <= 1 or delay > LONGEST_NS:
         raise MburstError(f"{where}: a share is 0 to 1, a delay at most a minute")
     if delays and (delay < delays[-1] or share < shares[-1]):

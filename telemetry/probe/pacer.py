@@ -144,7 +144,7 @@ class Pacer:
                 try:
                     paths[index].answered(data, value, ns, hardware, now)
                 except Exception as error:  # whatever an answer holds, it ends nothing
-                    paths[index].strange(value, f"not understood: {type(error).__name__}")
+                    paths[index].strange(value, f"internal error: {type(error).__name__}")
             else:
                 self._tell(index, what, ns, now, value)
         return done

@@ -26,14 +26,14 @@ _ANSWERS = 256  # numbers of the reflector whose departure may still be told
 Tell = Callable[[str], None]  # takes a line for people
 
 TROUBLE = {
-    errno.ECONNREFUSED: "the port is closed: does `mburst reflect` run there?",
+    errno.ECONNREFUSED: "port closed: is `mburst reflect` running there?",
     errno.ECONNRESET: "the connection broke; connecting again",
-    errno.EHOSTUNREACH: "the host cannot be reached",
-    errno.ENETUNREACH: "there is no route to that network",
-    errno.EACCES: "a firewall forbids it",
-    errno.EPERM: "a firewall here forbids it",
-    errno.ENOBUFS: "a queue of this host's own is full and drops probes",
-    errno.EMSGSIZE: "the probe is too large for the path: --size makes it smaller",
+    errno.EHOSTUNREACH: "host unreachable",
+    errno.ENETUNREACH: "no route to that network",
+    errno.EACCES: "blocked by a firewall",
+    errno.EPERM: "blocked by a firewall on this host",
+    errno.ENOBUFS: "a queue of this host is full: it drops probes",
+    errno.EMSGSIZE: "the probe is too large for the path: use a smaller --size",
 }
 
 
@@ -60,8 +60,8 @@ def open_socket(target: Target, kind: socket.SocketKind, protocol: int, source: 
 
 def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: tuple[str, int]) -> MburstError:
     if protocol in (socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6) and error.errno in (errno.EACCES, errno.EPERM):
-        return MburstError("this group may not open ping sockets",
-                           'sudo sysctl net.ipv4.ping_group_range="0 2147483647" lets every group')
+        return MburstError("ping sockets are not permitted for this group",
+                           'sudo sysctl net.ipv4.ping_group_range="0 2147483647" permits every group')
     port = f" port {source[1]}" if source[1] else ""
     return MburstError(f"cannot send from {source[0] or 'any address'}{port}: {error.strerror}")
 
@@ -117,7 +117,7 @@ class Path:
         self.exchanges.counts.stray += 1
         if what not in self._strange:
             self._strange.add(what)
-            self._tell(f"{self.target.name}: strange answers: {what} (this one has {size:,} bytes)")
+            self._tell(f"{self.target.name}: invalid answers: {what} (this one has {size:,} bytes)")
 
     def trouble(self, number: int) -> None:
         """Tell of an errno, once a path."""
@@ -205,11 +205,11 @@ class UdpPath(DatagramPath):
     def _is_ours(self, sent: int, returned: int, size: int) -> bool:
         """Whether an answer has the timestamp of its probe."""
         if sent != returned and not stamp.same_stamp(sent, returned):
-            self.strange(size, "the sender's timestamp in it is not that of the probe that it answers")
+            self.strange(size, "its sender timestamp does not match the probe")
             return False
         if sent != returned and not self._rounds:
             self._rounds = True
-            self._tell(f"{self.target.name}: the reflector rounds timestamps: its own are good to 1 µs at best")
+            self._tell(f"{self.target.name}: the reflector rounds timestamps: its resolution is 1 µs at best")
         return True
 
     def _apart(self, answer: stamp.Reply) -> int:
@@ -267,13 +267,13 @@ class IcmpPath(DatagramPath):
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         exchanges = self.exchanges
         if size < self._HEADER.size + self._DATA.size or data[0] != self._reply:
-            self.strange(size, "no echo of a probe")
+            self.strange(size, "not an echo of a probe")
             return
         number, sent_ns = self._DATA.unpack_from(data, self._HEADER.size)
         place = number - exchanges.first
         if not 0 <= place < len(exchanges.sent):
             self.unplaced(number, size)
         elif exchanges.sent[place] != sent_ns:
-            self.strange(size, "the time in it is not that of the probe that it answers")
+            self.strange(size, "its timestamp does not match the probe")
         else:
             exchanges.answer(place, rx_ns, hardware, now_ns)

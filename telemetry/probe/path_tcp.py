@@ -113,7 +113,7 @@ class TcpPath(Path):
             self._out += (_MESSAGE.pack(number, now_ns) + self._padding)[size:]
             self._write()
         if len(self._out) > _MOST_OWED:
-            self._tell(f"{self.target.name}: what is sent is not read there; connecting again")
+            self._tell(f"{self.target.name}: the other end does not read; reconnecting")
             self._drop()
 
     def _write(self) -> None:
@@ -161,7 +161,7 @@ class TcpPath(Path):
             return
         number, _ = _MESSAGE.unpack_from(data)
         if not self._under_way or self._under_way[0] != number:
-            self.strange(size, "what comes back is not what was sent: is there an echo on that port?")
+            self.strange(size, "the answer differs from the probe: is an echo service on that port?")
             self._drop()
             return
         self._under_way.popleft()

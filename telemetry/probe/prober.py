@@ -191,7 +191,7 @@ class Prober:
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
             self._tell(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
-                       "probes that were under way then are measured wrong")
+                       "probes in flight at that moment have wrong latencies")
         self._last = now
         for path in self._each():
             path.clock_error_ns = now.max_error_ns if now.synchronized else None

@@ -128,7 +128,7 @@ class Reflector:
                             for address in addresses]
         except OSError as error:
             raise MburstError(f"cannot listen on {error.filename}: {error.strerror or error}",
-                              "is another reflector running? --listen takes another port") from error
+                              "is another reflector running? choose another port with --listen") from error
 
     def hold(self, due_ns: int, action: Callable[[], None], size: int) -> None:
         """Put an answer of so many bytes off until a time of CLOCK_MONOTONIC, unless too much waits already."""

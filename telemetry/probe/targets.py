@@ -24,18 +24,18 @@ def split(text: str, default_port: int) -> tuple[str, int]:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise UsageError(f"{text!r} is no host", "write an IPv6 address with a port like [2001:db8::1]:8620")
+            raise UsageError(f"invalid host {text!r}", "an IPv6 address with a port is written [2001:db8::1]:8620")
         port = rest[1:]
     elif text.count(":") == 1:
         host, _, port = text.partition(":")
         if not port:
-            raise UsageError(f"{text!r} ends without a port")
+            raise UsageError(f"missing port in {text!r}")
     if not host and not text.startswith(":"):
-        raise UsageError(f"{text!r} names no host")
+        raise UsageError(f"missing host in {text!r}")
     if not port:
         return host, default_port
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise UsageError(f"{text!r}: {port!r} is no port", "ports are 1 to 65535")
+        raise UsageError(f"invalid port {port!r} in {text!r}", "valid ports: 1 to 65535")
     return host, int(port)
 
 
@@ -44,11 +44,11 @@ def resolve(text: str, default_port: int, kind: socket.SocketKind, family: socke
     Raises UsageError for what cannot be a host, and MburstError where the name does not resolve."""
     host, port = split(text, default_port)
     if not host:
-        raise UsageError(f"{text!r} names no host")
+        raise UsageError(f"missing host in {text!r}")
     try:
         found = socket.getaddrinfo(host, port, family, kind)
     except (socket.gaierror, UnicodeError) as error:
-        reason = (error.strerror or str(error)) if isinstance(error, socket.gaierror) else "no valid name"
+        reason = (error.strerror or str(error)) if isinstance(error, socket.gaierror) else "not a valid name"
         raise MburstError(f"{host}: the name does not resolve: {reason}") from error
     name = host if port == default_port else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Target(name, socket.AddressFamily(found[0][0]), found[0][4])

@@ -35,11 +35,11 @@ def read(tmp_path):
 
 
 def test_a_part_becomes_the_command_line_of_its_verb(read):
-    config = read(BASE + '[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nthreads = 2\nspread = true\n'
+    config = read(BASE + '[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nthreads = 2\nsplit-merged = true\n'
                   'force = false\nlocal = ["10.0.0.1", "10.0.0.2"]\n[metrics]\nlisten = "127.0.0.1:0"\n')
     record, metrics = config.parts
     assert record.name == "record" and record.argv == [
-        "record", "--store=store", "--link=1G", "--rack=r1", "--local=10.0.0.1", "--local=10.0.0.2", "--spread",
+        "record", "--store=store", "--link=1G", "--rack=r1", "--local=10.0.0.1", "--local=10.0.0.2", "--split-merged",
         "--threads=2", "--", "lo", "udp port 9"]
     assert metrics.argv == ["metrics", "--listen=127.0.0.1:0", "--", "store"]
 
@@ -85,35 +85,35 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("store = ", "no TOML"),
-    ("x = " + 5000 * "[", "no TOML"),
+    ("store = ", "invalid TOML"),
+    ("x = " + 5000 * "[", "invalid TOML"),
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
-    (BASE + "record = 5\n", "record is no table"),
+    (BASE + "record = 5\n", "record must be a table"),
     ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),
     (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
     (BASE + "[record]\n", "[record]: nothing to record"),
     (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
-    (BASE + '[record]\ninputs = "lo"\nspread = 1\n', "spread of [record] is neither true nor false"),
+    (BASE + '[record]\ninputs = "lo"\nsplit-merged = 1\n', "split-merged of [record] must be true or false"),
     (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),
-    (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "two parts are called 'record x'"),
+    (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "duplicate part name 'record x'"),
     (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
     (BASE + '[[report]]\nname = "a"\n', "needs an output"),
     (REPORT, "needs a store"),
     (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
     (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),
-    (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is as long as the period"),
-    (BASE + REPORT + 'deliver = "nobody"\n', "no [[deliver]] is called 'nobody'"),
-    (BASE + REPORT + 'bin = "5"\n', "mburst.toml: [[report]] daily: '5' is no duration"),
-    (BASE + REPORT + 'delay = "5"\n', "mburst.toml: [[report]] daily: '5' is no duration"),
-    (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: '0' is no share of line rate"),
+    (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is not shorter than the period"),
+    (BASE + REPORT + 'deliver = "nobody"\n', "unknown [[deliver]] 'nobody'"),
+    (BASE + REPORT + 'bin = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
+    (BASE + REPORT + 'delay = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
+    (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: invalid share of line rate '0'"),
     (BASE + REPORT + 'release = 0.7\n', "mburst.toml: [[report]] daily: release 0.7 must be above 0 and at most"),
     (BASE + REPORT + 'min-duration = [[1]]\n', "min-duration of [[report]] daily must be a text or a number"),
     (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
     (MAIL + 'url = "x"\n', "has no key 'url'"),
     (MAIL.replace('host = "mail"\n', ""), "needs host"),
-    (MAIL + 'password = "${NOT_THERE}"\n', "wants $NOT_THERE"),
+    (MAIL + 'password = "${NOT_THERE}"\n', "refers to $NOT_THERE"),
     (MAIL + 'security = "rot13"\n', "security 'rot13'"),
-    (MAIL + 'port = "x"\n', "port is no whole number"),
+    (MAIL + 'port = "x"\n', "port must be a whole number"),
     ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
 ])
 def test_what_is_wrong_is_said(read, text, said):
@@ -171,16 +171,16 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
     assert config.environment.merged()["FROM_SHELL"] == "shell"
     secrets.chmod(0o644)
     [warning] = read(MAIL).environment.warnings
-    assert "everybody may read it (chmod 600" in warning
+    assert "readable by everybody (chmod 600" in warning
 
 
 @pytest.mark.parametrize(("text", "mode", "said"), [
-    ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: no NAME=value"),
-    ("A='s3cret\n", 0o600, "mburst.env line 1: A: a quote without its end"),
-    ("A=s3cret\n", 0o620, "others than its owner may write it (chmod 600"),
-    ("A=s3cret\n", 0o602, "others than its owner may write it (chmod 600"),
+    ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: not NAME=value"),
+    ("A='s3cret\n", 0o600, "mburst.env line 1: A: unterminated quote"),
+    ("A=s3cret\n", 0o620, "writable by others than its owner (chmod 600"),
+    ("A=s3cret\n", 0o602, "writable by others than its owner (chmod 600"),
     ("URL=ftp://s3cret\n", 0o600, "url is not a valid http or https URL"),
-    ("A=s3cret\n", 0o600, "wants $URL, which the environment does not have (write URL=… to "),
+    ("A=s3cret\n", 0o600, "refers to $URL, which is not set in the environment (write URL=… to "),
 ])
 def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, said):
     (tmp_path / "mburst.env").write_text(text)
@@ -200,7 +200,7 @@ def test_the_parts_have_the_secrets(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "mburst", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "nothing came from it" in line or "no variable" in line)
+        said = next(line for line in process.stderr if "no value received" in line or "no variable" in line)
     finally:
         process.terminate()
         process.communicate(timeout=60)
@@ -237,8 +237,8 @@ def test_init_check_and_only(tmp_path):
     assert mburst("run", "--init", cwd=tmp_path).returncode == 0
     assert (tmp_path / "mburst.toml").read_text() == (ROOT / "examples" / "mburst.toml").read_text()
     again = mburst("run", "--init", cwd=tmp_path)
-    assert again.returncode == 1 and "there is one already" in again.stderr
+    assert again.returncode == 1 and "file exists" in again.stderr
     checked = mburst("run", "--check", cwd=tmp_path)
     assert checked.returncode == 0 and checked.stdout.startswith("record: mburst record --store=/var/lib/mburst/store")
     wrong = mburst("run", "--check", "--only", "metrics", cwd=tmp_path)
-    assert wrong.returncode == 2 and "no part is called 'metrics' (there are record)" in wrong.stderr
+    assert wrong.returncode == 2 and "unknown part 'metrics' (there are record)" in wrong.stderr

@@ -114,16 +114,16 @@ def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, ur
 
 
 @pytest.mark.parametrize("table, said", [
-    ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host is no name"),
-    ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host is no name"),
-    ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "from is no mail address"),
-    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = ["a@b.c", "${PASSWORD}\\r\\nBcc: x@y.z"]', "to is no mail"),
+    ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
+    ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
+    ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "invalid mail address in from"),
+    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = ["a@b.c", "${PASSWORD}\\r\\nBcc: x@y.z"]', "mail address in to"),
     ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = "a@b.c"\npassword = "${PASSWORD}\\n"', "password has a control"),
     ('kind = "smtp"\nhost = "h"\nsecurity = "none"\nuser = "u"\npassword = "${PASSWORD}"\nfrom = "a@b.c"\nto = "a@b.c"',
      "in the clear"),
-    ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share is no share"),
+    ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share must be a share"),
     ('kind = "webhook"\nurl = "http://x"\nsite = "https://u:${PASSWORD}@x"', "site"),
-    ('kind = "webhook"\nurl = "${NOT_THERE}"', "wants $NOT_THERE")])
+    ('kind = "webhook"\nurl = "${NOT_THERE}"', "refers to $NOT_THERE")])
 def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, said):
     assert main(["run", "--check", str(config(folder, store, table))]) == 2
     assert said in is_clean(folder, capfd)
@@ -297,7 +297,7 @@ def test_no_process_is_called_by_it(folder, store, web):
 @given(st.text(min_size=1), st.text(max_size=50), st.text(max_size=50))
 def test_a_secret_is_hidden_wherever_it_stands(secret, before, after):
     hidden = Secrets([secret]).hide(before + secret + after)
-    if secret.strip() and secret not in "… (not shown: it may hold a secret)":
+    if secret.strip() and secret not in "… (not shown: it may contain a secret)":
         assert secret not in hidden
     else:
         assert Secrets([" ", ""]).hide(secret) == secret

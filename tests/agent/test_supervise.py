@@ -73,7 +73,7 @@ def test_a_part_that_was_killed_is_started_again(running):
     [metrics] = [pid for pid in children(running.pid) if verb_of(pid) == "metrics"]
     os.kill(metrics, signal.SIGKILL)
     wait_for(lambda: running.log().count("metrics: metrics of store: http://") == 2, "the second start")
-    assert "metrics was ended by SIGKILL: started again in 1 s" in running.log()
+    assert "metrics was ended by SIGKILL: restarting in 1 s" in running.log()
     running.terminate()
     assert running.wait(60) == 0
 
@@ -106,9 +106,9 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
         return (tmp_path / "log").read_text()
 
     try:
-        wait_for(lambda: "metrics good: metrics of" in log() and "ended for good" in log(), "both")
+        wait_for(lambda: "metrics good: metrics of" in log() and "is not restarted" in log(), "both")
         assert "metrics bad: mburst: invalid address '127.0.0.1:zero'" in log()
-        assert "mburst: metrics bad ended for good (2); the other parts go on" in log()
+        assert "mburst: metrics bad ended (2) and is not restarted; the other parts continue" in log()
         assert [verb_of(pid) for pid in children(process.pid)] == ["metrics"] and process.poll() is None
         process.terminate()
         assert process.wait(60) == 2

@@ -275,7 +275,8 @@ def test_a_link_of_unknown_speed_is_asked_for(store: Store) -> None:
 @pytest.mark.parametrize("bin_ns", [MS // 2, 1_500_000, MS + 1])
 def test_a_width_that_is_no_multiple_is_refused(store: Store, bin_ns: int) -> None:
     write(store, "recordings", {})
-    with pytest.raises(UsageError, match=f"a bin of {bin_ns} ns is no multiple of the 1000000 ns that recording run-1"):
+    message = f"a bin of {bin_ns} ns is not a multiple of the 1000000 ns that recording run-1"
+    with pytest.raises(UsageError, match=message):
         find_bursts(store.connect(), BurstDefinition(bin_ns=bin_ns))
 
 
@@ -382,8 +383,8 @@ def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store
     ]
     assert re.split(r"  +", second)[6:] == ["single-source", "a 100 %", "drops"]
     assert foot == (
-        "2 bursts in 101 ms, 3.96 % of the time; 4 packets were dropped unseen: counts are lower bounds;"
-        " 1 packet came too late for any bin"
+        "2 bursts in 101 ms, 3.96 % of the time; 4 packets were dropped: counts are lower bounds;"
+        " 1 packet outside the reorder window: in no bin"
     )
     later = ask("--since", "2023-11-14T22:13:20.05")[1].splitlines()[-1]
     assert later.startswith("1 burst in 51 ms, 1.96 % of the time")
@@ -459,8 +460,8 @@ def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["--bin", "1.5ms"], 2, "is no multiple"),
-        (["--bin", "0ms"], 2, "longer than nothing"),
+        (["--bin", "1.5ms"], 2, "is not a multiple"),
+        (["--bin", "0ms"], 2, "longer than 0"),
         (["--bin", "10"], 2, "no duration"),
         (["--threshold", "0"], 2, "no share"),
         (["--release", "0.9"], 2, "at most the threshold"),

@@ -78,13 +78,13 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["investigate", "nowhere"], 1, "no mburst store"),
+        (["investigate", "nowhere"], 1, "not an mburst store"),
         (["investigate", "{store}", "--tail", "1"], 2, "no duration"),
         (["investigate", "{store}", "--tail-factor", "0.5"], 2, "below the median"),
         (["investigate", "{store}", "--probes", "x.csv"], 2, "go with a capture"),
         (["investigate", "{store}", "-o", "{store}"], 2, "is a folder"),
         (["what-if", "{store}", "--buffer", "big"], 2, "no size"),
-        (["what-if", "{store}", "--fan-in", "0"], 2, "somebody must send"),
+        (["what-if", "{store}", "--fan-in", "0"], 2, "--fan-in must be at least 1"),
         (["what-if", "{store}"], 1, "nothing to replay"),
     ],
 )
@@ -100,7 +100,7 @@ def test_mistakes_end_in_one_line(
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.create(tmp_path / "empty")
     assert main(["investigate", str(tmp_path / "empty")]) == 1
-    assert "neither a recording nor a probe" in capsys.readouterr().err
+    assert "no recording and no probe" in capsys.readouterr().err
 
 
 def test_a_recording_of_unknown_speed_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
         [
             ("p", "h.example.net", {}, False),
             ("p", "10.9.9.9", {}, False),
-            ("p", "vip", {"known_as": ("vip",)}, False),
+            ("p", "vip", {"aliases": ("vip",)}, False),
             ("p", "vip", {}, True),
         ]
     ):
@@ -146,7 +146,7 @@ def test_the_recorded_end_is_found_by_name_address_or_by_what_is_said(tmp_path: 
         answer = investigate(store.connect(), Question(BurstDefinition(), **options))
         assert answer.cause == ("undetermined" if assumed else "bursts")
         assert any("names a recorded host" in note for note in answer.notes) is assumed
-        assert any("--known-as" in item for item in answer.findings[0].verdict.missing) is assumed
+        assert any("--alias" in item for item in answer.findings[0].verdict.missing) is assumed
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_a_time_of_pandas_keeps_its_nanoseconds(rich: mburst.Store) -> None:
 
 
 WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
-    (lambda store: mburst.open(store.path / "none"), mburst.MburstError, "no mburst store"),
+    (lambda store: mburst.open(store.path / "none"), mburst.MburstError, "not an mburst store"),
     (lambda store: store.bursts(bin="3 apples"), mburst.UsageError, "duration"),
     (lambda store: store.bursts(bin=1.5), mburst.UsageError, "duration"),
     (lambda store: store.bursts(bin=True), mburst.UsageError, "duration"),
@@ -264,9 +264,9 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
     (lambda store: store.senders({"start_ns": 1}), mburst.UsageError, "not a burst"),
     (lambda store: store.senders(store.bursts().to_pylist()[0], threshold=0.8), mburst.UsageError, "exclude"),
     (lambda store: store.investigate(tail_factor=0.5), mburst.UsageError, "below the median"),
-    (lambda store: store.what_if(fan_in=0), mburst.UsageError, "somebody must send"),
+    (lambda store: store.what_if(fan_in=0), mburst.UsageError, "must be at least 1"),
     (lambda store: store.compare(a={"hots": "a"}), mburst.UsageError, "'hots'"),
-    (lambda store: store.compare(store.path / "none"), mburst.MburstError, "no mburst store"),
+    (lambda store: store.compare(store.path / "none"), mburst.MburstError, "not an mburst store"),
     (lambda store: store.report(host="nobody"), mburst.MburstError, "no recording of host nobody"),
     (lambda store: store.rack_report("r1", last="year"), mburst.UsageError, "hour, day or week"),
     (lambda store: store.sql("DROP TABLE bins"), mburst.UsageError, "not allowed"),

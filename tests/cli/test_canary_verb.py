@@ -53,10 +53,10 @@ def test_a_plan_says_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sent = ["--sent", str(tmp_path / "sent")]
     assert "the speed of the recorded link is not known" in refused(capsys, "canary", HERE, *sent)
-    assert "nobody would know what was sent" in refused(capsys, "canary", HERE, "--link", "1G")
+    assert "the record of what was sent would be lost" in refused(capsys, "canary", HERE, "--link", "1G")
     assert "at most 25 % of the link" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--share", "0.5")
     assert "alone is more than 5 %" in refused(capsys, "canary", HERE, *sent, "--link", "1G", "--size", "7MB")
-    assert "no mburst store" in refused(capsys, "canary", HERE, "-o", str(tmp_path / "none"), "--link", "1G")
+    assert "not an mburst store" in refused(capsys, "canary", HERE, "-o", str(tmp_path / "none"), "--link", "1G")
     assert "does not resolve" in refused(capsys, "canary", "no.such.host.invalid", *sent, "--link", "1G")
     (tmp_path / "sent").write_text("mine")
     assert "exists" in refused(capsys, "canary", HERE, *sent, "--link", "1G")

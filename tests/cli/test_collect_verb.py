@@ -117,8 +117,8 @@ def test_a_collection_that_reaches_nobody_fails(tmp_path):
     done = run("collect", config, "-o", tmp_path / "store", "--duration", "2s")
     lines = done.stderr.splitlines()
     assert done.returncode == 1
-    assert f"mburst: b: nothing came from it: 127.0.0.1:{port}: Connection refused" in lines
-    assert (f"mburst: a: nothing came from it: 127.0.0.1:{port}: Connection refused; "
+    assert f"mburst: b: no value received: 127.0.0.1:{port}: Connection refused" in lines
+    assert (f"mburst: a: no value received: 127.0.0.1:{port}: Connection refused; "
             f"127.0.0.1:{silent}: Connection refused") in lines
     assert run("collect", config, "--once").returncode == 1
 
@@ -148,13 +148,13 @@ def test_the_inventory_fills_links(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "line"), [
-    (["collect", "{}"], "name a store with -o STORE"),
+    (["collect", "{}"], "use -o STORE"),
     (["collect", "{}", "-o", "s", "--json"], "--json and --csv go with --once"),
     (["switch-agent", "nosuch0"], "nosuch0: no such interface"),
     (["switch-agent", "lo", "--tls-cert", "x"], "--tls-cert and --tls-key go together"),
     (["switch-agent", "lo", "--username", "me"], "set MBURST_AGENT_PASSWORD"),
     (["switch-agent", "lo", "--tls-cert", "/x", "--tls-key", "/y"], "/x: cannot read"),
-    (["switch-agent", "lo", "--ethers", "{}"], "no MAC address and name"),
+    (["switch-agent", "lo", "--ethers", "{}"], "not a MAC address and a name"),
     (["switch-agent", "lo", "--listen", "192.0.2.1:1"], "other hosts can connect"),
 ])  # fmt: skip
 def test_wrong_calls_are_one_line(tmp_path, arguments, line):

@@ -86,7 +86,7 @@ def test_where_pfring_is_missing(lab):
 
 def test_it_names_the_interfaces_that_there_are(lab):
     done = run(lab, "--no-self-test")
-    assert done.returncode == 0 and f"interfaces\n  lo, {lab.b} (`mburst doctor NAME` looks at one)" in done.stdout
+    assert done.returncode == 0 and f"interfaces\n  lo, {lab.b} (`mburst doctor NAME` examines one)" in done.stdout
     assert json.loads(run(lab, "--no-self-test", "--json").stdout)["interfaces"] == ["lo", lab.b]
 
 

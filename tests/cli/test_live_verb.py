@@ -47,7 +47,7 @@ def test_a_port_that_is_taken_is_one_line(store, capsys):
 
 
 def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
-    assert "no mburst store" in said(capsys, tmp_path)[1]
+    assert "not an mburst store" in said(capsys, tmp_path)[1]
     code, error = said(capsys, "no-such-interface")
     assert code == 1 and "neither a store nor an interface" in error
 

@@ -138,12 +138,12 @@ def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
     lines = said.err.splitlines()
     assert len(lines) == 3 and all(line.startswith("mburst: ") for line in lines)
     assert "nosuch.invalid: the name does not resolve" in lines[0] and "port is closed" in lines[1]
-    assert lines[2] == f"mburst: {closed}: no answer at all"
+    assert lines[2] == f"mburst: {closed}: no answer"
 
 
 @pytest.mark.parametrize("arguments, code, said", [
     (["nosuch.invalid"], 1, "does not resolve"), (["127.0.0.1:x"], 2, "no port"), (["127.0.0.1:"], 2, "port"),
-    (["[::1"], 2, "no host"), (["h", "--rate", "6000/s"], 2, "--rate"), (["h", "--rate", "0"], 2, "--rate"),
+    (["[::1"], 2, "invalid host"), (["h", "--rate", "6000/s"], 2, "--rate"), (["h", "--rate", "0"], 2, "--rate"),
     (["h", "--size", "45"], 2, "44, or 48"), (["h", "--protocol", "tcp", "--size", "8"], 2, "16 to"),
     (["h", "--dscp", "64"], 2, "--dscp"), (["h", "--source-ports", "1-2-3"], 2, "--source-ports"),
     (["h", "--source-ports", "4", "--protocol", "icmp"], 2, "no ports"), (["h", "--timeout", "0s"], 2, "--timeout"),

@@ -136,7 +136,7 @@ def test_an_interface_by_python_for_a_while(lab, store):
         done = mburst.record(lab.b, store, duration="200ms", direction="in", link="1G")
     [row] = done.rows
     assert row["complete"] and row["interface"] == lab.b and row["host"] == socket.gethostname()
-    with pytest.raises(mburst.UsageError, match="how long to record is not said"), lab.inside(lab.far):
+    with pytest.raises(mburst.UsageError, match="the duration of the recording is missing"), lab.inside(lab.far):
         mburst.record(lab.b, store)
 
 
@@ -312,8 +312,8 @@ def test_bins_finer_than_the_stamps_are_refused_unless_forced(lab, store):
 
 @pytest.mark.parametrize(("arguments", "code", "reason"), [
     (["nosuch0"], 1, "nosuch0: no such file or interface"),
-    (["lo", "--duration", "soon"], 2, "'soon' is no duration"),
-    (["lo", "--ring", "big"], 2, "'big' is no size"),
+    (["lo", "--duration", "soon"], 2, "invalid duration 'soon'"),
+    (["lo", "--ring", "big"], 2, "invalid size 'big'"),
     (["lo", "--threads", "0"], 2, "at least one thread"),
     (["lo", "--stamps", "hw"], 1, "has no hardware stamps"),
     (["lo", "tcp", "prot", "80"], 1, "filter 'tcp prot 80'"),
@@ -331,7 +331,7 @@ def test_an_interface_that_stays_silent(lab, store):
     assert recording.code == 0
     assert (row["packets"], row["start_ns"], row["direction"], row["complete"]) == (0, None, "in", True)
     assert (row["interface"], row["link_bps"], row["clock_epochs"]) == (lab.b, 10**9, 1)
-    assert row["notes"].startswith("nothing came in ")
+    assert row["notes"].startswith("no packet in ")
     assert recording.query("SELECT direction, packets, complete FROM recordings") == [("in", 0, True)]
     shown = subprocess.run([sys.executable, "-m", "mburst", "bursts", str(store)], capture_output=True, text=True)
     assert (shown.returncode, shown.stderr) == (0, "") and "no burst" in shown.stdout

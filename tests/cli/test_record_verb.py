@@ -47,7 +47,7 @@ def test_json_is_a_row_of_runs_for_each_direction(capture, tmp_path, capsys):
 
 def test_one_direction_on_demand_says_what_was_left_out(capture, tmp_path, capsys):
     assert main(["record", str(capture), "-o", str(tmp_path / "s"), "--direction", "in"]) == 0
-    assert "packets of the other direction were left out, as asked" in capsys.readouterr().out
+    assert "packets of the other direction were left out (--direction)" in capsys.readouterr().out
 
 
 def test_files_and_a_filter_are_told_apart(capture, tmp_path, capsys):
@@ -200,8 +200,8 @@ def test_packets_before_a_fault_are_kept_and_the_fault_is_one_line(capture, tmp_
         (["{}/good", "-o", "{}/s", "--link", "0G"], 2),
         (["{}/good", "-o", "{}/s", "--local", "here"], 2),
         (["{}/good", "-o", "{}/s", "--max-sources", "0"], 2),
-        (["{}/good", "-o", "{}/s", "--spread"], 2),
-        (["{}/good", "-o", "{}/s", "--window", "1h"], 2),
+        (["{}/good", "-o", "{}/s", "--split-merged"], 2),
+        (["{}/good", "-o", "{}/s", "--reorder-window", "1h"], 2),
         (["{}/good", "-o", "{}/s", "--no-such-flag"], 2),
         (["{}/good", "no such filter", "-o", "{}/s"], 1),
         (["{}/good"], 2),

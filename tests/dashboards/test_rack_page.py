@@ -192,8 +192,8 @@ def test_the_command(full, tmp_path):
     (["--all-racks"], 2, "--all-racks goes with --since"),
     (["--all-racks", "--rack", "r1", "--last", "day"], 2, "--all-racks goes with"),
     (["--last", "day"], 2, "--last is for reports of racks"),
-    (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last is a time of its own"),
-    (["--rack", "r9", "--since", "24h"], 1, "nothing was recorded of rack r9"),
+    (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last excludes --since and --until"),
+    (["--rack", "r9", "--since", "24h"], 1, "no recording of rack r9"),
     (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
     (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "no multiple"),
 ])

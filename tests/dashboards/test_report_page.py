@@ -205,7 +205,7 @@ def test_the_command_names_its_files(full, tmp_path):
 @pytest.mark.parametrize(("arguments", "code", "said"), [
     (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
     (["-o", "mburst.json"], 1, "the report cannot be written"),
-    (["-o", "out", "--bin", "3"], 2, "'3' is no duration"),
+    (["-o", "out", "--bin", "3"], 2, "invalid duration '3'"),
     (["-o", "out", "--bin", "150us"], 2, "no multiple"),
     (["-o", "out", "--since", "2026-11-22T00:00", "--until", "2026-11-21T00:00"], 2, "--since is not before --until"),
     (["-o", "out", "--since", "2030-01-01"], 0, ""),
@@ -222,4 +222,4 @@ def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, 
 
 def test_a_folder_that_is_no_store_is_one_line(tmp_path):
     done = mburst(tmp_path, "-o", tmp_path / "out")
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and "no mburst store" in done.stderr
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1) and "not an mburst store" in done.stderr

@@ -41,7 +41,7 @@ def bursts_of(case: Case) -> list[dict[str, Any]]:
 
 def test_all_rounds_found() -> None:
     assert verdict(CASE, bursts_of(CASE)) == [
-        "Found 3 of 3 rounds and 0 other bursts.",
+        "Detected 3 of 3 incasts, 0 other bursts.",
         "They start within 300 µs and end within 300 µs of the truth.",
         "Fan-in: 4 senders at once, of 4.",
     ]
@@ -53,9 +53,9 @@ def test_what_is_missing_and_what_is_too_much_is_said() -> None:
     bursts[1]["end_ns"] += 4 * MS
     bursts.append(bursts[2] | {"direction": "out"})
     said = verdict(CASE, bursts)
-    assert said[0] == "Found 2 of 3 rounds and 1 other burst."
+    assert said[0] == "Detected 2 of 3 incasts, 1 other burst."
     assert said[2] == "Fan-in: 3 to 4 senders at once, of 4."
-    assert verdict(CASE, []) == ["Found 0 of 3 rounds and 0 other bursts."]
+    assert verdict(CASE, []) == ["Detected 0 of 3 incasts, 0 other bursts."]
 
 
 def test_what_the_machine_did_to_the_rounds_is_said() -> None:
@@ -65,7 +65,7 @@ def test_what_the_machine_did_to_the_rounds_is_said() -> None:
     bursts = [*bursts_of(CASE), {"start_ns": last + 9 * MS, "end_ns": last + 12 * MS, "fan_in": 4, "direction": "in"},
               {"start_ns": last + 500 * MS, "end_ns": last + 503 * MS, "fan_in": 4, "direction": "in"}]  # fmt: skip
     assert verdict(case, bursts)[:3] == [
-        "Found 2 of 3 rounds and 3 other bursts.",
+        "Detected 2 of 3 incasts, 3 other bursts.",
         "This machine paused while it sent 1 round, which lasted up to 15.4 ms instead of 3.4 ms: these are 1 of the "
         "1 not found, and 2 of the 3 others.",
         "A hypervisor took 3.1 % of its processors' time.",
@@ -169,7 +169,7 @@ def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) ->
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         assert f"seed {seed}" in done.stdout
-        assert "Found 40 of 40 rounds and 0 other bursts." in done.stdout
+        assert "Detected 40 of 40 incasts, 0 other bursts." in done.stdout
         assert "Fan-in: 40 senders at once, of 40." in done.stdout
         assert "Bursts into cache (1 Gb/s) make the latency tail of api → cache (udp)" in done.stdout
     check_what_it_leaves(done.stdout, folder)
@@ -185,9 +185,10 @@ def test_where_there_can_be_no_rack_it_says_so_and_simulates(tmp_path: Path) -> 
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     why, empty, then = done.stdout.splitlines()[:3]
-    assert why.startswith("No real packets here, so the case is simulated: ") and why.endswith(").") and not empty
+    assert why.startswith("The case is simulated, because real packets are not possible here: ")
+    assert why.endswith(").") and not empty
     assert then.startswith("Simulated with seed 1")
-    assert "Found 40 of 40 rounds" in done.stdout
+    assert "Detected 40 of 40 incasts" in done.stdout
 
 
 def racks_of(pid: int) -> list[str]:

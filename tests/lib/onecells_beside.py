@@ -184,7 +184,7 @@ def live_impossible(asked: Asked) -> Any:
 @cell("impossible")
 def sql_impossible(asked: Asked) -> Any:
     return {row["port"]: row["n"] for row in asked.sql(
-        "SELECT port, count(*) FILTER (NOT believed) AS n FROM told_windows('queues', 0, 9223372036854775807) "
+        "SELECT port, count(*) FILTER (NOT believed) AS n FROM reported_windows('queues', 0, 9223372036854775807) "
         "GROUP BY port")}
 
 

@@ -198,7 +198,7 @@ def test_a_lock_that_is_held_ends_in_a_line(folder):
     process.start()
     try:
         assert ready.wait(60)
-        with pytest.raises(MburstError, match="another process has had it locked"), files.locked(folder, 0.2):
+        with pytest.raises(MburstError, match="another process has held its lock"), files.locked(folder, 0.2):
             pass
     finally:
         end.set()

@@ -120,7 +120,7 @@ def test_wrong_users_are_said_in_one_line(tmp_path):
     path.write_bytes(pcap([Frame(START_NS, 1, 100)]))
     done = subprocess.run([*MBURST, "record", str(path), "-o", str(tmp_path / "store"), "--user", "no-such-user"],
                           capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (2, "mburst: --user no-such-user: there is no such user\n")
+    assert (done.returncode, done.stderr) == (2, "mburst: --user no-such-user: no such user\n")
 
 
 @needs_root

@@ -180,7 +180,7 @@ def test_a_damaged_marker_of_a_store_is_damage(store: Store, marker: bytes) -> N
 
 def test_what_is_no_store_is_said(tmp_path: Path, capsys: Any) -> None:
     assert main(["check", str(tmp_path)]) == 1
-    assert "no mburst store" in capsys.readouterr().err
+    assert "not an mburst store" in capsys.readouterr().err
     (tmp_path / "mburst.json").write_text('{"format": 99}')
     assert main(["check", str(tmp_path)]) == 1
     assert "format 99" in capsys.readouterr().err

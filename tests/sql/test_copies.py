@@ -123,5 +123,5 @@ def test_a_name_with_numbers_that_no_time_has_is_none_that_mburst_gives(tmp_path
     last = filenames.SealedName.parse(file.name).last_ns
     file.rename(file.with_name(file.name.replace(f"-{last}.", f"-{2**63}.")))
     count, _, named = counted(store)
-    assert named == ["not a name that mburst gives"] * 2 and 0 < count < BATCHES * ROWS and others
+    assert named == ["not a file name of mburst"] * 2 and 0 < count < BATCHES * ROWS and others
     assert len(check(store.path).damaged) == 2

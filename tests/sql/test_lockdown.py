@@ -288,7 +288,7 @@ def test_the_disk_that_a_question_sorts_on_is_limited(store, tmp_path, monkeypat
 
 def assert_refused(folder: Path, capsys) -> None:
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "Out of Memory" in error and "(ask for less at a time)" in error
+    assert error.count("\n") == 1 and "Out of Memory" in error and "(query less at a time)" in error
     assert list(folder.iterdir()) == []
 
 
@@ -318,17 +318,17 @@ sys.exit(command())
 
 
 @pytest.mark.parametrize(("query", "option", "error"), [
-    ("SELECT length(repeat('x', 2000000000))", "--csv", "takes more than 640 MB of memory (ask for less at a time)"),
+    ("SELECT length(repeat('x', 2000000000))", "--csv", "takes more than 640 MB of memory (query less at a time)"),
     ("SELECT len(range(200000000))", "--csv", "takes more than 640 MB of memory"),
-    ("SELECT count(*) FROM range(1000000000000) t(i)", "--timeout=100ms", "took longer than 100 ms (ask for less at"),
-    ("FROM range(1000000000000) t(i)", "--timeout=2s", "took longer than 2 s (ask for less at a time, or give"),
+    ("SELECT count(*) FROM range(1000000000000) t(i)", "--timeout=100ms", "took longer than 100 ms (query less at"),
+    ("FROM range(1000000000000) t(i)", "--timeout=2s", "took longer than 2 s (query less at a time, or give"),
 ])  # fmt: skip
 def test_a_question_ends_at_its_bounds(store, tmp_path, query, option, error):
     """Of memory, also where one function makes all of it, and of time; nothing is left of it."""
     done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY, "800000000", "sql", option, str(store.path), query],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=120,
                           check=False, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"mburst: the question {error}" in done.stderr
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and f"mburst: the query {error}" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

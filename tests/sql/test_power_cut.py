@@ -172,7 +172,7 @@ def test_a_hidden_boot_id_is_no_power_cut_and_compares_with_nothing(tmp_path: Pa
     row = {"boot_id": "", "interface_id": "1/1", "begun_packets": 5, "begun_bytes": 5, "packets": 1, "bytes": 1,
            "dropped": 0, "late": 0, "late_bytes": 0, "backend": "libpcap", "filter": "", "quality": 0}
     packets, _, why = gaps.missed(row, row | {"begun_packets": 9}, 1)
-    assert packets is None and "does not say whether it was started anew" in why
+    assert packets is None and "does not report whether it was restarted" in why
     assert gaps.missed(row | {"boot_id": "a"}, row | {"boot_id": "a", "begun_packets": 9}, 1)[0] == 3
 
 

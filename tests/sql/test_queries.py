@@ -95,7 +95,7 @@ def test_every_file_is_a_query_that_runs_on_an_empty_store_and_says_what_it_answ
     for name in names():
         assert answer(store, name) == []
         assert re.fullmatch(r"[A-Z].{20,}[^.]\.", about(name))
-    with pytest.raises(UsageError, match="no query named 'nope'") as caught:
+    with pytest.raises(UsageError, match="unknown query 'nope'") as caught:
         text("nope")
     assert "senders" in caught.value.hint
 
@@ -201,7 +201,7 @@ def test_many_rows_come_in_pieces(ask: Ask, store: Store) -> None:
         ("SELECT colour FROM bins", 1, "colour"),
         ("SELECT 'a'::INTEGER", 1, "Could not convert"),
         ("SELECT error('no such luck')", 1, "no such luck"),
-        ("nope", 2, "no query named 'nope'"),
+        ("nope", 2, "unknown query 'nope'"),
         ("", 2, "the query is empty"),
         ("-- nothing", 2, "the query is empty"),
         ("COPY bins TO 'x.csv'", 2, "COPY is not allowed"),
@@ -222,4 +222,4 @@ def test_what_fails_fails_in_one_line(
 def test_no_store(ask: Ask, tmp_path: Path) -> None:
     for verb in ("sql", "bursts"):
         code, out, err = ask(verb, tmp_path / "none")
-        assert (code, out) == (1, "") and "no mburst store" in err and err.count("\n") == 1
+        assert (code, out) == (1, "") and "not an mburst store" in err and err.count("\n") == 1

@@ -49,7 +49,7 @@ def test_create_takes_an_empty_folder_but_no_other(tmp_path: Path) -> None:
     other = tmp_path / "home"
     other.mkdir()
     (other / "letter.txt").write_text("dear")
-    with pytest.raises(MburstError, match=r"home: not empty, and no mburst store"):
+    with pytest.raises(MburstError, match=r"home: not empty, and not an mburst store"):
         Store.create(other)
     assert [path.name for path in other.iterdir()] == ["letter.txt"]
 
@@ -57,7 +57,7 @@ def test_create_takes_an_empty_folder_but_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
 def test_open_says_that_there_is_no_store(tmp_path: Path, make: Any) -> None:
     make(tmp_path / "x")
-    with pytest.raises(MburstError, match="x: no mburst store") as caught:
+    with pytest.raises(MburstError, match="x: not an mburst store") as caught:
         Store.open(tmp_path / "x")
     assert caught.value.hint
 

@@ -93,7 +93,7 @@ def test_a_name_that_begins_like_loopback_is_not_local(monkeypatch):
 
 @pytest.mark.parametrize(
     ("more", "word"),
-    [([], "nothing is encrypted"), (["--username", "me"], "in the clear"), (["TLS"], "anybody may read"),
+    [([], "no encryption"), (["--username", "me"], "in clear text"), (["TLS"], "no authentication (--username"),
      (["TLS", "--username", "me"], ""), (["TLS", "CA"], "")],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["0.0.0.0", "[::]"])
@@ -128,7 +128,7 @@ def test_a_port_that_another_process_holds_is_refused(capsys, other):
             held.bind(("127.0.0.1", 0))
             held.listen()
             address = f"127.0.0.1:{held.getsockname()[1]}"
-        assert "another process listens there" in refused(capsys, "--listen", address)
+        assert "another process is listening there" in refused(capsys, "--listen", address)
 
 
 def test_nobody_can_join_the_port(capsys):
@@ -143,7 +143,7 @@ def test_a_unix_socket_is_taken_over_from_the_dead_alone(tmp_path, capsys):
     path = tmp_path / "agent.sock"
     with agent("lo", f"--listen=unix:{path}"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600  # for this user and root
-        assert "another process listens there" in refused(capsys, f"--listen=unix:{path}")
+        assert "another process is listening there" in refused(capsys, f"--listen=unix:{path}")
     assert path.exists()  # it was killed
     with agent("lo", f"--listen=unix:{path}") as (address, process):
         with grpc.insecure_channel(address) as channel:
@@ -225,7 +225,7 @@ def test_who_is_refused_by_tls_is_one_line_each(authority, tmp_path):
         assert lines_of(errors, 1)[0].startswith("mburst: 127.0.0.1:")
         seen = len(lines_of(errors, 1))
         assert call(authority.ca, None) == "UNAVAILABLE"
-        assert "it shows no client certificate" in lines_of(errors, seen + 1)[seen]
+        assert "it presents no client certificate" in lines_of(errors, seen + 1)[seen]
         seen = len(lines_of(errors, 1))
         assert call(foreign.ca, (mine, my_key)) == "UNAVAILABLE"
         assert "not accept the certificate of this agent" in lines_of(errors, seen + 1)[seen]

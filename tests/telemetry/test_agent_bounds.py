@@ -92,7 +92,7 @@ def test_a_client_that_takes_nothing_is_given_up(monkeypatch):
                 await asyncio.sleep(0.05)
 
     asyncio.run(asyncio.wait_for(work(), 60))
-    assert "disconnected: it takes no messages" in said[0]
+    assert "disconnected: it does not read messages" in said[0]
     assert 1 < most <= 101 and waiting == 0
 
 
@@ -256,7 +256,7 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
     def end_service(made: server.Agent) -> None:
         made.ending = asyncio.ensure_future(made._server.stop(None))  # type: ignore[attr-defined]
 
-    with pytest.raises(MburstError, match="does not serve any more"):
+    with pytest.raises(MburstError, match="has stopped serving"):
         asyncio.run(work(end_service))
 
     async def broken(self: door.Door) -> None:

@@ -318,7 +318,7 @@ def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
     with Target(steady) as target:
         texts = config(bad=plain(target.port), good=plain(target.port))
         said = collect(tmp_path, texts, lambda collector: heard(collector, "good") > 100)
-    assert said == ["bad: what it does is not understood: ZeroDivisionError"]
+    assert said == ["bad: internal error: ZeroDivisionError"]
 
 
 @pytest.mark.parametrize("answer", [

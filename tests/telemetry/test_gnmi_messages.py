@@ -155,7 +155,7 @@ def test_json_trees_become_leaves():
 
 def test_json_that_is_none_is_said():
     rows = Fed().feed(notification(T0, {"/a/b": messages.TypedValue(json_ietf_val=b"{")})).take()
-    assert "gnmi_values" not in rows and "no JSON" in rows["gnmi_events"][0]["detail"]
+    assert "gnmi_values" not in rows and "invalid JSON" in rows["gnmi_events"][0]["detail"]
 
 
 # --- counters -------------------------------------------------------------------------------------------------------

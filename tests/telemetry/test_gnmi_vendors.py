@@ -340,19 +340,19 @@ def test_a_sensor_brings_what_comes_under_other_paths():
 
 QUEUE = '[[rows]]\ntable = "queues"\npath = "/a/{port}/{queue}"\n'
 BAD = {
-    "no TOML": "x = ",
+    "invalid TOML": "x = ",
     "maximum recursion depth": "x = " + 5000 * "[",
     "lacks 'table'": '[[rows]]\npath = "/a"',
-    "no table 'quees'": '[[rows]]\ntable = "quees"\npath = "/a"',
+    "unknown table 'quees'": '[[rows]]\ntable = "quees"\npath = "/a"',
     "no column 'max'": QUEUE + 'semantics = "gauge"\ngauges = {x = "max"}',
     "semantics 'often'": QUEUE + 'semantics = "often"\ngauges = {x = "max_bytes"}',
-    "nothing in the path says 'queue'": '[[rows]]\ntable = "queues"\npath = "/a/{port}"\nsemantics = "gauge"',
+    "the path has no 'queue'": '[[rows]]\ntable = "queues"\npath = "/a/{port}"\nsemantics = "gauge"',
     "unknown word 'gauge'": '[[rows]]\ntable = "ports"\npath = "/a/{port}"\ngauge = {x = "in_bytes"}',
-    "no fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
+    "unknown fact 'start'": '[[facts]]\npath = "/a"\nfact = "start"',
     "invalid model 'a'": QUEUE + 'semantics = "gauge"\nmodel = "a"',
     "no column 'bytes'": QUEUE + 'semantics = "gauge"\nundetermined = {x = {bytes = 1}}',
     "invalid bits": QUEUE + 'semantics = "gauge"\nundetermined = {x = {max_bytes = 0}}',
-    "is no duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
+    "invalid duration": QUEUE + 'semantics = "gauge"\nwindow = "soon"',
 }
 
 

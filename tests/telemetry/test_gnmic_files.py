@@ -99,7 +99,7 @@ targets:
     grpc-static-stream-window-size: 65536
 """ + SUBSCRIPTIONS, ["leaf1: leaf1.example:57400, TLS, CA /etc/ca.pem, user admin"],
      ["targets: not used by mburst: tls-min-version", "proxy (mburst connects directly)", "grpc-window-size",
-      "tunnel-target-type (targets that call by a tunnel are not collected)", "cipher-suites", "event-tags"]),
+      "tunnel-target-type (targets that dial out through a tunnel are not collected)", "cipher-suites", "event-tags"]),
     "every key of a subscription": ("""
 targets: {leaf1: }
 subscriptions:
@@ -159,7 +159,7 @@ processors: {trim: {event-strings: {value-names: [".*"]}}}
 actions: {a: {type: http, url: "http://x"}}
 tunnel-server: {address: ":57401"}
 """, ["srl1: srl1:57400, TLS, trust on first use, user admin", "SAMPLE every 10 s"],
-     ["api-server, clustering, gnmi-server, outputs, inputs, processors, actions, tunnel-server (targets that call"]),
+     ["api-server, clustering, gnmi-server, outputs, inputs, processors, actions, tunnel-server (targets that dial"]),
     "gnmic subscribe's options": ("""
 address: [leaf1]
 insecure: true
@@ -293,17 +293,17 @@ NOT_SO = {
     "loader: {type: file}": "loader: path is missing",
     "loader: {type: file, path: nowhere.yaml}": "nowhere.yaml: cannot read: No such file",
     "targets-file: sftp://h/t.yaml": "targets: there are none",
-    "address: a b": "'a b' is no address",
-    "address: 'a:99999'": "'a:99999' is no address",
-    "targets: {a: {address: ','}}": "',' is no address",
+    "address: a b": "invalid address 'a b'",
+    "address: 'a:99999'": "invalid address 'a:99999'",
+    "targets: {a: {address: ','}}": "invalid address ','",
     "targets: {a: {username: [x]}}": "targets.a.username: must be one value",
     "targets: {a: {password: {x: y}}}": "targets.a.password: must be one value",
     "targets: {a: , a: }": "the key 'a' is given twice",
-    "targets: {a: }\nport: 0": "port: '0' is no port",
+    "targets: {a: }\nport: 0": "port: invalid port '0'",
     "targets: {a: }\nadress: b": "adress: unknown key; did you mean 'address'?",
-    "targets: {a: {subscriptions: [t]}}": "targets.a: there is no subscription 't'; there are s",
-    "targets: {a: {encoding: 17}}": "targets.a.encoding: '17' is no encoding that mburst reads",
-    "targets: {a: }\nsubscribe-history-snapshot: 2024-01-01T00:00:00Z": "mburst asks for what is now, not for the past",
+    "targets: {a: {subscriptions: [t]}}": "targets.a: unknown subscription 't'; there are s",
+    "targets: {a: {encoding: 17}}": "targets.a.encoding: unsupported encoding '17'",
+    "targets: {a: }\nsubscribe-history-snapshot: 2024-01-01T00:00:00Z": "mburst reads current values only",
 }
 
 
@@ -316,7 +316,7 @@ def test_what_cannot_be_done_is_one_line(text, line, tmp_path, capsys):
 
 def test_no_rows_of_the_past(tmp_path):
     text = "targets: {a: }\nsubscriptions: {s: {paths: [/a], history: {start: 2024-01-01T00:00:00Z}}}"
-    with pytest.raises(UsageError, match="not for the past"):
+    with pytest.raises(UsageError, match="current values only"):
         load(written(tmp_path, text), {})
 
 

@@ -206,9 +206,9 @@ def test_doubled_reordered_late_and_strange_answers():
     with answering(answer) as port:
         rows, counts, lines = probed(port, rate=50.0, timeout_ns=1000 * MS)  # the answer of 30 comes with that of 90
     assert (counts.duplicates, counts.reordered, counts.late, counts.stray) == (1, 1, 1, 3)
-    assert [line.partition("strange answers: ")[2] for line in lines] == [
+    assert [line.partition("invalid answers: ")[2] for line in lines] == [
         "shorter than the 38 bytes of a reply of STAMP or TWAMP Light (this one has 12 bytes)",
-        "the sender's timestamp in it is not that of the probe that it answers (this one has 64 bytes)",
+        "its sender timestamp does not match the probe (this one has 64 bytes)",
         "to a probe that was not sent (this one has 64 bytes)"]
     assert [seq for seq, lost in enumerate(rows["lost"].to_pylist()) if lost] == [30]
 
@@ -254,7 +254,7 @@ def test_stamp_as_scapy_speaks_it():
     with answering(scapys) as port:
         rows, counts, lines = probed(port, rate=100.0, timeout_ns=2000 * MS)
     assert (counts.answered, counts.stray, counts.lost) == (100, 0, 0)
-    assert lines == [f"127.0.0.1:{port}: the reflector rounds timestamps: its own are good to 1 µs at best"]
+    assert lines == [f"127.0.0.1:{port}: the reflector rounds timestamps: its resolution is 1 µs at best"]
     assert (ns(rows, "rx") >= ns(rows, "tx")).all() and rows["remote_rx_ns"].null_count == 0
 
 
@@ -343,4 +343,4 @@ def test_what_is_no_echo_is_said():
         thread.start()
         _, counts, lines = probed(listener.getsockname()[1], protocol="tcp", count=10)
         thread.join(5)
-    assert counts.stray == 1 and any("is there an echo" in line for line in lines)
+    assert counts.stray == 1 and any("is an echo service" in line for line in lines)

@@ -103,7 +103,7 @@ def test_an_answer_that_nobody_foresaw_is_strange_and_the_others_count(monkeypat
         rows, counts, lines = probed(port)
     assert (counts.answered, counts.stray, counts.lost) == (50, 50, 50)
     assert rows["lost"].to_pylist() == [False, True] * 50
-    assert lines == [f"{LOCAL}:{port}: strange answers: not understood: ZeroDivisionError (this one has 64 bytes)"]
+    assert lines == [f"{LOCAL}:{port}: invalid answers: internal error: ZeroDivisionError (this one has 64 bytes)"]
 
 
 def test_each_kind_of_strange_answer_is_said_once():
@@ -146,4 +146,4 @@ def test_a_peer_that_reads_nothing_is_given_up(monkeypatch):
         port = listener.getsockname()[1]
         _, counts, lines = probed(port, protocol="tcp", size=60_000, rate=500.0, count=400)
     assert counts.sent == counts.lost == 400
-    assert lines == [f"{LOCAL}:{port}: what is sent is not read there; connecting again"]
+    assert lines == [f"{LOCAL}:{port}: the other end does not read; reconnecting"]

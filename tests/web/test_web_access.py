@@ -73,7 +73,7 @@ def test_names_are_resolved_before_they_are_trusted(monkeypatch):
         found = where_of(listen, 1, None, None, None, False)
         assert not found.loopback and found.token, listen
     assert where_of("localhost:1", 1, None, None, None, False).address == "127.0.0.1"
-    with pytest.raises(MburstError, match="some of these are this machine's own only"):
+    with pytest.raises(MburstError, match="some of these are loopback addresses"):
         resolved("both.example.com", 1)
 
 

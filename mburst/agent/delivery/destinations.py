@@ -49,7 +49,7 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
     """One [[deliver]]. Raises UsageError."""
     kind = table.get("kind")
     if kind not in KEYS:
-        raise UsageError(f"{path}: {where}: kind {kind!r}", f"valid are {', '.join(KEYS)}")
+        raise UsageError(f"{path}: {where}: invalid kind {kind!r}", f"valid are {', '.join(KEYS)}")
     only(path, where, table, [*COMMON, *KEYS[kind]])
     for key in NEEDS[kind]:
         if key not in table:
@@ -59,7 +59,7 @@ def delivery_of(path: Path, where: str, table: Mapping[str, Any], environment: E
             raise UsageError(f"{path}: {where}: {key} {table[key]!r}", f"valid are {', '.join(valid)}")
     for key, most in COUNTS.items():
         if key in table and (type(table[key]) is not int or not 0 <= table[key] <= most):
-            raise UsageError(f"{path}: {where}: {key} is no whole number from 0 to {most}")
+            raise UsageError(f"{path}: {where}: {key} must be a whole number from 0 to {most}")
     settings = {key: environment.filled(table[key], path, where, key) for key in KEYS[kind] if key in table}
     secret = environment.used | {str(settings[key]) for key in SECRET.get(kind, ()) if key in settings}
     try:
@@ -85,7 +85,7 @@ def _check(kind: str, settings: dict[str, Any]) -> None:
         try:
             settings["min-share"] = parse_fraction(str(settings["min-share"]))
         except UsageError as error:
-            raise UsageError("min-share is no share of the time", error.hint) from None
+            raise UsageError("min-share must be a share of the time", error.hint) from None
     if kind == "folder":
         settings["path"] = text(Path(), "", "path", settings["path"])
     if kind == "smtp":
@@ -98,17 +98,17 @@ def _check_mail(settings: dict[str, Any]) -> None:
     require()  # now, rather than when the first report is due
     host = settings["host"] = str(settings["host"]).strip()
     if not re.fullmatch(r"[A-Za-z0-9:._%-]+", host):
-        raise UsageError("host is no name or IP address of a server")
+        raise UsageError("host must be a name or an IP address")
     for key in ("user", "password"):
         if key in settings:
             settings[key] = str(settings[key])
             if not settings[key].isprintable():
-                raise UsageError(f"{key} has a control character", "is there a line break at its end?")
+                raise UsageError(f"{key} has a control character", "does it end in a line break?")
     for key in ("from", "to"):
         for one in texts(Path(), "", key, settings[key]):
             _, address = parseaddr(one)
             if not one.isprintable() or not re.fullmatch(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+", address):
-                raise UsageError(f"{key} is no mail address", "write it like ops@example.net or Ops <ops@example.net>")
+                raise UsageError(f"invalid mail address in {key}", "examples: ops@example.net, Ops <ops@example.net>")
     if settings.get("security") == "none" and "user" in settings and not _is_here(host):
         raise UsageError('security = "none" would send the password in the clear', 'use "starttls" or "tls"')
 
@@ -126,7 +126,7 @@ def _site(site: str) -> str:
 
 def _url(key: str, value: str) -> str:
     """An address of HTTP without blanks around it. Raises UsageError, which does not repeat it."""
-    url, hint = value.strip(), "write it like https://hooks.example.net/path"
+    url, hint = value.strip(), "example: https://hooks.example.net/path"
     if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         raise UsageError(f"{key} is not a valid http or https URL: it has a blank or another character that must be "
                          "escaped", hint)

@@ -50,7 +50,7 @@ class Digest:
         found = [Entry(folder / f"{name}.html", folder / f"{name}.json", summary) for name, summary in own]
         found.sort(key=lambda entry: (-entry.summary["share"], entry.summary["rack"]))
         foreign = {name for name, _ in page.summaries(folder, (since_ns, until_ns))} - {name for name, _ in own}
-        left_out = [f"{short(name, MOST_NAME)} is left out: not this user's own regular files"
+        left_out = [f"{short(name, MOST_NAME)} is left out: not a regular file of this user"
                     for name in sorted(foreign)[:MOST_LEFT_OUT]]
         return cls(report, since_ns, until_ns, folder, found, [*troubles, *left_out])
 

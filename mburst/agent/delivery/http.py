@@ -65,7 +65,7 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
-        raise Refused(f"the server says {answer.status} {answer.reason}: {' '.join(said.split())}".rstrip(": "))
+        raise Refused(f"the server answered {answer.status} {answer.reason}: {' '.join(said.split())}".rstrip(": "))
 
 
 def _key(digest: Digest, to: Delivery) -> str:

@@ -27,7 +27,7 @@ def require() -> None:
     import importlib.util
 
     if importlib.util.find_spec("PIL") is None:
-        raise MburstError("mail needs the extra `mail`: there is no Pillow", "pip install 'mburst[mail]'")
+        raise MburstError("mail needs the extra `mail`: Pillow is not installed", "pip install 'mburst[mail]'")
 
 
 def message(digest: Digest, to: Delivery) -> EmailMessage:
@@ -114,5 +114,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPResponseException):
         answer = error.smtp_error
         text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
-        return f"the mail server says {error.smtp_code} {' '.join(text.split())}"
+        return f"the mail server answered {error.smtp_code} {' '.join(text.split())}"
     return str(getattr(error, "strerror", None) or error)

@@ -36,7 +36,8 @@ def require() -> None:
 
     for name in ("prometheus_client", "starlette", "uvicorn"):
         if importlib.util.find_spec(name) is None:
-            raise MburstError(f"metrics need the extra `metrics`: there is no {name}", "pip install 'mburst[metrics]'")
+            raise MburstError(f"metrics need the extra `metrics`: {name} is not installed",
+                              "pip install 'mburst[metrics]'")
 
 
 class Exporter:
@@ -68,7 +69,7 @@ class Exporter:
     def _store(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        yield GaugeMetricFamily("mburst_damaged_files", "Damaged files that were met in the store and are still there.",
+        yield GaugeMetricFamily("mburst_damaged_files", "Damaged files that were found and are still in the store.",
                                 self.meter.damaged_files())
         waiting = GaugeMetricFamily("mburst_oldest_hot_log_age_seconds", "For how long the oldest log of a table that "
                                     "is not sealed has been there.", labels=["table"])
@@ -101,17 +102,18 @@ class Exporter:
             ("packets", "Packets.", {name: lane.packets for name, lane in lanes.items()}),
             ("losing_bins", "Bins in which packets were lost while recording: counts are lower bounds there.",
              {name: lane.losing_bins for name, lane in lanes.items()}),
-            ("dropped_packets", "Packets lost before they were seen, as recordings told when they ended.",
+            ("dropped_packets", "Packets dropped before they were captured, as reported by recordings when they ended.",
              {name: lost for name, (lost, _) in self.meter.lost.items()}),
-            ("late_packets", "Packets too far out of order for any bin, as recordings told when they ended.",
+            ("late_packets", "Packets outside the reorder window, as reported by recordings when they ended.",
              {name: late for name, (_, late) in self.meter.lost.items()}),
         ):
             counter = CounterMetricFamily(f"mburst_{metric}", about, labels=LANE)
             for name, value in values.items():
                 counter.add_metric(name, value)
             yield counter
-        newest = GaugeMetricFamily("mburst_newest_bin_timestamp_seconds", "When the newest bin began.", labels=LANE)
-        speed = GaugeMetricFamily("mburst_link_speed_bytes", "Line rate of one direction, bytes a second.", labels=LANE)
+        newest = GaugeMetricFamily("mburst_newest_bin_timestamp_seconds", "Start of the newest bin.", labels=LANE)
+        speed = GaugeMetricFamily("mburst_link_speed_bytes", "Line rate of one direction in bytes per second.",
+                                  labels=LANE)
         for name, lane in lanes.items():
             if lane.newest_ns:
                 newest.add_metric(name, lane.newest_ns / 1e9)
@@ -126,7 +128,7 @@ class Exporter:
         bursts = CounterMetricFamily("mburst_bursts", "Bursts that have ended.", labels=[*LANE, "pattern"])
         seconds = CounterMetricFamily("mburst_burst_seconds", "Time in bursts that have ended.", labels=LANE)
         durations = HistogramMetricFamily("mburst_burst_duration_seconds", "Durations of bursts.", labels=LANE)
-        fan_ins = HistogramMetricFamily("mburst_burst_fan_in", "Senders of at least half an equal share of a burst.",
+        fan_ins = HistogramMetricFamily("mburst_burst_fan_in", "Senders with at least half an equal share of a burst.",
                                         labels=LANE)
         for name, lane in self.meter.lanes.items():
             if not lane.link_bps:
@@ -142,7 +144,7 @@ class Exporter:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         path = ("src", "dst", "protocol")
-        sent = CounterMetricFamily("mburst_probes", "Probes that were sent.", labels=path)
+        sent = CounterMetricFamily("mburst_probes", "Probes sent.", labels=path)
         lost = CounterMetricFamily("mburst_probes_lost", "Probes without an answer.", labels=path)
         latency = GaugeMetricFamily("mburst_probe_latency_seconds", "Quantiles of the probes since the last scrape.",
                                     labels=[*path, "measure", "level"])
@@ -155,18 +157,19 @@ class Exporter:
         queue = ("device", "port", "queue")
         dropped = CounterMetricFamily("mburst_queue_dropped_packets", "Packets that a switch queue dropped.",
                                       labels=queue)
-        fullest = GaugeMetricFamily("mburst_queue_max_bytes", "The fullest of the newest windows of a switch queue.",
+        fullest = GaugeMetricFamily("mburst_queue_max_bytes", "Largest depth in the newest windows of a switch queue.",
                                     labels=queue)
         for name, of in self.meter.queues.items():
             dropped.add_metric(name, of.dropped)
             if of.max_bytes is not None:
                 fullest.add_metric(name, of.max_bytes)
         impossible = CounterMetricFamily(
-            "mburst_queue_impossible_windows", "Windows of a switch queue that are not to be believed, and left out.",
+            "mburst_queue_impossible_windows", "Windows of a switch queue with impossible values, left out.",
             labels=queue)
         for name, of in self.meter.queues.items():
             impossible.add_metric(name, of.impossible)
-        up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether a switch's subscription stands.", labels=["device"])
+        up = GaugeMetricFamily("mburst_gnmi_target_up", "Whether the gNMI subscription to a switch is established.",
+                               labels=["device"])
         for device, stands in self.meter.targets.items():
             up.add_metric([device], float(stands))
         yield from (sent, lost, latency, dropped, fullest, impossible, up)

@@ -94,7 +94,7 @@ _WINDOWS_TOLD = """
 SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
        hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
             ecn_marked_packets, believed) AS name
-FROM told_windows('queues', $since, 9223372036854775807)
+FROM reported_windows('queues', $since, 9223372036854775807)
 """
 _QUEUES = """
 SELECT device, port, queue, max(depth_bytes) FILTER (believed) AS max_bytes,

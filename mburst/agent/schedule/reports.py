@@ -68,12 +68,12 @@ def period_of(store: Store, since_ns: int | None, until_ns: int | None, rack: st
         oldest, newest = con.execute(
             "SELECT min(start_ns), max(end_ns) FROM recorded WHERE coalesce(rack = $1, true)", [rack]).fetchall()[0]
     if oldest is None and (since_ns is None or until_ns is None):
-        raise MburstError(f"{store.path}: nothing was recorded" + (f" of rack {rack}" if rack else ""),
+        raise MburstError(f"{store.path}: no recording" + (f" of rack {rack}" if rack else ""),
                           "give both --since and --until, or --last, for a report that says so")
     since = oldest if since_ns is None else since_ns
     until = newest if until_ns is None else until_ns
     if since >= until:
-        raise MburstError("the period ends before it begins", "the newest data are older than --since")
+        raise MburstError("the period ends before it begins", "the newest data is older than --since")
     return Period(since, until)
 
 

@@ -153,7 +153,7 @@ def _escaped(text: str) -> str:
 def _bare(path: str) -> str:
     """A path that is the whole of a value: there are no quotes for it. Raises UsageError."""
     if path.endswith("\\") or path != path.rstrip():
-        raise UsageError(f"{path!r}: systemd has no way to write the name of this folder", "call from another folder")
+        raise UsageError(f"{path!r}: systemd cannot represent the name of this folder", "run it from another folder")
     return _escaped(path)
 
 
@@ -162,7 +162,7 @@ def _one_line(text: str) -> str:
     write the lines behind it."""
     if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
         raise UsageError(f"{text!r}: a name with control characters, or that is not UTF-8, cannot be scheduled",
-                         "rename the file or folder, or call from another folder")
+                         "rename the file or folder, or run it from another folder")
     return text
 
 
@@ -274,7 +274,7 @@ def _systemctl(system: bool, *words: str) -> None:
     try:
         done = subprocess.run(call, capture_output=True, text=True)
     except FileNotFoundError:
-        raise MburstError("there is no systemctl here",
+        raise MburstError("systemctl was not found",
                           "--print cron or --print kubernetes, or let `mburst run` keep the schedule") from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

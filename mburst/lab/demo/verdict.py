@@ -21,13 +21,13 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
     pairs = [(edges, burst) for edges in case.rounds for burst in incoming if is_of_round(burst, edges)]
     rounds = {edges for edges, _ in pairs}
     others = [burst for burst in incoming if not any(burst is found for _, found in pairs)]
-    lines = [f"Found {len(rounds)} of {len(case.rounds)} rounds and {format_count(len(others), 'other burst')}."]
+    lines = [f"Detected {len(rounds)} of {len(case.rounds)} incasts, {format_count(len(others), 'other burst')}."]
     lines += disturbed(case, rounds, others)
     if pairs:
         starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
         ends = max(abs(burst["end_ns"] - last_ns) for (_, last_ns), burst in pairs)
         lines.append(
-            f"They start within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
+            f"Their starts are within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
         )
         fan_in = sorted({burst["fan_in"] for _, burst in pairs})
         told = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"

@@ -86,7 +86,8 @@ class Scenario:
             if not low <= getattr(self, name) <= high:
                 raise UsageError(f"{name} {getattr(self, name)} is not between {low} and {high}")
         if self.ip_version not in HEADER_BYTES or self.protocol not in TRANSPORT_BYTES:
-            raise UsageError(f"no scenario of {self.protocol} over IPv{self.ip_version}", "udp or tcp over 4 or 6")
+            raise UsageError(f"unsupported scenario: {self.protocol} over IPv{self.ip_version}",
+                             "udp or tcp over 4 or 6")
         if self.snaplen != 0 and not 14 <= self.snaplen <= 262_144:
             raise UsageError(f"snaplen {self.snaplen} is neither 0 nor between 14 and 262144")
         if 0 < self.duration_ns < self.rounds * self.period_ns:

@@ -109,7 +109,7 @@ def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None,
     if packets < 0:
         return None, None, f"not known how many packets: the interface counted {moved:,}, fewer than were recorded"
     if None in (before["begun_bytes"], after["begun_bytes"]):
-        return packets, None, "not known how many bytes: the driver may count them otherwise"
+        return packets, None, "not known how many bytes: the driver may count them differently"
     if before["dropped"]:
         return packets, None, "not known how many bytes: nor how many were dropped"
     octets = after["begun_bytes"] - before["begun_bytes"] - before["bytes"] - before["late_bytes"]
@@ -119,11 +119,11 @@ def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None,
 def _incomparable(before: Row, after: Row | None, directions: int) -> str:
     """Why the interface's counters do not tell what was missed; '' where they do."""
     reasons = (
-        (after is None, "nothing came in this direction when it was recorded again"),
-        (not before["boot_id"], "the host does not say whether it was started anew"),
-        (after and before["boot_id"] != after["boot_id"], "the host was started anew, and its counters with it"),
-        (after and before["interface_id"] != after["interface_id"], "the interface was made anew, and its counters"),
-        (None in (before["begun_packets"], after and after["begun_packets"]), "the interface has no counter of it"),
+        (after is None, "no packet in this direction when it was recorded again"),
+        (not before["boot_id"], "the host does not report whether it was restarted"),
+        (after and before["boot_id"] != after["boot_id"], "the host was restarted, and its counters with it"),
+        (after and before["interface_id"] != after["interface_id"], "the interface was recreated, and its counters"),
+        (None in (before["begun_packets"], after and after["begun_packets"]), "no interface counter of this direction"),
         (before["backend"] not in COMPARABLE, f"{before['backend']} may not see what the interface counts"),
         (before["filter"], "the filter left packets out"),
         (before["quality"] & Quality.GRO, "merged frames (GRO, TSO) are not what the interface counts"),

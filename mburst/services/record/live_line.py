@@ -55,7 +55,7 @@ class LiveLine:
         self.batches.clear()
         parts.append(f"{self.bins:,} bins")
         known = link or not progress.runs
-        parts.append(format_count(self.bursts.count, "burst") if known else "no link speed: --link counts bursts")
+        parts.append(format_count(self.bursts.count, "burst") if known else "no link speed: bursts need --link")
         parts.append(f"{progress.facts['dropped']:,} dropped")
         if progress.lanes:
             parts.append(f"stamps: {stamped_by(quality, live=True)}")

@@ -342,7 +342,7 @@ class _Recorder:
                     writer.close()
         with suppress(MburstError, OSError):
             if self.rows:
-                self._end("failed", [f"the recording broke off: {error}"], reason)
+                self._end("failed", [f"the recording ended early: {error}"], reason)
             self.lock.is_begun = False
 
 

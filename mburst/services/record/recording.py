@@ -1,4 +1,4 @@
-"""What to record and how, and what is told of it while it runs."""
+"""What to record and how, and the progress that is reported while it runs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recording:
-    """What to record, and how. Times in nanoseconds, rates in bits a second."""
+    """What to record, and how. Times in nanoseconds, rates in bits a second.
+
+    The names of the fields are part of the fingerprint: another name records every file of an existing store again."""
 
     targets: list[str]
     link_bps: int | None = None
     bin_ns: int = 100_000
     source_bin_ns: int = 1_000_000
-    window_ns: int = 2_000_000
+    window_ns: int = 2_000_000  # --reorder-window
     host: str = "unknown"
     rack: str = "unknown"
     interface: str | None = None
     direction: Direction = "both"
     local: list[str] = field(default_factory=list)
     max_sources: int = 4096
-    inner: bool = False
+    inner: bool = False  # --inner-ip
     mtu: int = -1
-    spread: bool = False
+    spread: bool = False  # --split-merged
     backend: str = "auto"
     filter: str = ""
     live: Live = field(default_factory=lambda: Live())
@@ -117,7 +119,7 @@ def merged_beyond(recording: Recording) -> int:
 
 
 def own_addresses(recording: Recording) -> list[str]:
-    """--local, or else the address of the interface: libpcap does not tell sides."""
+    """--local, or else the address of the interface: libpcap does not report the direction."""
     from ...capture import device
 
     if recording.local or not is_live(recording):

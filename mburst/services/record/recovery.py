@@ -119,7 +119,7 @@ def append_rows(store: Store, writer_id: str, rows: list[Row]) -> None:
 
 def _ended(row: Row, held: Totals | None, reason: str) -> Row:
     """The last row of a recording that was broken off: its totals are those of its bins."""
-    note = f"the recorder did not come to its end ({reason}): totals are those of its bins"
+    note = f"the recorder ended early ({reason}): totals are those of its bins"
     ended = {**row, "ended": "failed" if reason in ("failed", "disk full") else "killed", "complete": False,
              "counted_segments": None, "notes": "\n".join([*row["notes"].splitlines(), note]),
              "written_ns": max(time.time_ns(), row["written_ns"] + 1)}

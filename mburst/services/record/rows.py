@@ -140,7 +140,7 @@ def _merged(count: int, mtu: int) -> str:
     if not count:
         return ""
     return (f"{count:,} frames are larger than an MTU of {mtu:,}: merged by GRO or TSO; their wire bytes are "
-            "computed from segments, their timing inside is not known")
+            "estimated from the segments, their timing inside is not known")
 
 
 def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
@@ -150,19 +150,19 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     notes += facts["notice"].splitlines() if facts["notice"] else []
     if facts["foreign_packets"] > 0.05 * facts["ethernet_packets"]:
         share = 100 * facts["foreign_packets"] / facts["ethernet_packets"]
-        notes.append(f"{share:.3g} % of the frames are neither from nor to the address taken as this host: "
-                     "name it with --local")
+        notes.append(f"{share:.3g} % of the frames are neither from nor to the address assumed to be this host: "
+                     "override with --local")
     if facts["excluded_packets"]:
-        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out, as asked")
+        notes.append(f"{facts['excluded_packets']:,} packets of the other direction were left out (--direction)")
     if facts["dropped"]:
         notes.append(f"{facts['dropped']:,} packets were dropped before the capture was written: "
                      "all counts are lower bounds")
     late = sum(lane["late"] for lane in lanes) - facts["misdated"]
     if late:
-        notes.append(f"{late:,} packets came too far out of order for their bin and are in none: --window widens it")
+        notes.append(f"{late:,} packets arrived outside the reorder window and are in no bin; raise --reorder-window")
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
-        notes.append(f"the clock went back {steps:,} times: bins before and after are kept apart")
+        notes.append(f"the clock stepped backwards {steps:,} times: a new clock epoch begins at each step")
     if facts["folded_bins"]:
         notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
                      "`other` may count one of them more than once")

@@ -79,11 +79,11 @@ class Watch:
         self.bins += len(qualities)
         self.coarse += sum(bool(quality & COARSE_STAMPS) for quality in qualities)
         if self.coarse * 2 > self.bins:
-            raise too_coarse(self.interface, self.recording.bin_ns, "record them all the same")
+            raise too_coarse(self.interface, self.recording.bin_ns, "record them anyway")
 
     def notes(self, packets: int, ended_by: list[signal.Signals]) -> list[str]:
         """What happened, one sentence each."""
-        silence = [] if packets else [f"nothing came in {format_duration(time.monotonic_ns() - self.begun)}"]
+        silence = [] if packets else [f"no packet in {format_duration(time.monotonic_ns() - self.begun)}"]
         return [*dict.fromkeys(self.jumps), *silence, *(f"ended by {number.name}" for number in ended_by[:1])]
 
     def close(self) -> None:
