@@ -152,7 +152,7 @@ setup(
         "mburst.telemetry.probe": ["*.pyi"],
         "mburst.telemetry.gnmi": ["vendors/*.toml"],
         "mburst.sql": ["*.sql", "schema/*.sql", "model/*.sql", "queries/*.sql"],
-        "mburst.dashboards": ["static/*", "templates/*"],
+        "mburst.dashboards": ["static/*/*", "templates/*/*"],
     },
     ext_modules=[extension(ENGINE, "capture", ["pcap"]), extension(EXCHANGE, "telemetry/probe", [])],
     cmdclass={"build_ext": BuildEngine, "bdist_wheel": BuildWheel},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..analysis.answers.investigate import Investigation as Answer
     from ..analysis.bursts.find import BurstDefinition
     from ..analysis.whatif.replay import Change, Outcome, Replay
-    from ..dashboards.investigation_figures import Figure
+    from ..dashboards.investigation.figures import Figure
     from ..sql import Store
     from ..sql.damage import DamagedFile
 
@@ -87,7 +87,7 @@ class Investigation:
     @cached_property
     def summary(self) -> str:
         """The verdict in a few sentences, with units."""
-        from ..dashboards.investigation_summary import summary
+        from ..dashboards.investigation.summary import summary
 
         return summary(self.answer)
 
@@ -116,24 +116,24 @@ class Investigation:
         """The figures of the page, for plotly, as far as there is something to draw: `distribution` of latency, `card`
         (where the late probes' time went), `over_time` (latency over utilization in the worst seconds), `aligned` (all
         bursts by onset), `lag_scan`, `fan_in` and `remedies`."""
-        from ..dashboards.investigation_figures import all_figures
+        from ..dashboards.investigation.figures import all_figures
 
         return {name: _drawn(figure) for name, figure in all_figures(self.answer).items()}
 
     def to_dict(self) -> dict[str, Any]:
         """What `mburst investigate --json` prints."""
-        from ..dashboards.investigation_facts import facts
+        from ..dashboards.investigation.facts import facts
 
         return facts(self.answer)
 
     def markdown(self) -> str:
         """What `mburst investigate --markdown` prints."""
-        from ..dashboards.investigation import markdown
+        from ..dashboards.investigation.page import markdown
 
         return markdown(self.answer)
 
     def __str__(self) -> str:
-        from ..dashboards.investigation import plain
+        from ..dashboards.investigation.page import plain
 
         return plain(self.answer)
 
@@ -143,7 +143,7 @@ class Investigation:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page of `mburst investigate -o` as one HTML file; its path. Raises MburstError."""
-        from ..dashboards.investigation import write_page
+        from ..dashboards.investigation.page import write_page
 
         page = Path(path)
         if page.is_dir():
@@ -182,14 +182,14 @@ class WhatIf:
     @property
     def figure(self) -> go.Figure | None:
         """Latency under each of the usual changes, as on the page of the investigation."""
-        from ..dashboards.investigation_figures import remedies
+        from ..dashboards.investigation.figures import remedies
 
         figure = remedies(replace(self.answer, outcomes=self.changes))
         return None if figure is None else _drawn(figure)
 
     def to_dict(self) -> dict[str, Any]:
         """What `mburst what-if --json` prints."""
-        from ..dashboards.investigation_facts import outcome_facts, what_if_facts
+        from ..dashboards.investigation.facts import outcome_facts, what_if_facts
 
         return {
             **(what_if_facts(self.answer) or {}),

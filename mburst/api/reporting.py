@@ -45,10 +45,10 @@ class Report:
         """The figures of the page, for plotly, by what they are of: of each interface and direction utilization, with
         latency and the depth of a switch queue beside it, in seconds since the second in which it begins; of each path
         the distribution of its latency."""
-        from ..dashboards.figures import timeline
-        from ..dashboards.path_words import name_of
-        from ..dashboards.paths import distribution_figure
-        from ..dashboards.words import lane_name
+        from ..dashboards.common.figures import timeline
+        from ..dashboards.common.words import lane_name
+        from ..dashboards.report.path_words import name_of
+        from ..dashboards.report.paths import distribution_figure
 
         drawn = {lane_name(report.lane): timeline(report, self.definition.threshold)
                  for report in self.lanes if report.bins}
@@ -57,13 +57,13 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The facts of the page: what `mburst report` writes beside it as JSON."""
-        from ..dashboards.report import facts_json
+        from ..dashboards.report.page import facts_json
 
         return facts_json(self.lanes, self.definition, self.paths, self.damaged)
 
     def write(self, folder: str | os.PathLike[str]) -> Files:
         """Write the page and its facts into a folder, which is made where it is missing. Raises MburstError."""
-        from ..dashboards.report import write
+        from ..dashboards.report.page import write
 
         return Files(*write(self.lanes, self.definition, Path(folder), self.paths, self.damaged))
 
@@ -82,7 +82,7 @@ class RackReport:
     @property
     def summary(self) -> str:
         """What happened, in a sentence."""
-        from ..dashboards.rack_words import verdict
+        from ..dashboards.rack.words import verdict
 
         return verdict(self.report)
 
@@ -91,17 +91,17 @@ class RackReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The facts of the page."""
-        from ..dashboards.rack import facts
+        from ..dashboards.rack.page import facts
 
         return facts(self.report)
 
     def write(self, folder: str | os.PathLike[str]) -> Files:
         """Write the page, its facts and the index of all reports into a folder, which is made where it is missing.
         Raises MburstError."""
-        from ..dashboards import rack
+        from ..dashboards.rack import page
 
-        written = Files(*rack.write(self.report, Path(folder)))
-        rack.write_index(Path(folder))
+        written = Files(*page.write(self.report, Path(folder)))
+        page.write_index(Path(folder))
         return written
 
 

@@ -21,7 +21,7 @@ class Sensitivity:
     @property
     def summary(self) -> str:
         """Down to which size bursts are detected, a line for each curve: as reports say it."""
-        from ..dashboards.sensitivity_words import UNMEASURED, limit_words
+        from ..dashboards.common.sensitivity_words import UNMEASURED, limit_words
 
         where = ("host", "interface", "direction")
         lines = [f"{' '.join(curve.setting[name] for name in where)}: {limit_words(curve)}" for curve in self.curves]
@@ -32,7 +32,7 @@ class Sensitivity:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """What `mburst canary --json` prints."""
-        from ..dashboards.sensitivity_words import facts
+        from ..dashboards.common.sensitivity_words import facts
 
         return [facts(curve) for curve in self.curves]
 
@@ -42,7 +42,7 @@ class Sensitivity:
         smaller size alone), and errors of begin and end (ns) and of bytes (share)."""
         import pyarrow as pa
 
-        from ..dashboards.sensitivity_words import point_facts
+        from ..dashboards.common.sensitivity_words import point_facts
 
         return pa.Table.from_pylist([
             {**curve.setting, "batch": curve.batch, "until_ns": curve.until_ns, **point_facts(point)}

@@ -244,7 +244,7 @@ def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.N
     with store.connect() as con:
         found = [curve for curve in curves(con) if any(curve.is_of(done.batch, lane.rows[0]) for lane in lanes)]
     if arguments.json:
-        from ..dashboards.sensitivity_words import facts
+        from ..dashboards.common.sensitivity_words import facts
 
         output.write_json_value([facts(curve) for curve in found])
         return
@@ -255,7 +255,7 @@ def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.N
 
 def print_curve(curve: Curve) -> None:
     """A detection curve, and what it means."""
-    from ..dashboards import sensitivity_words as words
+    from ..dashboards.common import sensitivity_words as words
 
     tell("", words.heading(curve))
     output.write("table", words.HEAD, (words.row(point) for point in curve.points))

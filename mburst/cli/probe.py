@@ -250,7 +250,7 @@ def told_distribution(measured: Distribution) -> dict[str, Any]:
 
 def described(found: list[Met], counts: PathCounts) -> list[str]:
     """For people: a heading, a table and what to know of it for each path."""
-    from ..dashboards.path_words import clock_note, sample_note
+    from ..dashboards.report.path_words import clock_note, sample_note
 
     return ["\n".join(filter(None, [heading(met, counts_of(met, counts)), table(met), clock_note(met.clocks),
                                     sample_note(met)])) for met in found]
@@ -258,7 +258,7 @@ def described(found: list[Met], counts: PathCounts) -> list[str]:
 
 def heading(met: Met, count: Counts) -> str:
     """Who probed whom, and what became of the probes."""
-    from ..dashboards.path_words import name_of, stamped_by
+    from ..dashboards.report.path_words import name_of, stamped_by
 
     back = f", {count.lost_back:,} of them on the way back" if count.lost and count.lost_back is not None else ""
     parts = [f"{format_count(met.sent, 'probe')} in {format_duration(met.end_ns - met.start_ns)}",
@@ -274,7 +274,7 @@ def heading(met: Met, count: Counts) -> str:
 
 def table(met: Met) -> str:
     """The distributions that were measured."""
-    from ..dashboards import path_words
+    from ..dashboards.report import path_words
 
     rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def show(found: WhatIf) -> None:
     """For people."""
-    from ..dashboards.investigation_phrases import before_words, model_words, unsure_words
-    from ..dashboards.investigation_words import outcome_row
+    from ..dashboards.investigation.phrases import before_words, model_words, unsure_words
+    from ..dashboards.investigation.words import outcome_row
 
     tell(model_words(found.replay))
     if where := before_words(found.answer.findings[0].evidence):

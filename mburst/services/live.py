@@ -28,7 +28,7 @@ class Service:
             import uvicorn  # noqa: F401
             import websockets  # noqa: F401  what uvicorn speaks WebSocket with
 
-            from ..dashboards.live_server import application
+            from ..dashboards.live.server import application
             from ..web.gate import Gate
             from ..web.server import WebServer
         except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ class Service:
                               "pip install 'mburst[live]'") from error
         from ..analysis.live.bursts import BurstWatch
         from ..analysis.live.store import LiveStore
-        from ..dashboards.live_view import LiveView
+        from ..dashboards.live.view import LiveView
         from ..workers import Workers
 
         socket = listening(where)

@@ -23,7 +23,7 @@ from mburst.agent.delivery import ledger as book
 from mburst.agent.delivery.digest import Entry
 from mburst.agent.delivery.http import send_webhook
 from mburst.agent.delivery.send import Refused, Unsure
-from mburst.dashboards import rack as page
+from mburst.dashboards.rack import page
 from mburst.sql import Store
 
 

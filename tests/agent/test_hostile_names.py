@@ -18,7 +18,7 @@ from mburst.agent.delivery import Digest, http, mail
 from mburst.agent.delivery.destinations import Delivery
 from mburst.agent.delivery.digest import Entry
 from mburst.agent.delivery.picture import png
-from mburst.dashboards import rack as page
+from mburst.dashboards.rack import page
 from mburst.sql import Store
 
 NAMED = list(HOSTILE.values())

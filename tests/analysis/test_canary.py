@@ -25,9 +25,9 @@ from mburst.analysis.canary.sensitivity import Curve, Error, Point
 from mburst.analysis.model import binomial
 from mburst.analysis.rack import report
 from mburst.analysis.rack.period import Period
-from mburst.dashboards import rack_words
-from mburst.dashboards import report as page
-from mburst.dashboards.sensitivity_words import UNMEASURED, limit_words, seen_words
+from mburst.dashboards.common.sensitivity_words import UNMEASURED, limit_words, seen_words
+from mburst.dashboards.rack import words as rack_words
+from mburst.dashboards.report import page
 from mburst.errors import MburstError
 from mburst.services import canary
 from mburst.sql import Store

@@ -17,8 +17,8 @@ from mburst.__main__ import main
 from mburst.analysis.answers.investigate import investigate, same_name
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
-from mburst.dashboards.investigation import plain
-from mburst.dashboards.investigation_facts import facts
+from mburst.dashboards.investigation.facts import facts
+from mburst.dashboards.investigation.page import plain
 from mburst.sql import Store
 
 KEYS = {"cause", "summary", "tail", "evidence", "bursts", "fan_in", "missing"}

@@ -21,7 +21,7 @@ from mburst.analysis.cause.port import port_from_bins
 from mburst.analysis.cause.read import Question
 from mburst.analysis.cause.tail import DEFAULT, Probes, find_tail, latency
 from mburst.analysis.cause.verdict import decide
-from mburst.dashboards.investigation_facts import facts
+from mburst.dashboards.investigation.facts import facts
 
 MS = 1e6
 

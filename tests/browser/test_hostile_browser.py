@@ -12,8 +12,8 @@ from storelib import write
 
 from mburst.analysis.answers.host import detect, gather, lanes
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.dashboards import rack as rack_page
-from mburst.dashboards import report as report_page
+from mburst.dashboards.rack import page as rack_page
+from mburst.dashboards.report import page as report_page
 from mburst.sql import Store
 
 pytest.importorskip("uvicorn")

@@ -14,8 +14,8 @@ from storelib import write
 from mburst.analysis.answers.investigate import Investigation, investigate
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.cause.read import Question
-from mburst.dashboards.investigation import write_page
-from mburst.dashboards.investigation_facts import facts
+from mburst.dashboards.investigation.facts import facts
+from mburst.dashboards.investigation.page import write_page
 from mburst.sql import Store
 
 HOSTILE = '<a href="https://evil.example/">x</a><img src=x onerror=alert(1)>`</script>'

@@ -14,7 +14,7 @@ COLUMNS = """told => {
 
 @pytest.fixture(scope="module")
 def page(page_with):
-    return page_with("live_heat.js")
+    return page_with("live/heat.js")
 
 
 @pytest.mark.parametrize("width", [10_000_000, 9_900_000, 9_600_000, 7_000_000, 300_000_000, 400_000_000, SECOND])

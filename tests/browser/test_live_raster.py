@@ -28,7 +28,7 @@ PLACE = st.integers(0, HEIGHT - 1).map(lambda row: row + Fraction(3, 7))
 
 @pytest.fixture(scope="module")
 def page(page_with):
-    return page_with("live_raster.js")
+    return page_with("live/raster.js")
 
 
 def pieces(x, y, steps):

@@ -9,7 +9,7 @@ import pytest
 from browserlib import CHROMIUM, FLAGS
 from racklib import fill, report
 
-from mburst.dashboards import rack as page
+from mburst.dashboards.rack import page
 from mburst.sql import Store
 
 

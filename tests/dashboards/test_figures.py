@@ -7,8 +7,8 @@ import reportlib
 from reportlib import BIN, FULL, LONG, PROBE, SHORT, START
 from storelib import write
 
-from mburst.dashboards import figures
-from mburst.dashboards.palette import DARK, LIGHT
+from mburst.dashboards.common import figures
+from mburst.dashboards.common.palette import DARK, LIGHT
 from mburst.sql import Store
 
 

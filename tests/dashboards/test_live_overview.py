@@ -8,7 +8,7 @@ from reportlib import FULL
 from storelib import write
 
 from mburst.analysis.live.store import LiveStore
-from mburst.dashboards.live_overview import overview
+from mburst.dashboards.live.overview import overview
 from mburst.sql import Store
 
 NOW = 1_795_228_500_000_000_000

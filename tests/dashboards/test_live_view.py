@@ -15,7 +15,7 @@ from storelib import rows
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.live.bursts import BurstWatch
 from mburst.analysis.live.store import LiveStore
-from mburst.dashboards.live_view import LiveView
+from mburst.dashboards.live.view import LiveView
 
 NOW = 1_795_228_500_000_000_000
 CELL = 10_000_000  # ns, of the heatmap

@@ -11,8 +11,9 @@ from html.parser import HTMLParser
 import pytest
 from racklib import DAY, START, fill, report
 
-from mburst.dashboards import rack as page
-from mburst.dashboards import rack_pictures, rack_words
+from mburst.dashboards.rack import page
+from mburst.dashboards.rack import pictures as rack_pictures
+from mburst.dashboards.rack import words as rack_words
 from mburst.sql import Store
 
 HOSTILE = "</title><img src=x onerror=alert(1)>"

@@ -18,9 +18,9 @@ from storelib import write
 
 from mburst.analysis.answers.host import Limits
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.dashboards import report as page
-from mburst.dashboards import words
-from mburst.dashboards.packing import Pack, narrow
+from mburst.dashboards.common import words
+from mburst.dashboards.common.packing import Pack, narrow
+from mburst.dashboards.report import page
 from mburst.sql import Store
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mburst.analysis.model.envelope import merge_intervals
-from mburst.dashboards.live_view import LiveView, Wish
+from mburst.dashboards.live.view import LiveView, Wish
 
 
 def unpacked(message: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from storelib import write
 from mburst.analysis.answers.host import LaneReport, Limits, detect, gather, lanes
 from mburst.analysis.answers.paths import Selection, read_met
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.dashboards import report as page
+from mburst.dashboards.report import page
 from mburst.sql import Store
 
 BIN = 100_000  # ns

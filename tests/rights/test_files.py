@@ -15,7 +15,7 @@ from racklib import DAY, START, fill, report
 from mburst import files
 from mburst.agent.delivery import Digest, Ledger
 from mburst.agent.delivery.destinations import Delivery
-from mburst.dashboards import rack as page
+from mburst.dashboards.rack import page
 from mburst.errors import MburstError
 from mburst.sql import Store
 

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ... import files
-from ...dashboards import rack as page
-from ...dashboards import rack_words
-from ...dashboards.words import count
+from ...dashboards.common.words import count
+from ...dashboards.rack import page
+from ...dashboards.rack import words as rack_words
 from ...names import escape, short, shown
 from ...units import format_duration, format_share
 from .ledger import Key

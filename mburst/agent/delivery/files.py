@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ... import files
-from ...dashboards import rack as page
+from ...dashboards.rack import page
 from .destinations import Delivery
 from .digest import Digest
 

@@ -122,7 +122,7 @@ def _line(said: dict[str, Any]) -> dict[str, Any]:
 
 def told(line: dict[str, Any]) -> str:
     """A failure in a sentence."""
-    from ...dashboards.rack_words import moment, period
+    from ...dashboards.rack.words import moment, period
 
     verb = "was not delivered" if line["state"] == FAILED else "may not have been delivered"
     return (f"Report {line['report']} of {period(line['since_ns'], line['until_ns'])} {verb} to {line['to']} at "

@@ -6,8 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...dashboards.palette import LIGHT
-from ...dashboards.rack_pictures import OPACITY, STEPS
+from ...dashboards.common.palette import LIGHT
+from ...dashboards.rack.pictures import OPACITY, STEPS
 from ...names import short
 
 if TYPE_CHECKING:

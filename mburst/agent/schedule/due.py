@@ -27,7 +27,7 @@ def due_period(report: Report, now_ns: int) -> Period:
 
 def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
     """Write what is missing of a report's pages for a period; whether there was anything to write."""
-    from ...dashboards import rack as page
+    from ...dashboards.rack import page
     from ...sql import Store
 
     store = Store.open(report.store)
@@ -42,7 +42,7 @@ def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
 
 def carry_out(config: Config, report: Report, now_ns: int, tell: Callable[[str], None]) -> int:
     """Write the report that is due, and deliver it and what earlier deliveries left. How many deliveries failed."""
-    from ...dashboards import rack as page
+    from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
     make(report, period, tell)

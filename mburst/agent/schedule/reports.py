@@ -81,8 +81,8 @@ def write_racks(store: Store, racks: Sequence[str], period: Period, definition: 
                 folder: Path) -> Iterator[Written]:
     """Write a report for each rack, and the index when the last one has been taken. Raises MburstError."""
     from ...analysis.rack.report import gather
-    from ...dashboards import rack as page
-    from ...dashboards.rack_words import summary
+    from ...dashboards.rack import page
+    from ...dashboards.rack.words import summary
 
     for rack in racks:
         report = gather(store, rack, period, definition)

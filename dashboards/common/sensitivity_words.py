@@ -1,0 +1,177 @@
+"""How small a burst is detected, in words: the same in reports, investigations, Python and at the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...analysis.canary.sensitivity import DOUBT, PROMISED, Asked, Curve, Error, Point, Seen, fitting, others
+from ...units import NS_PER_S, format_bytes, format_count, format_duration, format_rate, format_share
+
+UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
+HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
+MOST_SAID = 3  # interfaces and directions
+DAY_NS = 86_400 * NS_PER_S
+STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
+EXCLUDED = {
+    "held up": "the sender was held up", "not recorded": "nothing was recorded then",
+    "lost": "packets were lost on the way", "joined": "the definition joins bursts that are so near (`--gap`)",
+    "hidden": "another burst was there",
+}
+
+
+def day(ns: int) -> str:
+    """ "2026-11-21" in UTC."""
+    from .words import date
+
+    return date(ns)
+
+
+def size_words(point: Point) -> str:
+    """ "25 kB or more within 2 ms" """
+    how = f"within {format_duration(point.length_ns)}" if point.length_ns else "back to back"
+    return f"{format_bytes(point.size_bytes)} or more {how}"
+
+
+def part_words(point: Point) -> str:
+    """That of such bursts less than half is found, where that is so: they hardly reach the threshold."""
+    if point.bytes.median is None or point.bytes.median > -0.5:
+        return ""
+    return f" (of which the bursts that are found have {format_share(1 + point.bytes.median)} of the bytes)"
+
+
+def stamps_words(stamps: str) -> str:
+    """ "kernel stamps" """
+    return f"{', '.join(STAMPS.get(name, name) for name in stamps.split(', '))} stamps" if stamps else "unknown stamps"
+
+
+def age_words(curve: Curve, until_ns: int | None) -> str:
+    """When it was measured, and how long before the end of what it is laid beside."""
+    days = 0 if until_ns is None else (until_ns - curve.until_ns) // DAY_NS
+    return day(curve.until_ns) + (f", {format_count(days, 'day')} before" if days > 0 else "")
+
+
+def limit_words(curve: Curve, until_ns: int | None = None) -> str:
+    """Down to which size bursts are detected: a sentence."""
+    limits, stamps = curve.limits(), stamps_words(curve.setting["stamps"])
+    width = f"bins of {format_duration(curve.setting['bin_ns'])}"
+    if not limits:
+        best = max(curve.points, key=lambda point: (point.low, point.n), default=None)
+        told = f"; at best {best.detected:,} of {best.n:,}, of {size_words(best)}" if best and best.n else ""
+        return (f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{told} "
+                f"({age_words(curve, until_ns)}, {stamps}, {width}).")
+    sizes = ", and of ".join(size_words(point) + part_words(point) for point in limits)
+    sizes += "," if len(limits) > 1 else ""
+    counts = " and ".join(f"{point.detected:,} of {point.n:,}" for point in limits)
+    return (f"Bursts of {sizes} are detected with {format_share(PROMISED)} or more ({counts} canary bursts, "
+            f"{age_words(curve, until_ns)}, {stamps}, {width}).")
+
+
+def seen_words(known: Sequence[Curve], asked: Iterable[Asked], until_ns: int | None = None) -> str:
+    """What is known of how small a burst would have been seen, of one interface and direction or of several: a sentence
+    for each that was measured, or else one that it was not."""
+    wanted = list(asked)
+    said = {}
+    for one in wanted:
+        name = f"{one.where['host']} {one.where['interface']} {one.where['direction']}: " if len(wanted) > 1 else ""
+        if curve := fitting(known, one):
+            said[name] = limit_words(curve, until_ns)
+        elif have := others(known, one):
+            said[name] = (f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by this "
+                          "definition of a burst and these stamps (`mburst import canary` reads the run again).")
+    told = [name + sentence for name, sentence in said.items()]
+    more = [f"And {len(told) - MOST_SAID:,} more that were measured."] if len(told) > MOST_SAID else []
+    return " ".join([*told[:MOST_SAID], *more]) or UNMEASURED
+
+
+def heading(curve: Curve) -> str:
+    """Where and by which definition it was measured."""
+    one = curve.setting
+    release = "" if one["release_ppb"] == one["threshold_ppb"] else \
+        f", goes on at {format_share(one['release_ppb'] / 1e9)}"
+    return (f"{one['host']} {one['interface']} {one['direction']}: {format_rate(one['link_bps'])}, bins of "
+            f"{format_duration(one['bin_ns'])}, {stamps_words(one['stamps'])}; a burst is "
+            f"{format_share(one['threshold_ppb'] / 1e9)} of line rate or more{release}, joined over gaps up to "
+            f"{format_duration(one['join_ns'])}, {format_duration(one['min_duration_ns'])} or longer")
+
+
+def facts(curve: Curve) -> dict[str, Any]:
+    """A curve for programs, with its sentence."""
+    return {**curve.setting, "batch": curve.batch, "source": curve.source, "since_ns": curve.since_ns,
+            "until_ns": curve.until_ns, "offset_ns": curve.offset_ns, "offset_error_ns": curve.offset_error_ns,
+            "drift_ppb": curve.drift_ppb, "sent_error_ns": curve.sent_error_ns,
+            "missed_dropping": curve.missed_dropping, "excluded": curve.excluded,
+            "summary": limit_words(curve), "points": [point_facts(point) for point in curve.points]}
+
+
+def point_facts(point: Point) -> dict[str, Any]:
+    """A point of the curve, flat. Errors: the median with its sign, and the 95th percentile of the size."""
+    told = {"size_bytes": point.size_bytes, "length_ns": point.length_ns, "sent": point.sent, "n": point.n,
+            "detected": point.detected, "share": point.share, "low": point.low, "high": point.high,
+            "holds": point.holds}
+    errors = {"start_error_ns": point.start_ns, "end_error_ns": point.end_ns, "bytes_error": point.bytes}
+    for name, error in errors.items():
+        told |= {f"{name}_median": error.median, f"{name}_p95": error.p95}
+    return told
+
+
+def answer_words(seen: Seen, until_ns: int | None = None) -> str:
+    """How small a burst would have been seen, for an answer that is about ports; '' where none was recorded."""
+    return seen_words(seen.curves, seen.asked, until_ns) if seen.asked else ""
+
+
+def canary_words(seen: Seen, bursts: int) -> str:
+    """Which of an answer's bursts mburst itself sent, or ''."""
+    if not seen.canaries:
+        return ""
+    of = f"{seen.canaries:,} of {format_count(bursts, 'burst')}" if seen.canaries < bursts else \
+        f"All of them, {format_count(bursts, 'burst')},"
+    return (f"{of} {'is a canary burst' if seen.canaries == 1 else 'are canary bursts'}: `mburst canary` sent "
+            f"{'it' if seen.canaries == 1 else 'them'} from {', '.join(seen.senders[:3])}.")
+
+
+def row(point: Point) -> list[str]:
+    """A row of the curve, under HEAD."""
+    share = "–" if point.share is None else f"{point.detected:,} ({format_share(point.share)})"
+    interval = "–" if not point.n else f"{format_share(point.low)} to {format_share(point.high)}"
+    return [format_bytes(point.size_bytes), format_duration(point.length_ns) if point.length_ns else "back to back",
+            f"{point.n:,}", share, interval, edge(point.start_ns), edge(point.end_ns), share_error(point.bytes)]
+
+
+def edge(error: Error) -> str:
+    """ "−12 µs, 95 % within 80 µs" """
+    if error.median is None or error.p95 is None:
+        return "–"
+    sign = "−" if error.median < 0 else "+"
+    return f"{sign}{format_duration(abs(error.median))}, 95 % within {format_duration(error.p95)}"
+
+
+def share_error(error: Error) -> str:
+    """ "+0.2 %, 95 % within 1 %" """
+    if error.median is None or error.p95 is None:
+        return "–"
+    sign = "−" if error.median < 0 else "+"
+    return f"{sign}{100 * abs(error.median):.2g} %, 95 % within {100 * error.p95:.2g} %"
+
+
+def excluded_words(curve: Curve) -> str:
+    """What does not count and why, and what was missed for want of packets; or ''."""
+    told = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
+    dropping = f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping \
+        else ""
+    return " ".join(filter(None, [f"Left out of the curve: {', '.join(told)}." if told else "", dropping]))
+
+
+def clock_words(curve: Curve) -> str:
+    """How the two clocks stand, as far as bursts show it."""
+    return (f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
+            f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
+            f"(± {format_duration(curve.offset_error_ns)}, drift {curve.drift_ppb / 1000:+.3g} ppm); sending times are "
+            f"known within {format_duration(curve.sent_error_ns)}. One direction cannot tell the way from the clocks, "
+            "so edges are relative to the median burst.")
+
+
+def confidence() -> str:
+    """What `detected with 95 % or more` means."""
+    return (f"`{format_share(PROMISED)} or more` is shown with {format_share(1 - DOUBT)} confidence at that size and "
+            "at every larger one (exact binomial bound).")

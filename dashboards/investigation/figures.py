@@ -1,0 +1,338 @@
+"""Figures of an investigation: from its arrays to what plotly draws, as plain data. Colours are those of palette.LIGHT,
+so that the page can exchange them."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.cause.align import Alignment, align
+from ...analysis.model.stats import Floats
+from ...names import label
+from ...units import format_count
+from ..common.palette import LIGHT
+
+POINTS = 4000  # of a line; beyond that the largest of each step
+SLICE_NS = 2e9  # of time shown in latency over utilization: the worst of the recording
+GROUPS, MEMBERS = 8, 40  # of senders that the tree shows
+ACCOUNTS = (("bursts", "burst"), ("host", "queue"), ("elsewhere", "mean"), ("unknown", "muted"))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """question: of the section that it belongs to. drawing: plotly's data and layout."""
+
+    question: str
+    title: str
+    drawing: dict[str, Any]
+
+
+def numbers(values: Floats, digits: int = 5) -> list[float | None]:
+    """For JSON: NaN as null, no more digits than a figure shows."""
+    return [None if not np.isfinite(v) else float(f"{v:.{digits}g}") for v in values]
+
+
+def layout(height: int, **more: Any) -> dict[str, Any]:
+    axis = {"gridcolor": LIGHT["rule"], "zerolinecolor": LIGHT["rule"], "linecolor": LIGHT["rule"]}
+    axes = {key: {**axis, **value} for key, value in more.items() if "axis" in key}
+    rest = {key: value for key, value in more.items() if "axis" not in key}
+    for key in axes.keys() & {"yaxis2"}:  # ticks of its own: in line with the other axis' they would be odd numbers
+        axes[key] |= {"tickmode": "auto", "showgrid": False}
+    return {
+        "height": height,
+        "margin": {"l": 62, "r": 62 if "yaxis2" in more else 16, "t": 12, "b": 44},
+        "paper_bgcolor": LIGHT["paper"],
+        "plot_bgcolor": LIGHT["paper"],
+        "font": {"color": LIGHT["ink"], "size": 13},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "hovermode": "x",
+        **rest,
+        **axes,
+    }
+
+
+def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": LIGHT[colour], "width": 1.6},
+        **more,
+    }
+
+
+def all_figures(answer: Investigation) -> dict[str, Figure]:
+    """What there is to draw by the name of what draws it, in the order of the page."""
+    if not answer.findings:
+        return {}
+    finding = answer.findings[0]
+    found = {
+        "distribution": distribution(answer), "card": card(finding), "over_time": over_time(finding),
+        "aligned": aligned(answer, finding), "lag_scan": lag_scan(finding), "fan_in": fan_in(answer),
+        "remedies": remedies(answer),
+    }  # fmt: skip
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def distribution(answer: Investigation) -> Figure | None:
+    """Share of probes later than a time, of every path, both axes logarithmic: a distribution, not one percentile."""
+    colours = ("latency", "mean", "queue", "second", "muted")
+    measured = [(f.evidence.path, f.evidence.delays.total) for f in answer.findings]
+    measured += [(f"{other.path} (control)", other.total) for other in answer.others]
+    traces = []
+    for (path, total), colour in zip(measured, colours, strict=False):
+        values = np.sort(total[np.isfinite(total)])
+        if not len(values):
+            continue
+        ranks = np.unique(len(values) - np.geomspace(1, len(values), 400).astype(int))
+        later = 100 * (len(values) - ranks) / len(values)
+        traces.append({**line(label(path), numbers(values[ranks] / 1e6), numbers(later), colour), "showlegend": True})
+    if not traces:
+        return None
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}},
+        "yaxis": {"type": "log", "title": {"text": "% of probes"}, "dtick": 1, "tickformat": "~g"},
+    }
+    return Figure(
+        "Is there a tail?", "How many probes take at least so long", {"data": traces, "layout": layout(320, **axes)}
+    )
+
+
+def card(finding: Finding) -> Figure | None:
+    """Accounts of the late probes' excess, with their intervals."""
+    evidence = finding.evidence
+    if not evidence.ledger.late.size:
+        return None
+    values = [evidence.shares[name] for name, _ in ACCOUNTS]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [100 * v.value for v in values],
+        "y": [name for name, _ in ACCOUNTS],
+        "marker": {"color": [LIGHT[colour] for _, colour in ACCOUNTS]},
+        "showlegend": False,
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "color": LIGHT["ink"],
+            "array": [100 * max(0.0, v.high - v.value) for v in values],
+            "arrayminus": [100 * max(0.0, v.value - v.low) for v in values],
+        },
+    }
+    axes = {
+        "xaxis": {"range": [0, 105], "title": {"text": "% of the late probes' excess"}},
+        "yaxis": {"autorange": "reversed"},
+    }
+    figure = {"data": [trace], "layout": layout(240, **axes)}
+    return Figure(
+        "Do bursts explain it, and how much of it?", "Where the late probes' time went, with 95 % intervals", figure
+    )
+
+
+def worst_slice(finding: Finding, met: Floats) -> tuple[float, float]:
+    """The SLICE_NS with the most lateness."""
+    beyond = np.nan_to_num(np.maximum(finding.evidence.delays.total - finding.evidence.tail.median_ns, 0))
+    block = np.floor((met - met.min()) / SLICE_NS).astype(np.int64)
+    start = met.min() + SLICE_NS * int(np.argmax(np.bincount(block, beyond)))
+    return start, start + SLICE_NS
+
+
+def over_time(finding: Finding) -> Figure | None:
+    """Latency over utilization on one time axis."""
+    evidence = finding.evidence
+    met = evidence.met
+    if evidence.crossing is None or met is None or not len(met):
+        return None
+    port = evidence.crossing.port
+    start, end = worst_slice(finding, met)
+    inside = np.flatnonzero((met >= start) & (met < end) & np.isfinite(evidence.delays.total))
+    if len(inside) > POINTS:
+        worst = inside[np.argsort(-evidence.delays.total[inside])[: POINTS // 2]]
+        inside = np.unique(np.concatenate((worst, inside[:: max(1, len(inside) // (POINTS // 2))])))
+    width = max(port.bin_ns, int((end - start) / 2000))
+    times = np.arange(start, end, max(width, 1))
+    rate, slow_rate = port.utilization(times, width), port.utilization(times, 10**9)
+    traces = [
+        line("utilization, %", numbers((times - start) / 1e6), numbers(100 * rate), "mean"),
+        line("its 1 s average, %", numbers((times - start) / 1e6), numbers(100 * slow_rate), "second"),
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "latency, ms",
+            "x": numbers((met[inside] - start) / 1e6),
+            "y": numbers(evidence.delays.total[inside] / 1e6),
+            "yaxis": "y2",
+            "marker": {"color": LIGHT["latency"], "size": 4},
+        },
+    ]
+    axes = {
+        "xaxis": {"title": {"text": "ms"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+        "yaxis2": {"overlaying": "y", "side": "right", "title": {"text": "latency, ms"}, "rangemode": "tozero"},
+    }
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        "Latency of each probe over utilization, in the two worst seconds",
+        {"data": traces, "layout": layout(340, **axes)},
+    )
+
+
+def aligned(answer: Investigation, finding: Finding) -> Figure | None:
+    """All bursts laid over each other by onset: utilization and senders above, delay and queue below."""
+    found: Alignment | None = align(finding.scene, finding.evidence)
+    if found is None:
+        return None
+    x = numbers(found.offset / 1e6)
+    traces = [line("utilization, % (median)", x, numbers(100 * found.utilization), "mean")]
+    traces += senders_begun(answer, found)
+    traces += [
+        line("latency, ms (p90)", x, numbers(found.delay_high / 1e6), "latency-median", yaxis="y3"),
+        line("latency, ms (median)", x, numbers(found.delay / 1e6), "latency", yaxis="y3"),
+    ]
+    port = finding.evidence.crossing.port if finding.evidence.crossing else None
+    if port is not None and np.isfinite(found.queue).any():
+        drain = numbers(found.queue * 8e3 / port.link_bps)
+        dotted = {"color": LIGHT["queue"], "width": 1.6, "dash": "dot"}
+        name = "switch queue at line rate, ms (median)"
+        traces.append({**line(name, x, drain, "queue", yaxis="y3"), "line": dotted})
+    axes = {
+        "xaxis": {"title": {"text": "ms after the burst's onset"}, "anchor": "y3"},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero", "domain": [0.54, 1]},
+        "yaxis2": {
+            "overlaying": "y", "side": "right", "title": {"text": "senders"}, "rangemode": "tozero",
+        },
+        "yaxis3": {"title": {"text": "ms"}, "rangemode": "tozero", "domain": [0, 0.46]},
+    }  # fmt: skip
+    begins = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    begins |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"{format_count(found.n, 'burst')} laid over each other by onset, with {format_count(found.probes, 'probe')}",
+        {"data": traces, "layout": layout(480, shapes=[begins], **axes)},
+    )
+
+
+def senders_begun(answer: Investigation, found: Alignment) -> list[dict[str, Any]]:
+    """How many of a burst's senders have begun at each time after its onset, on average."""
+    bursts = len(answer.main_bursts)
+    if answer.onsets is None or not len(answer.onsets):
+        return []
+    begun = np.searchsorted(answer.onsets, found.offset, side="right") / bursts
+    return [line("senders that have begun (mean)", numbers(found.offset / 1e6), numbers(begun), "burst", yaxis="y2")]
+
+
+def lag_scan(finding: Finding) -> Figure | None:
+    """How full the link was while late probes waited, were bursts and latency shifted against each other."""
+    scan = finding.evidence.scan
+    if scan is None or len(scan.lags) < 2:
+        return None
+    # All near zero, where the peak is; of the rest as many as a figure shows.
+    near = np.abs(np.arange(len(scan.lags)) - len(scan.lags) // 2) < POINTS // 4
+    near[:: max(1, len(scan.lags) // (POINTS // 2))] = True
+    fits = numbers(100 * scan.fits[near])
+    trace = line("link full while they waited, %", numbers(scan.lags[near] / 1e6), fits, "mean")
+    axes = {
+        "xaxis": {"title": {"text": "ms, latency after bursts"}},
+        "yaxis": {"title": {"text": "% of line rate"}, "rangemode": "tozero"},
+    }
+    marked = {"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1}
+    marked |= {"line": {"color": LIGHT["muted"], "width": 1, "dash": "dash"}}
+    return Figure(
+        "Do bursts explain it, and how much of it?",
+        f"Lag scan: how full the link was while {scan.waits:,} late probes waited, had they come earlier or later; "
+        "0 is as recorded",
+        {"data": [{**trace, "showlegend": False}], "layout": layout(280, shapes=[marked], **axes)},
+    )
+
+
+def fan_in(answer: Investigation) -> Figure | None:
+    """The tree from the port to groups of senders and their members."""
+    if not answer.groups or answer.findings[0].evidence.crossing is None:
+        return None
+    port = answer.findings[0].evidence.crossing.port.name
+    labels, ids, parents, values, colours = [label(port)], [label(port)], [""], [0.0], ["rule"]
+    for k, group in enumerate(answer.groups[:GROUPS]):
+        shown = group.members[: MEMBERS if k == 0 else MEMBERS // 4] if len(group.members) > 1 else []
+        part = group.share_of_bytes * group.member_share / max(len(group.members), 1)
+        labels += [label(group.name), *map(label, shown)]
+        name = label(group.name) if label(group.name) not in ids else f"{label(group.name)} <{k}>"  # no label has <
+        ids += [name, *(f"<{k}, {i}>" for i in range(len(shown)))]  # one sender may be in several groups
+        parents += [label(port), *(name for _ in shown)]
+        values += [round(group.share_of_bytes - part * len(shown), 8), *(round(part, 8) for _ in shown)]
+        colours += ["burst", *("chosen-fill" for _ in shown)]
+    trace = {
+        "type": "icicle",
+        "labels": labels,
+        "ids": ids,
+        "parents": parents,
+        "values": values,
+        "branchvalues": "remainder",
+        "sort": False,
+        "tiling": {"orientation": "h"},
+        "pathbar": {"visible": False},
+        "textposition": "middle left",
+        "textfont": {"color": [LIGHT["paper" if colour == "burst" else "ink"] for colour in colours]},
+        "marker": {"colors": [LIGHT[colour] for colour in colours], "line": {"color": LIGHT["paper"], "width": 1}},
+    }
+    height = 60 + 17 * max(8, min(len(labels), MEMBERS + 8))
+    return Figure(
+        "Whose bursts?",
+        "Fan-in: the port, groups of senders and their members, by bytes in bursts",
+        {"data": [trace], "layout": {**layout(height), "margin": {"l": 0, "r": 0, "t": 8, "b": 8}}},
+    )
+
+
+def unpredicted(names: list[str], ranges: list[tuple[float, float, bool]], most: float) -> dict[str, Any]:
+    """Between what p99 lies where it cannot be predicted: bars from the lower end to the upper, or to `most` (ns)."""
+    lengths = [(min(high, 1.3 * most) - low) / 1e6 if unsure else None for low, high, unsure in ranges]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "p99 not predicted: between, ms",
+        "y": names,
+        "base": [low / 1e6 for low, _, _ in ranges],
+        "x": lengths,
+        "marker": {"color": LIGHT["muted"]},
+    }
+
+
+def remedies(answer: Investigation) -> Figure | None:
+    """p99 and p99.9 of each change."""
+    replay = answer.replay
+    if replay is None:
+        return None
+    shown = [("as measured", replay.recorded), ("as modelled", replay.modelled)]
+    shown += [(outcome.change.name, outcome) for outcome in answer.outcomes]
+    names = ["<br>".join(map(label, textwrap.wrap(name, 26))) for name, _ in shown]
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": label,
+            "y": names,
+            "marker": {"color": LIGHT[colour]},
+            "x": [None if o.unsure or (ns := o.quantiles_ns[k]) is None else ns / 1e6 for _, o in shown],
+        }
+        for k, label, colour in ((2, "p99.9, ms", "latency-median"), (1, "p99, ms", "latency"))
+    ]
+    seen = [ms for trace in traces for ms in trace["x"] if ms]
+    ranges = [(*(o.p99_range or (0.0, np.inf)), bool(o.unsure)) for _, o in shown]
+    seen += [bound / 1e6 for low, high, unsure in ranges for bound in (low, high) if unsure and np.isfinite(bound)]
+    if any(unsure for _, _, unsure in ranges):
+        traces.append(unpredicted(names, ranges, max(seen) * 1e6))
+    span = [float(np.log10(min(seen) / 2)), float(np.log10(max(seen) * 1.3))] if seen else None
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "latency, ms"}, "range": span, "dtick": 1, "tickformat": "~g"},
+        "yaxis": {"autorange": "reversed", "automargin": True},
+    }
+    return Figure(
+        "What would help?",
+        "Predicted tail of the recorded probes",
+        {"data": traces, "layout": layout(60 + 54 * len(names), barmode="group", **axes)},
+    )

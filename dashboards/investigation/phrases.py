@@ -1,0 +1,199 @@
+"""Single phrases of an investigation: numbers with their uncertainty, and who, when and how much in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...analysis.bursts.contention import Contention
+from ...analysis.cause.conservation import Agreement
+from ...analysis.cause.evidence.switch import Queue
+from ...analysis.cause.fanin import Group
+from ...analysis.cause.port import Port
+from ...analysis.cause.scene import Evidence
+from ...analysis.model.stats import Estimate, Line
+from ...analysis.whatif.replay import Outcome, Replay
+from ...units import format_bytes, format_count, format_duration, format_rate, format_share
+
+STAGES = {
+    "send": "in the sender's host, application to interface",
+    "forward": "in the network, towards the destination",
+    "turn": "in the destination's host",
+    "back": "in the network, on the way back",
+    "receive": "in the sender's host, interface to application",
+    "round_trip": "between the sender's stamps: network or far host",
+    "return": "on the way back: network or host",
+}
+CAUSES = {
+    "bursts": "Bursts cause the tail",
+    "host": "The hosts cause the tail, not the network",
+    "elsewhere": "The network causes the tail, but not the bursts of the recorded ports",
+    "none": "There is no tail to explain",
+    "undetermined": "The cause cannot be determined",
+}
+
+
+def time_or_none(ns: float | None) -> str:
+    return "–" if ns is None else format_duration(ns)
+
+
+def share_words(share: float) -> str:
+    """A share, without digits of what is next to nothing."""
+    return "under 0.01 %" if 0 < share < 1e-4 else format_share(share)
+
+
+def share_range(estimate: Estimate) -> str:
+    """ "99.8 % (99.6 % to 99.9 %)" """
+    if np.isnan(estimate.low):
+        return share_words(estimate.value)
+    return f"{share_words(estimate.value)} ({share_words(estimate.low)} to {share_words(estimate.high)})"
+
+
+def number_range(estimate: Estimate) -> str:
+    return f"{plain_number(estimate.value)} ({plain_number(estimate.low)} to {plain_number(estimate.high)})"
+
+
+def plain_number(value: float) -> str:
+    """Three digits, and no exponent for what is larger."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def who_words(group: Group) -> str:
+    """Who sends the bursts, and what asks them to."""
+    service = f" from port {group.port}" if group.port else ""
+    if group.pattern == "single-source":
+        return f"They come from {group.name}{service}."
+    asked = ""
+    if is_gathering(group) and group.trigger:
+        where = f" on port {group.trigger.port}" if group.trigger.port else ""
+        asked = f", {format_duration(group.trigger.lead_ns)} after this host asked {group.trigger.flows} at once{where}"
+    return f"They come from {group.name}: {group.fan_in} at once ({group.pattern}){service}{asked}."
+
+
+def is_gathering(group: Group) -> bool:
+    """Whether most of its bursts follow requests of this host, and clearly more than chance would have it."""
+    trigger = group.trigger
+    return trigger is not None and trigger.share > 0.5 and trigger.share > 2 * trigger.usual
+
+
+def port_words(port: Port) -> str:
+    """ "into cache (eth0, 1 Gb/s)" """
+    way = {"in": "into", "out": "out of"}.get(port.direction, "seen at")
+    interface = f"{port.interface}, " if port.interface != port.host else ""
+    return f"{way} {port.host} ({interface}{format_rate(port.link_bps)})"
+
+
+def before_words(evidence: Evidence) -> str:
+    """What nothing but a switch's queue windows can show: a sentence, or nothing where they did, or where the queue is
+    in the recorded host."""
+    port = evidence.crossing.port if evidence.crossing else None
+    if port is None or port.direction == "out" or (evidence.switch is not None and evidence.switch.seen):
+        return ""
+    return (
+        "The queue was at this port or at one of its speed before it: the switch's queue windows would show "
+        "(`mburst collect`, `mburst import queues`)."
+    )
+
+
+def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
+    """Where most of the excess lies, among some stages."""
+    known = {stage: share for stage, share in evidence.stage_shares.items() if stage in stages}
+    return STAGES[max(known, key=lambda stage: known[stage])] if known else "there"
+
+
+def lag_words(evidence: Evidence) -> str:
+    """ "at once (± 0.3 ms; asymmetry 0.01)" """
+    lag = evidence.lag_ns or 0.0
+    said = "at once" if not lag else f"{format_duration(abs(lag))} {'after' if lag > 0 else 'before'} it"
+    scan = evidence.scan
+    if scan is None or len(scan.lags) < 2:
+        return said
+    step = float(scan.lags[1] - scan.lags[0])
+    return f"{said} (± {format_duration(step)}; asymmetry {scan.asymmetry:+.2f})"
+
+
+def lag_sample(evidence: Evidence) -> str:
+    return format_count(evidence.scan.waits, "wait") if evidence.scan else ""
+
+
+def r_words(r: Estimate) -> str:
+    return f"r = {between(r)}"
+
+
+def between(estimate: Estimate) -> str:
+    """ "0.852 (0.847 to 0.857)" """
+    if np.isnan(estimate.low):
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+
+
+def line_words(line: Line) -> str:
+    return f"{between(line.slope)} ns for each ns, {r_words(line.r)}"
+
+
+def contention_words(seen: Contention) -> str:
+    """Whether hosts of a rack burst together."""
+    if not seen.pairs:
+        return f"None of the {format_count(seen.bursts, 'burst')} overlaps one of another recorded host of its rack."
+    (first, second), shared_ns = seen.pairs[0].hosts, seen.pairs[0].shared_ns
+    return (
+        f"Contention: {share_words(seen.share)} of {format_count(seen.bursts, 'burst')} overlap one of another host of "
+        f"their rack ({share_words(seen.usual)} would by chance), longest {first} and {second} "
+        f"({format_duration(shared_ns)}); at "
+        f"most {seen.most} hosts of a rack burst at once."
+    )
+
+
+def queue_words(port: Port, queue: Queue) -> str:
+    """The fullest window of a queue, and what it dropped."""
+    peak = float(queue.max_bytes.max(initial=0.0))
+    width = float(np.median(queue.end - queue.start))
+    lost = "" if queue.dropped is None else f", {format_count(queue.dropped, 'packet')} dropped"
+    marked = "" if queue.marked is None else f", {format_count(queue.marked, 'packet')} marked with ECN"
+    return (
+        f"{queue.name}, before {port.name}: up to {format_bytes(peak)} in one of "
+        f"{format_count(len(queue.end), 'window')} of {format_duration(width)}, which take "
+        f"{format_duration(peak / port.link_bps * 8e9)} at line rate{lost}{marked}."
+    )
+
+
+def model_words(replay: Replay) -> str:
+    """How well the model repeats what was measured."""
+    fit_of = f"; r = {replay.r:.3f} against the measured waits" if replay.r is not None else ""
+    came = (
+        "as the recorded senders' bins show"
+        if replay.arrival_share is None
+        else f"as the probes in it show, mostly in the first {format_share(replay.arrival_share)} of it"
+    )
+    return (
+        f"The model repeats the recorded situation with a median error of {format_duration(replay.error_ns)} "
+        f"({format_share(replay.relative_error)}; nine in ten within {format_duration(replay.error_high_ns)}) in the "
+        f"wait of {format_count(replay.n, 'late probe')} that it was not made from{fit_of}. It takes the bytes of each "
+        "busy period to arrive "
+        f"{came}, and everybody to send what they sent, when they did."
+    )
+
+
+def p99_range(outcome: Outcome) -> str:
+    """ "1.2 ms to 3.4 ms" """
+    low, high = outcome.p99_range or (0.0, np.inf)
+    if not np.isfinite(high):
+        return f"{format_duration(low)} or more"
+    return f"{format_duration(low)} to {format_duration(high)}"
+
+
+def unsure_words(outcomes: list[Outcome]) -> list[str]:
+    """Why the p99 of some changes cannot be predicted, and what it lies between: a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.unsure:
+            reasons.setdefault(outcome.unsure, []).append(f"{p99_range(outcome)} with {outcome.change.name}")
+    return [f"Cannot be predicted, since {why}: p99 is {'; '.join(ranges)}." for why, ranges in reasons.items()]
+
+
+def wrong_words(row: Agreement) -> str:
+    """Who is wrong where sources disagree."""
+    return {
+        "host": "the recording is wrong",
+        "switch": "the switch's counter is wrong",
+        "link": "the link is wrong",
+    }.get(row.blamed, "who is wrong cannot be determined")

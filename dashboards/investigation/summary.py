@@ -1,0 +1,105 @@
+"""The verdict of an investigation in a few sentences, with what it does not explain."""
+
+from __future__ import annotations
+
+from ...analysis.answers.investigate import Finding, Investigation
+from ...units import format_count
+from ..common.sensitivity_words import answer_words, canary_words
+from .phrases import (
+    before_words,
+    plain_number,
+    port_words,
+    share_range,
+    stage_words,
+    time_or_none,
+    who_words,
+)
+
+MOST_BESIDE = 3  # paths that the summary names beside its own
+OTHER_CAUSES = {
+    "bursts": "bursts of another port",
+    "host": "its hosts",
+    "elsewhere": "the network, not at a recorded port",
+    "undetermined": "the cause cannot be determined",
+}
+
+
+def summary(answer: Investigation) -> str:
+    """The verdict in a few sentences that can be pasted into a ticket."""
+    if not answer.findings:
+        return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
+    finding = answer.findings[0]
+    said = {"none": no_tail, "undetermined": not_told, "bursts": bursts_told}.get(finding.verdict.cause, others_told)
+    canary = [canary_words(answer.seen, len(answer.bursts))] if answer.seen.canaries else []
+    return " ".join([said(answer, finding), *beside_words(answer), *canary])
+
+
+def measured_words(finding: Finding) -> str:
+    """The percentile that decides, against the median."""
+    tail = finding.evidence.tail
+    p50, _, p99, p999, _ = tail.quantiles_ns
+    level = f"p99 is {time_or_none(p99)}" if tail.level != 0.999 else f"p99.9 is {time_or_none(p999)}"
+    return f"{level} against a median of {time_or_none(p50)} ({tail.measured}, {format_count(tail.n, 'probe')})"
+
+
+def no_tail(answer: Investigation, finding: Finding) -> str:
+    evidence = finding.evidence
+    carried = format_count(evidence.bursts, "burst")
+    count = f", although its port carried {carried} meanwhile" if evidence.bursts else ""
+    seen = f" {answer_words(answer.seen)}" if answer.seen.asked else ""
+    return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}.{seen}"
+
+
+def not_told(answer: Investigation, finding: Finding) -> str:
+    lacking = [*answer.missing, *finding.verdict.missing]
+    return (
+        f"What causes the latency of {finding.evidence.path} cannot be determined: {'; '.join(finding.verdict.reasons)}"
+        + (f"; {measured_words(finding)}." if finding.evidence.tail.n else ".")
+        + (f" Needed: {lacking[0]}." if lacking else "")
+    )
+
+
+def others_told(answer: Investigation, finding: Finding) -> str:
+    """Of a tail by the hosts, or by the network but not at the port."""
+    evidence, cause = finding.evidence, finding.verdict.cause
+    share = share_range(evidence.shares[cause])
+    if cause == "host":
+        return f"The hosts, not the network, make the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
+    return f"The network makes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
+
+
+def bursts_told(answer: Investigation, finding: Finding) -> str:
+    evidence = finding.evidence
+    assert evidence.crossing is not None
+    port, risk = evidence.crossing.port, evidence.relative_risk
+    spent = "was spent waiting while that link was full"
+    if evidence.repeats.dropped.any():
+        spent = "was spent waiting while that link was full, or for what it dropped to be sent again"
+    more = (
+        f" A probe in a burst is {plain_number(risk.value)} times as likely to be late "
+        f"({plain_number(risk.low)} to {plain_number(risk.high)})."
+        if risk
+        else ""
+    )
+    who = f" {who_words(answer.groups[0])}" if answer.groups else ""
+    where = f" {before_words(evidence)}" if before_words(evidence) else ""
+    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
+
+
+def beside_words(answer: Investigation) -> list[str]:
+    """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
+    main = answer.findings[0]
+    same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
+    rest = [
+        (f.evidence.path, OTHER_CAUSES[f.verdict.cause])
+        for f in answer.findings[1:]
+        if f.evidence.tail.present
+        and (f.verdict.cause, f.evidence.crossing and f.evidence.crossing.port.name) != same
+    ]
+    rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
+    if not rest:
+        return []
+    named = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_BESIDE])
+    more = f"; and {len(rest) - MOST_BESIDE:,} more" if len(rest) > MOST_BESIDE else ""
+    have = "a path has a tail" if len(rest) == 1 else f"{len(rest):,} paths have tails"
+    return [f"This is not all: {have} that this does not explain: {named}{more}."]

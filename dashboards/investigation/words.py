@@ -1,0 +1,430 @@
+"""The answers of an investigation as sentences and tables, in the order in which an engineer asks. Figures and formats
+(HTML, Markdown) are made from these alone, so that they cannot disagree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...analysis.answers.investigate import Finding, Investigation
+from ...analysis.cause.evidence.chance import SHIFTS
+from ...analysis.cause.evidence.exchange import PAIRINGS
+from ...analysis.cause.fanin import Group
+from ...analysis.cause.scene import Evidence
+from ...analysis.whatif.replay import Outcome, Replay
+from ...analysis.whatif.tail_at_scale import SENSITIVITIES, delay_beyond, slow_requests
+from ...units import format_bytes, format_count, format_duration, format_share
+from ..common.sensitivity_words import answer_words, canary_words
+from ..common.words import missing_files
+from .phrases import (
+    CAUSES,
+    STAGES,
+    before_words,
+    contention_words,
+    is_gathering,
+    lag_sample,
+    lag_words,
+    line_words,
+    model_words,
+    number_range,
+    p99_range,
+    plain_number,
+    queue_words,
+    r_words,
+    share_range,
+    share_words,
+    time_or_none,
+    unsure_words,
+    wrong_words,
+)
+
+MOST_ROWS = 30  # of a table
+
+
+@dataclass
+class Section:
+    """A question, its answer in sentences, and a table where numbers are many."""
+
+    question: str
+    sentences: list[str] = field(default_factory=list)
+    head: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+
+def sections(answer: Investigation) -> list[Section]:
+    """The page, in order."""
+    found = [tail_section(answer)]
+    if answer.findings:
+        finding = answer.findings[0]
+        if finding.evidence.ledger.late.size:
+            found.append(where_section(finding))
+        found.append(bursts_section(finding))
+    found.append(whose_section(answer))
+    found.append(switch_section(answer))
+    found.append(agreement_section(answer))
+    if answer.replay is not None:
+        found.append(remedy_section(answer, answer.replay))
+    if answer.findings and answer.findings[0].evidence.tail.present:
+        found.append(fanout_section(answer.findings[0].evidence))
+    return [*found, missing_section(answer)]
+
+
+def tail_section(answer: Investigation) -> Section:
+    """Quantiles of every tested path."""
+    section = Section(
+        "Is there a tail?", head=["path", "verdict", "n", "lost", "p50", "p90", "p99", "p99.9", "largest", "late"]
+    )
+    tails = [(f.evidence.path, f.verdict.cause, f.evidence.tail) for f in answer.findings]
+    tails += [(other.path, "(control)", other.tail) for other in answer.others]
+    for path, verdict, tail in tails[:MOST_ROWS]:
+        late = int(tail.spikes.sum() + tail.late_losses.sum())
+        times = map(time_or_none, tail.quantiles_ns)
+        section.rows.append([path, verdict, f"{tail.n:,}", f"{tail.lost:,}", *times, f"{late:,}"])
+    if not answer.findings:
+        section.sentences.append("No probe was recorded, so nobody knows.")
+        return section
+    tail = answer.findings[0].evidence.tail
+    said = {True: "Yes", False: "No", None: "Too few probes to determine it"}[tail.present]
+    section.sentences.append(
+        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, by {tail.measured} latency: more "
+        f"than {plain_number(tail.rule.factor)} × the median, and than the median + "
+        f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
+    )
+    if len(answer.findings) > 1:
+        causes = Counter(finding.verdict.cause for finding in answer.findings)
+        counts = ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common())
+        section.sentences.append(
+            f"{format_count(len(answer.findings), 'path')} tested, false discoveries controlled over all: {counts}. "
+            f"What follows is about {answer.findings[0].evidence.path}, the one with the most lateness."
+        )
+    if len(tails) > MOST_ROWS:
+        section.sentences.append(f"The first {MOST_ROWS} of {len(tails):,} paths; `--json` has the others.")
+    if tail.late_losses.any():
+        section.sentences.append(
+            f"{int(tail.late_losses.sum()):,} lost probes count as late: probes are lost more often "
+            "while the port is full, so the full queue dropped them."
+        )
+    return section
+
+
+def where_section(finding: Finding) -> Section:
+    evidence = finding.evidence
+    rows = sorted(evidence.stage_shares.items(), key=lambda item: -item[1])
+    section = Section("Where does it sit?", head=["stage", "share of the late probes' excess"])
+    section.rows = [[STAGES[stage], share_words(share)] for stage, share in rows]
+    section.sentences.append(
+        f"{format_count(len(evidence.ledger.late), 'late probe')} in "
+        f"{format_count(evidence.episodes, 'separate episode')}; every nanosecond that they were later than the "
+        "median, by the stage in which it was lost."
+    )
+    return section
+
+
+def bursts_section(finding: Finding) -> Section:
+    """The evidence card as a table: what was asked, the answer with its uncertainty, n."""
+    section = Section("Do bursts explain it, and how much of it?", head=["evidence", "value", "n"])
+    section.sentences = [f"{CAUSES[finding.verdict.cause]}: {'; '.join(finding.verdict.reasons)}."]
+    evidence = finding.evidence
+    if evidence.crossing is None:
+        section.sentences.append("No port of this path was recorded then, so nothing is known of bursts.")
+    section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence)]
+    section.rows += [*repeat_rows(evidence), *rate_rows(evidence)]
+    if finding.verdict.cause == "bursts" and (where := before_words(evidence)):
+        section.sentences.append(where)
+    for control in evidence.controls:
+        section.rows.append(
+            [
+                f"control, must show nothing: {control.name}",
+                f"relative risk {number_range(control.risk)}",
+                f"{control.spikes:,} late of {control.risk.n:,}",
+            ]
+        )
+    return section
+
+
+def ledger_rows(evidence: Evidence) -> list[list[str]]:
+    """Where the late probes' time went, and what lies in bursts."""
+    accounts = {
+        "bursts": "excess spent waiting while the link was full",
+        "host": "excess spent in hosts",
+        "elsewhere": "excess spent in the network while the recorded port had room",
+        "unknown": "excess that cannot be placed",
+    }
+    if evidence.crossing is None:  # these are accounts of a recorded port
+        accounts = {name: accounts[name] for name in ("host", "unknown")}
+    episodes = format_count(evidence.episodes, "episode")
+    rows = [[words, share_range(evidence.shares[name]), episodes] for name, words in accounts.items()]
+    rows = rows if evidence.ledger.late.size else []
+    if evidence.excess_share:
+        share = evidence.excess_share
+        rows.append(
+            ["all excess over the median that lies in bursts", share_range(share), format_count(share.n, "probe")]
+        )
+    if evidence.relative_risk:
+        met = f"{format_count(evidence.exposed, 'probe')} in {format_count(evidence.bursts, 'burst')}"
+        rows.append(["relative risk of being late in a burst", number_range(evidence.relative_risk), met])
+    return rows
+
+
+def chance_rows(evidence: Evidence) -> list[list[str]]:
+    """How likely chance is, and what comes first."""
+    rows = []
+    if evidence.p_value is not None:
+        q = evidence.q_value if evidence.q_value is not None else evidence.p_value
+        p = f"{evidence.p_value:.2g}; {q:.2g}"
+        rows.append(["chance that shifted bursts fit as well (p; all paths considered)", p, f"{SHIFTS:,} shifts"])
+    if evidence.pairing_p is not None:
+        rows.append(
+            ["chance that exchanged bursts fit as well (p)", f"{evidence.pairing_p:.2g}", f"{PAIRINGS} exchanges"]
+        )
+    if evidence.lag_ns is not None:
+        rows.append(["latency after the burst, best fit", lag_words(evidence), lag_sample(evidence)])
+    return rows
+
+
+def queue_rows(evidence: Evidence) -> list[list[str]]:
+    """Whether the waits are those of a queue at the port."""
+    model = evidence.fifo
+    if model is None:
+        return []
+    rows = [
+        ("what the link carried while probes waited, of what it can", model.carried),
+        ("full stretches that delayed a probe in which later ones waited too", model.standing),
+        ("waiting in the full stretches that a queue at the port explains", model.explained),
+    ]
+    return [
+        [words, share_range(value), format_count(value.n, "full stretch", "full stretches")]
+        for words, value in rows
+        if value is not None
+    ]
+
+
+def repeat_rows(evidence: Evidence) -> list[list[str]]:
+    """What TCP repeated, what the port recorded of it, and what queues marked."""
+    rows = []
+    dropped, held = int(evidence.repeats.dropped.sum()), int(evidence.repeats.held.sum())
+    if dropped:
+        met = f"{format_count(dropped, 'probe')} dropped, {held:,} behind them"
+        late = evidence.ledger.excess[evidence.repeats.either[evidence.ledger.late]].sum()
+        part = share_words(float(late) / max(float(evidence.ledger.excess.sum()), 1.0))
+        rows.append(["excess of what the full port dropped and TCP repeated, and of what waited behind it", part, met])
+    if evidence.fifo is not None and dropped and evidence.fifo.overflowed is not None:
+        full = evidence.fifo.overflowed
+        rows.append(["dropped probes that met a long queue", share_range(full),
+                     format_count(full.n, "full stretch", "full stretches")])
+    if evidence.seen_again is not None:
+        share = evidence.seen_again.share
+        rows.append(["repeated segments recorded when repeated probes ended",
+                     f"{share_range(share)}; p = {evidence.seen_again.p_value:.2g}", format_count(share.n, "probe")])
+    if evidence.marked is not None:
+        share = evidence.marked.stretches
+        rows.append(["full stretches that delayed a probe with packets marked by a queue (ECN CE)",
+                     f"{share_range(share)}; {share_words(evidence.marked.chance)} by chance",
+                     format_count(share.n, "full stretch", "full stretches")])
+    return rows
+
+
+def rate_rows(evidence: Evidence) -> list[list[str]]:
+    """Dose and response, and the contrast of three correlations."""
+    rows = []
+    if evidence.dose:
+        rows.append(
+            [f"response to {evidence.dose_kind}", line_words(evidence.dose), format_count(evidence.dose.n, "probe")]
+        )
+    for words, value in (
+        ("correlation with utilization in the bin", evidence.correlation_bin),
+        ("the same with the 1 s average of a dashboard", evidence.correlation_second),
+        ("the same with the switch's queue windows", evidence.correlation_queue),
+    ):
+        if value is not None:
+            rows.append([words, r_words(value), format_count(value.n, "probe")])
+    return rows
+
+
+def whose_section(answer: Investigation) -> Section:
+    section = Section(
+        "Whose bursts?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
+    )
+    for group in answer.groups[:10]:
+        section.rows.append(
+            [
+                group.name,
+                str(group.port or "–"),
+                f"{len(group.bursts):,}",
+                share_words(group.share_of_bytes),
+                str(group.fan_in),
+                time_or_none(group.onset_spread_ns),
+                group.pattern,
+            ]
+        )
+    if not answer.groups:
+        nothing = "There was no burst." if answer.ports else "No port was recorded, so nobody knows."
+        section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
+        if not answer.bursts and answer.seen.asked:
+            section.sentences.append(answer_words(answer.seen))
+    else:
+        section.sentences.extend(group_sentences(answer.groups[0]))
+    if answer.seen.canaries:
+        section.sentences.append(canary_words(answer.seen, len(answer.bursts)))
+    if len(answer.groups) > 10:
+        section.sentences.append(f"The first 10 of {len(answer.groups):,} groups; `--json` has the others.")
+    if answer.contention:
+        section.sentences.append(contention_words(answer.contention))
+    return section
+
+
+def group_sentences(group: Group) -> list[str]:
+    """Who the main group is and what sets it off."""
+    said = []
+    if len(group.bursts) > 1:
+        said.append(
+            f"{group.name} sent in {len(group.bursts):,} bursts, {share_words(group.member_share)} of their bytes."
+        )
+    if group.racks:
+        said.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
+    trigger = group.trigger
+    if trigger is not None and is_gathering(group):
+        where = f" to port {trigger.port}" if trigger.port else ""
+        said.append(
+            f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
+            f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
+            f"by chance {share_words(trigger.usual)} would."
+        )
+    return said
+
+
+def switch_section(answer: Investigation) -> Section:
+    """What queue windows and senders' bins say."""
+    section = Section("What does the switch's buffer say?")
+    evidence = answer.findings[0].evidence if answer.findings else None
+    for port, queue in answer.windows[:MOST_ROWS]:
+        section.sentences.append(queue_words(port, queue))
+    if not answer.windows:
+        section.sentences.append(
+            "No queue windows of a recorded port are stored (`mburst import queues`, `mburst collect`). "
+            "A receiver sees what leaves the queue, so its own bins cannot show the depth."
+        )
+    if evidence and evidence.correlation_queue:
+        section.sentences.append(f"Delay follows the queue windows with {r_words(evidence.correlation_queue)}.")
+    if evidence and evidence.switch is not None:
+        section.sentences.append(
+            f"Where probes waited, the queue at line rate would take {evidence.switch.agreement:.2f} "
+            "times as long as they did (median; 1 is agreement)."
+        )
+    if answer.prediction:
+        said = (
+            f"The {answer.prediction.senders} recorded senders together predict a queue of up to "
+            f"{format_bytes(answer.prediction.peak_bytes)}"
+        )
+        line = answer.prediction.against_switch
+        section.sentences.append(
+            f"{said}; against the switch's windows: slope {line.slope:.3f}, r = {line.r:.3f}, n = {line.n:,}."
+            if line
+            else f"{said}."
+        )
+    return section
+
+
+def agreement_section(answer: Investigation) -> Section:
+    """What the switch says of a port, against what the host behind it received."""
+    section = Section("Do the sources agree?")
+    section.head = ["compared", "windows that agree", "result"]
+    for row in answer.agreements[:MOST_ROWS]:
+        agreeing = f"{row.agreeing:,} of {row.windows:,}" if row.windows else "–"
+        state = {"agree": "agree", "untested": "not tested"}.get(row.state) or f"disagree: {wrong_words(row)}"
+        section.rows.append([f"{row.what} {row.source}, with {row.port}", agreeing, f"{state}. {row.said}"])
+    tested = [row for row in answer.agreements if row.state != "untested"]
+    wrong = [row for row in tested if row.state == "disagree"]
+    if answer.agreements and not tested:
+        section.sentences.append("Not tested: the table says why.")
+    elif not tested:
+        section.sentences.append(
+            "Nothing to compare: no counters and no queue of the switch port before a recorded host are stored for "
+            "this time (`mburst collect`)."
+        )
+    elif wrong:
+        section.sentences.append(f"No: {format_count(len(wrong), 'comparison')} of {len(tested):,} disagree.")
+    else:
+        section.sentences.append(f"Yes, in {format_count(len(tested), 'comparison')}.")
+    return section
+
+
+def remedy_section(answer: Investigation, replay: Replay) -> Section:
+    """Predictions, the model's own error first."""
+    section = Section("What would help?", head=["change", "p50", "p99", "p99.9", "late or dropped", "dropped"])
+    section.sentences.append(model_words(replay))
+    if answer.findings and (where := before_words(answer.findings[0].evidence)):
+        section.sentences.append(where)
+    section.sentences += unsure_words(answer.outcomes)
+    for outcome in (replay.recorded, replay.modelled, *answer.outcomes):
+        section.rows.append(outcome_row(outcome, replay))
+    return section
+
+
+def outcome_row(outcome: Outcome, replay: Replay) -> list[str]:
+    name = outcome.change.name
+    name = {id(replay.recorded): "as measured", id(replay.modelled): "as modelled"}.get(id(outcome), name)
+    times = list(map(time_or_none, outcome.quantiles_ns))
+    if outcome.unsure:
+        return [name, times[0], p99_range(outcome), "–", "–", "–"]
+    return [name, *times, format_share(outcome.slow), format_share(outcome.dropped)]
+
+
+def fanout_section(evidence: Evidence) -> Section:
+    tail = evidence.tail
+    p = float(tail.spikes.sum() + tail.late_losses.sum()) / max(tail.n, 1)
+    slow = {entry.width: format_share(entry.share) for entry in slow_requests(p)}
+    section = Section(
+        "What does it do to requests and applications?", head=["application", "feels", "effect", "probes beyond"]
+    )
+    section.sentences = [
+        f"{format_share(p)} of single answers are late. A request that needs n answers waits for a late one with "
+        "1 − (1 − p)ⁿ: " + ", ".join(f"of {width} answers {slow[width]}" for width in (10, 50, 100)) + ".",
+        f"Published sensitivities to added delay ({SENSITIVITIES[0].source}):",
+    ]
+    for entry, share in delay_beyond(evidence.delays.total, tail.median_ns):
+        section.rows.append([entry.application, format_duration(entry.delay_ns), entry.effect, format_share(share)])
+    return section
+
+
+def missing_section(answer: Investigation) -> Section:
+    section = Section("What could not be assessed?")
+    section.sentences = [f"Missing: {item}." for item in missing(answer)]
+    section.sentences += [f"Not assessed: {item}." for item in not_assessed(answer)]
+    section.sentences += [f"Note: {note}." for note in answer.notes]
+    section.sentences += [f"{said.head}. {said.text}" for said in missing_files(answer.damaged)]
+    if not section.sentences:
+        section.sentences = ["Nothing that would change the answer."]
+    return section
+
+
+def not_assessed(answer: Investigation) -> list[str]:
+    """Questions that stay open whatever the cause is, and what to record to have them answered."""
+    found = []
+    incoming = {(p.host, p.interface) for p in answer.ports if p.direction == "in"}
+    outgoing = {(p.host, p.interface) for p in answer.ports if p.direction == "out"}
+    if answer.bursts and incoming - outgoing:
+        found.append(
+            "what sets the bursts off: record the host's outgoing direction too (`mburst record --direction both`)"
+        )
+    if answer.bursts and not answer.windows and answer.prediction is None:
+        found.append(
+            "how deep the queue was: queue windows of the switch (`mburst import queues`, `mburst collect`), or the "
+            "outgoing direction of all senders"
+        )
+    if answer.bursts and answer.contention is None:
+        found.append("whether neighbours burst in the same moments: record other hosts of the rack")
+    if answer.findings:
+        stages = answer.findings[0].evidence.stage_shares
+        delays = answer.findings[0].evidence.delays.stages
+        if stages and not any(np.isfinite(delays[stage]).any() for stage in ("send", "receive")):
+            found.append("the hosts' own share: application and kernel stamps of the probes (`mburst probe`)")
+    return found
+
+
+def missing(answer: Investigation) -> list[str]:
+    """Everything that is missing, of the deciding path and of the recording as a whole."""
+    own = answer.findings[0].verdict.missing if answer.findings else []
+    return list(dict.fromkeys([*answer.missing, *own]))

@@ -1,0 +1,219 @@
+"""The live view as a web application: the page, a WebSocket that pushes what is new, and any moment on request.
+
+Nothing is taken from another host, and pages of other sites cannot show it in them: its policy forbids that. Who may
+look is decided before it is asked (mburst/web). What may take long is done by workers, so that the event loop never
+waits for the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from ... import __version__
+from ...errors import MburstError
+from ...names import escape, shown
+from ...workers import Busy, Workers
+from ..common import palette
+from ..common.figures import axis_for
+from . import figures as live_figures
+from .overview import overview
+from .shared import Shared
+from .view import LiveView
+from .wishes import LATEST_NS, MOST_BUCKETS, Wishes, clamped, name_of, time_of, whole_of, wish_of
+
+NO_SENSE = 1007  # why a WebSocket is closed whose messages make none
+_GONE = (WebSocketDisconnect, RuntimeError, OSError)  # the browser
+SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "common/timeline.js", "common/senders.js",
+           "live/tape.js", "live/drawing.js", "live/timeline.js", "live/heat.js", "live/bursts.js", "live/link.js",
+           "live/page.js")
+DRAWING_SCRIPTS = ("live/raster.js", "live/lines.js")
+_HERE = Path(__file__).parents[1]
+_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
+           "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
+
+
+def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
+    """The server as an ASGI application."""
+
+    @contextlib.asynccontextmanager
+    async def following(_app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(view.follow())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asked = _Answers(view, title, workers)
+    routes = [Route("/", asked.page), Route("/live.js", asked.script), Route("/lines.js", asked.lines),
+              Route("/live.css", asked.style), Route("/plotly.js", asked.plotly), Route("/lanes", told(asked.lanes)),
+              Route("/lane", told(asked.lane)), Route("/moment", told(asked.moment)),
+              Route("/overview", told(asked.overview)), WebSocketRoute("/live", asked.live)]
+    return Starlette(routes=routes, lifespan=following)
+
+
+def told(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The same, with what a reader can act on as one line."""
+
+    async def safe(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Busy as error:
+            return _line(str(error), 503, {"Retry-After": "2"})
+        except MburstError as error:
+            return _line(str(error), 404)
+        except ValueError as error:
+            return _line(f"invalid request: {error}", 400)
+
+    return safe
+
+
+class _Answers:
+    """One method for each address."""
+
+    def __init__(self, view: LiveView, title: str, workers: Workers) -> None:
+        self.view = view
+        self.title = title
+        self.run = workers.run
+        self.packed: asyncio.Task[bytes] | None = None
+        self.shared = Shared(view, workers)
+
+    async def page(self, request: Request) -> Response:
+        template = Template((_HERE / "templates" / "live/page.html").read_text(encoding="utf-8"))
+        sockets = f"{'wss' if request.url.scheme == 'https' else 'ws'}://{request.url.netloc}"
+        return HTMLResponse(template.substitute(title=escape(self.title), version=__version__),
+                            headers={"Content-Security-Policy": _POLICY.format(sockets)})
+
+    async def script(self, request: Request) -> Response:
+        return _text(_joined(SCRIPTS), "text/javascript")
+
+    async def lines(self, request: Request) -> Response:
+        return _text(_joined(DRAWING_SCRIPTS), "text/javascript")
+
+    async def style(self, request: Request) -> Response:
+        parts = [palette.css(), palette.css_of_choice(), _joined(("common/page.css", "live/page.css"))]
+        return _text("\n".join(parts), "text/css")
+
+    async def plotly(self, request: Request) -> Response:
+        if self.packed is None:  # once, for all
+            self.packed = asyncio.create_task(self.run(_plotly))
+        return Response(await asyncio.shield(self.packed), headers={
+            "Content-Type": "text/javascript; charset=utf-8", "Content-Encoding": "gzip",
+            "Cache-Control": "private, max-age=86400"})
+
+    async def lanes(self, request: Request) -> Response:
+        return JSONResponse(await self.run(self.view.lanes))
+
+    async def lane(self, request: Request) -> Response:
+        return JSONResponse(await self.run(self._lane, name_of(request.query_params, "lane")))
+
+    def _lane(self, name: str) -> dict[str, Any]:
+        """What the page needs to know of a lane before it draws it."""
+        lane = self.view.lane(name)
+        threshold = self.view.watch.definition.threshold
+        link = self.view.watch.definition.link_bps or lane.link_bps
+        with self.view.live.lock:
+            busiest = max((int(series.column("wire_bytes").max()) for series in lane.series.values() if len(series)),
+                          default=0) * 8e9 / lane.bin_ns
+        axis = axis_for(link, busiest)
+        return {
+            "id": lane.id, "link": link, "bin": lane.bin_ns, "factor": axis.factor, "suffix": axis.suffix,
+            "threshold": threshold, "light": palette.LIGHT, "dark": palette.DARK, "heat": live_figures.heatmap(),
+            "figures": [live_figures.timeline(axis, link, threshold, latency, queue)
+                        for latency in (False, True) for queue in (False, True)],
+        }
+
+    async def moment(self, request: Request) -> Response:
+        asked = request.query_params
+        start, end, origin = (time_of(asked, name) for name in ("from", "to", "origin"))
+        buckets = clamped(whole_of(asked, "buckets"), 1, MOST_BUCKETS)
+        if not start < end < LATEST_NS:
+            raise ValueError("from is not before to")
+        content = await self.run(self.view.moment, name_of(asked, "lane"), start, end, buckets, origin)
+        return Response(content, media_type="application/octet-stream")
+
+    async def overview(self, request: Request) -> Response:
+        seconds = clamped(whole_of(request.query_params, "seconds"), 1, 300)
+        rack = request.query_params.get("rack", "")
+        return JSONResponse(await self.run(overview, self.view.live, rack, seconds))
+
+    async def live(self, socket: WebSocket) -> None:
+        """A browser sends wishes (live_asked); live_view makes what it gets."""
+        await socket.accept()
+        wishes = Wishes()
+        self.view.wakers.add(wishes.waker)
+        tasks = {asyncio.create_task(_listen(socket, wishes)), asyncio.create_task(self._tell(socket, wishes))}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.view.wakers.discard(wishes.waker)
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception) and not isinstance(ended, _GONE):
+                    raise ended
+
+    async def _tell(self, socket: WebSocket, wishes: Wishes) -> None:
+        """One message at a time: a slow browser misses none of the data, for the next one holds all that changed."""
+        while True:
+            wish = await wishes.take()
+            try:
+                message, position = await self.shared.start(wish)
+                await socket.send_bytes(message)
+                while wishes.none:
+                    await wishes.waker.wait()
+                    wishes.waker.clear()
+                    if wishes.none:
+                        message, position = await self.shared.change(wish, position)
+                        await socket.send_bytes(message)
+            except Busy:
+                wishes.put(wish)
+                await asyncio.sleep(1)
+            except MburstError as error:
+                await socket.send_json({"trouble": str(error)})
+
+
+async def _listen(socket: WebSocket, wishes: Wishes) -> None:
+    """Take wishes until one makes no sense."""
+    while True:
+        message = await socket.receive()
+        if message["type"] != "websocket.receive":
+            return
+        try:
+            wishes.put(wish_of(message.get("text") or ""))
+        except ValueError as error:
+            await socket.send_json({"trouble": f"invalid request: {error}"})
+            return await socket.close(NO_SENSE)
+
+
+def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """A line for people."""
+    return PlainTextResponse(f"{shown(text)}\n", status, headers)
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Files of the page as one."""
+    return "\n".join((_HERE / "static" / name).read_text(encoding="utf-8") for name in names)
+
+
+def _text(content: str, kind: str) -> Response:
+    return Response(content, headers={"Content-Type": f"{kind}; charset=utf-8"})
+
+
+def _plotly() -> bytes:
+    """plotly's script as the plotly package brings it, packed once."""
+    from plotly.offline import get_plotlyjs
+
+    return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)

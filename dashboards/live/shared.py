@@ -1,0 +1,39 @@
+"""What several browsers of the live view are told alike, made once and outside of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ...workers import Workers
+from .view import LiveView, Position, Told
+from .wishes import Wish
+
+KEPT = 64  # messages
+
+
+class Shared:
+    """The messages of a view. Whoever asks for one that is being made waits for that one."""
+
+    def __init__(self, view: LiveView, workers: Workers) -> None:
+        self.view = view
+        self.workers = workers
+        self._made: OrderedDict[tuple[Any, ...], asyncio.Task[Told]] = OrderedDict()
+
+    async def start(self, wish: Wish) -> Told:
+        """As the view's. Raises MburstError, Busy."""
+        return await self._once(("start", wish, self.view.tick), self.view.start, wish)
+
+    async def change(self, wish: Wish, position: Position) -> Told:
+        """As the view's. Raises MburstError, Busy."""
+        return await self._once(("change", wish, position, self.view.tick), self.view.change, wish, position)
+
+    async def _once(self, key: tuple[Any, ...], make: Callable[..., Told], *arguments: Any) -> Told:
+        task = self._made.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._made[key] = asyncio.create_task(self.workers.run(make, *arguments))
+            while len(self._made) > KEPT:
+                self._made.popitem(last=False)
+        return await asyncio.shield(task)

@@ -1,0 +1,1 @@
+"""The report of a rack, and the index of such reports."""

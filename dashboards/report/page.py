@@ -1,0 +1,267 @@
+"""One self-contained HTML file a report, and the same facts as JSON beside it. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from ... import __version__, files
+from ...analysis.answers.host import LaneReport, worst_first
+from ...analysis.answers.paths import Met
+from ...analysis.model import distributions
+from ...names import escape, file_part
+from ...units import format_share
+from ..common import palette, sensitivity_words, words
+from ..common.packing import Pack, compress
+from . import fragments, paths
+from .path_words import name_of
+from .payload import lane_payload
+
+if TYPE_CHECKING:
+    from ...analysis.bursts.find import BurstDefinition
+    from ...sql.damage import DamagedFile
+
+LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
+ROWS = 500  # of bursts tables, over all lanes
+
+_HERE = Path(__file__).parents[1]
+_SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "report/table.js", "common/senders.js",
+            "common/timeline.js", "report/paths.js", "report/page.js")
+
+
+def _static(name: str) -> str:
+    return (_HERE / "static" / name).read_text(encoding="utf-8")
+
+
+def _template(name: str) -> Template:
+    return Template((_HERE / "templates" / name).read_text(encoding="utf-8"))
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def drawn_lanes(reports: Sequence[LaneReport]) -> list[LaneReport]:
+    """The lanes that get a section: all, or those with most bursts and then most bytes, in their given order."""
+    if len(reports) <= LANES:
+        return list(reports)
+    ranked = sorted(range(len(reports)), key=lambda i: (-len(reports[i].bursts), -reports[i].bytes, i))
+    return [reports[i] for i in sorted(ranked[:LANES])]
+
+
+def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
+    """The `rows` largest bursts of a lane, largest first, each with its number in order of time."""
+    numbers = {id(burst): i for i, burst in enumerate(report.bursts, 1)}
+    return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
+
+
+def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
+               definition: BurstDefinition, alone: bool) -> str:
+    total = len(report.bursts)
+    caption = words.count(total, "burst") if len(shown) == total else \
+        f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
+    name = words.lane_name(report.lane)
+    found, seen = words.statements(report), _seen(report, definition) if shown else ""
+    return _template("report/lane.html").substitute(
+        id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
+        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "",
+        facts=fragments.facts(report),
+        statements=fragments.statements(found), numbers=fragments.numbers(report, definition),
+        figure_class="" if report.bins else "absent", summary=escape(_figure_words(report, definition)),
+        resolution=escape(words.resolution(report)) if report.bins else "",
+        legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
+        bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
+        no_bursts=escape(_no_bursts(report, definition)), seen=escape(seen), seen_class="" if seen else "absent",
+        table=fragments.bursts_table(shown, caption) if shown else "",
+        senders=fragments.senders(report), dist_class="" if shown else "absent",
+        distributions="".join(fragments.distribution(report, key, title) for key, title in (
+            ("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))) if shown else "",
+    )
+
+
+def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
+    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in words.contrast(report, definition))
+    return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
+
+
+def _no_bursts(report: LaneReport, definition: BurstDefinition) -> str:
+    if not report.lane.link_bps:
+        return "Bursts cannot be detected: a burst is a share of line rate, and the link's speed is not known."
+    if not report.bins:
+        return "None: no packet was recorded in this time."
+    return f"None by this definition. {_seen(report, definition) or sensitivity_words.UNMEASURED}"
+
+
+def _seen(report: LaneReport, definition: BurstDefinition) -> str:
+    """How small a burst is detected here, where canary bursts have shown it."""
+    said = sensitivity_words.seen_words(report.curves, report.asked(definition), report.end_ns)
+    return "" if said == sensitivity_words.UNMEASURED else said
+
+
+def _beside_words(report: LaneReport) -> str:
+    told = []
+    if report.latency and not any(report.lane.host in (path.src, path.dst) for path in report.latency):
+        told.append("No probed path names this host: those shown may not cross this link.")
+    if report.queues:
+        told.append("Which switch queue feeds this interface is not known to the store.")
+    if report.paths > len(report.latency):
+        told.append(f"{len(report.latency)} of {report.paths} probed paths can be chosen, those of this host first.")
+    if report.queue_count > len(report.queues):
+        told.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
+    if any(latency.width_ns for latency in report.latency):
+        told.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' "
+                    "medians.")
+    return " ".join(told)
+
+
+def _legend(report: LaneReport, threshold: float) -> str:
+    entries = [("largest", "largest bin of a step"), ("mean", "mean of a step"), ("second", "1 s average")]
+    if report.lane.link_bps:
+        entries += [("rate", "line rate"), ("threshold", f"burst threshold, {format_share(threshold)}")]
+    if report.bursts:
+        entries.append(("burst", "burst"))
+    if report.losing:
+        entries.append(("loss", "packets lost while recording"))
+    if report.latency:
+        kind = report.latency[0].measure or "not measured"
+        entries += [("latency", f"slowest probe, {kind}"), ("latency-median", "median probe")]
+        if any(latency.lost_probes for latency in report.latency):
+            entries.append(("lost", "lost probe"))
+    if report.queues:
+        entries.append(("queue", f"switch queue, most in a window ({report.queues[0].semantics or 'kind not said'})"))
+    return "".join(f'<li><i class="key {name}"></i>{escape(text)}</li>' for name, text in entries)
+
+
+def title_of(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
+    """What a report is about, in one line."""
+    if not reports and probed:
+        return name_of(probed[0]) if len(probed) == 1 else f"{len(probed)} probed paths"
+    if len(reports) == 1:
+        return words.lane_name(reports[0].lane)
+    racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
+    if len(hosts) == 1:
+        return f"{next(iter(hosts)) or 'unnamed host'}, {len(reports)} interfaces and directions"
+    where = f"rack {next(iter(racks))}, " if len(racks) == 1 and next(iter(racks)) else ""
+    return f"{where}{len(hosts)} hosts"
+
+
+def _kicker(reports: Sequence[LaneReport]) -> str:
+    racks = {report.lane.rack for report in reports}
+    rack = next(iter(racks)) if len(racks) == 1 else ""
+    return "Microburst report" + (f" · rack {rack}" if rack else "")
+
+
+def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int, int] | None:
+    """From when to when the report is: of what was recorded, else of the probes; None for neither."""
+    spans = [(one.start_ns, one.end_ns) for one in reports if one.bins]
+    spans = spans or [(one.start_ns, one.end_ns) for one in probed]
+    return (min(start for start, _ in spans), max(end for _, end in spans)) if spans else None
+
+
+def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = (),
+           damaged: Sequence[DamagedFile] = ()) -> str:
+    """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
+    from plotly.offline import get_plotlyjs
+
+    drawn = drawn_lanes(reports)
+    rows = max(10, ROWS // max(len(drawn), 1))
+    shown = [numbered(report, rows) for report in drawn]
+    pack = Pack()
+    lanes = [lane_payload(report, definition.threshold, table, pack)
+             for report, table in zip(drawn, shown, strict=True)]
+    facts = {"lanes": lanes, "paths": paths.payload(probed), "light": palette.LIGHT, "dark": palette.DARK}
+    told = json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    script = '"use strict";\n(() => {\n' + "\n".join(_static(name) for name in _SCRIPTS) + "\n})();"
+    plotly = get_plotlyjs()
+    bins = {report.lane.bin_ns for report in reports}
+    span = spans_of(reports, probed)
+    return _template("report/page.html").substitute(
+        title=escape(title_of(reports, probed)), kicker=escape(_kicker(reports)), version=escape(__version__),
+        css=palette.css() + _static("common/page.css") + _static("report/paths.css"),
+        damaged="".join(f'<p class="notice">{escape(f"{said.head}. {said.text}")}</p>'
+                        for said in words.missing_files(damaged)),
+        period=escape(words.period(*span)) if span else "no packet was recorded",
+        definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
+        overview_class="" if len(reports) > 1 else "absent",
+        overview=fragments.overview(reports, drawn) if len(reports) > 1 else "",
+        lanes="".join(_lane_html(i, report, table, definition, len(reports) == 1)
+                      for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)),
+        paths=paths.section(probed),
+        left_out=f"{len(reports) - len(drawn)} quieter ones have no section here; the JSON beside this page has them."
+        if len(drawn) < len(reports) else "",
+        definitions=fragments.definitions(definition, next(iter(bins)) if len(bins) == 1 else None),
+        policy=f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
+               "img-src data:; form-action 'none'; base-uri 'none'",
+        facts=compress(told.encode()), arrays=compress(pack.joined()), plotly=compress(plotly.encode()), script=script,
+    )
+
+
+def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
+               probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> dict[str, Any]:
+    """The facts of the page, with every burst."""
+    return {"mburst": __version__, "damaged_files": [file.facts() for file in damaged],
+            "definition": asdict(definition), "lanes": [_lane_json(r, definition) for r in reports],
+            "paths": paths.facts(probed)}
+
+
+def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any]:
+    lane = report.lane
+    return {
+        "rack": lane.rack, "host": lane.host, "interface": lane.interface, "direction": lane.direction,
+        "link_bps": lane.link_bps, "bin_ns": lane.bin_ns, "start_ns": report.start_ns, "end_ns": report.end_ns,
+        "recorded_ns": report.recorded_ns, "packets": report.packets, "bytes": report.bytes,
+        "wire_bytes": report.wire_bytes, "bins": report.bins,
+        "busiest_bin": asdict(report.busiest_bin) if report.busiest_bin else None,
+        "busiest_second": asdict(report.busiest_second) if report.busiest_second else None,
+        "burst_ns": report.burst_ns, "burst_bytes": report.burst_bytes,
+        "quality": [asdict(quality) for quality in report.qualities],
+        "statements": [asdict(statement) for statement in words.statements(report)],
+        "distributions": {name: asdict(distributions.summarize(values))
+                          for name, values in report.distributions.items()},
+        "sources": {"n": report.source_count, "bytes": report.source_bytes,
+                    "top": [asdict(source) for source in report.sources]},
+        "probes": [{"src": p.src, "dst": p.dst, "protocol": p.protocol, "n": p.probes, "lost": p.lost_probes,
+                    "measure": p.measure, "measured": p.measured, "p50_ns": p.p50_ns, "p99_ns": p.p99_ns,
+                    "p999_ns": p.p999_ns, "max_ns": p.max_ns} for p in report.latency],
+        "queues": [{"device": q.device, "port": q.port, "queue": q.queue, "semantics": q.semantics, "n": q.windows,
+                    "impossible": q.impossible, "max_bytes": q.max_bytes, "dropped_packets": q.dropped_packets}
+                   for q in report.queues],
+        "recordings": [dict(run) for run in lane.runs], "bursts": report.bursts,
+        "sensitivity": _seen(report, definition) or sensitivity_words.UNMEASURED,
+    }
+
+
+def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
+    """The name of a report's files: rack, host and period, as far as they are one and known."""
+    racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
+    parts = ["mburst"]
+    if len(racks) == 1 or len(hosts) == 1:  # with a place for the rack, so that it is not taken for the host
+        parts.append(file_part(next(iter(racks)), besides="") if len(racks) == 1 else "")
+    parts += [file_part(host) for host in hosts if len(hosts) == 1]
+    span = spans_of(reports, probed)
+    if span:
+        for moment in span:
+            parts.append(f"{words.date(moment)}T{words.clock(moment, 0)}Z".replace("-", "").replace(":", ""))
+    return "-".join(parts)
+
+
+def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Path,
+          probed: Sequence[Met] = (), damaged: Sequence[DamagedFile] = ()) -> tuple[Path, Path]:
+    """Write the page and its JSON into `folder`, which is made where it is missing; returns their paths. DAMAGED are
+    the files that both have to do without.
+
+    A reader never sees half a file. Raises MburstError where the folder cannot be written.
+    """
+    base = folder / stem(reports, probed)
+    page, facts = base.with_name(base.name + ".html"), base.with_name(base.name + ".json")
+    told = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
+                      allow_nan=False)
+    for path, text in ((page, render(reports, definition, probed, damaged)), (facts, told + "\n")):
+        files.write(path, text, "the report", "name another folder with -o")
+    return page, facts

@@ -1,0 +1,58 @@
+"""What is said of a probed path, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from ...analysis.answers.paths import LEVELS, ClockState, Met
+from ...units import format_duration
+
+NAMES = {"application": "application", "round_trip": "round trip", "forward": "  forward", "back": "  back",
+         "host_here": "this host", "host_there": "that host"}
+MEANINGS = {
+    "application": "from when the probe was due to when its sender had the answer",
+    "round_trip": "between the two kernels or network interfaces, without the time in the host that answers",
+    "forward": "one way, to the host that answers",
+    "back": "one way, from the host that answers",
+    "host_here": "in the host that asks, between application and network, both ways",
+    "host_there": "in the host that answers, from its receiving to its sending",
+}
+HEADS = ("min", *(f"p{100 * level:g}" for level in LEVELS), "max")
+LEAST_PPM = 0.01  # a drift below is not worth a word
+KINDS = {"hw": "the network interface", "sw": "the kernel", "app": "the application"}
+
+
+def name_of(met: Met) -> str:
+    """ "api → cache (udp)", or "api → cache (udp, 8 paths)" """
+    more = [met.protocol] if met.protocol else []
+    if met.paths > 1:
+        more.append(f"{met.paths} paths")
+    return f"{met.src} → {met.dst}" + (f" ({', '.join(more)})" if more else "")
+
+
+def stamped_by(met: Met) -> str:
+    """Who stamped what left and came; empty where nobody knows."""
+    return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
+
+
+def sample_note(met: Met) -> str:
+    """That not all probes were read, in a sentence; empty where they were."""
+    return f"Of so many probes, one in {met.every:,} is in the figures." if met.every > 1 else ""
+
+
+def table(met: Met) -> list[list[str]]:
+    """A row for each measure that was taken: its name, n, and the values of HEADS."""
+    return [[NAMES[name], f"{measured.n:,}", *("–" if value is None else format_duration(value) for value in
+                                              (measured.least, *measured.levels, measured.largest))]
+            for name, measured in met.measured.items() if measured.n]
+
+
+def clock_note(clocks: ClockState | None) -> str:
+    """How far one-way delays can be trusted, in a sentence; empty where there are none."""
+    if clocks is None:
+        return ""
+    uncertain = format_duration(clocks.uncertainty_ns)
+    if clocks.kept:
+        return f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."
+    drift = f" and drifts by {clocks.drift_ppm:.2f} ppm" if abs(clocks.drift_ppm or 0) >= LEAST_PPM else ""
+    way = "ahead" if clocks.offset_ns >= 0 else "behind"
+    return (f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was taken out, "
+            f"taking the fastest probes to be as long in both directions: ± {uncertain}.")

@@ -1,0 +1,215 @@
+"""The part of a report that is about probed paths: their distributions, their delay over time, their minutes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...analysis.answers.minutes import Round, persistence, rounds
+from ...analysis.answers.paths import LEVELS, Distribution, Met, extremes
+from ...analysis.model import distributions
+from ...analysis.model.stats import Floats
+from ...names import escape
+from ...units import format_duration, format_share, format_time
+from ..common.figures import common, duration_ticks, line, y_axis
+from ..common.palette import LIGHT
+from . import path_words
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_PATHS = 12  # with figures; the others are in the JSON
+BUCKETS = 700  # of a delay over time
+COLOURS = {"application": "second", "round_trip": "latency", "forward": "mean", "back": "largest", "host_here": "queue",
+           "host_there": "burst"}
+_HEIGHT = 280
+_NO_TIME = 1.0  # ns: where a logarithmic axis draws 0
+
+
+def _drawn(values: Floats) -> Any:
+    return np.maximum(values, _NO_TIME)
+
+
+def distribution_figure(met: Met) -> go.Figure:
+    """What share of the probes took no longer, for each measure. The upward axis is in nines, so that p99.9 is as
+    plain as the median."""
+    import plotly.graph_objects as go
+
+    data, low, high, deepest = [], math.inf, 0.0, 1.0
+    for name, measured in met.measured.items():
+        if measured.n:
+            values, depth = distributions.nines(met.values[name])
+            data.append(line(name, _drawn(values), depth, COLOURS[name], width=1.8, hoverinfo="none"))
+            low, high = min(low, float(values[0])), max(high, float(values[-1]))
+            deepest = max(deepest, float(depth[-1]))
+    ends = [max(low, _NO_TIME), max(high, _NO_TIME)]
+    levels = [(-math.log10(1 - level), f"{100 * level:g} %") for level in LEVELS if -math.log10(1 - level) <= deepest]
+    ticks = duration_ticks(ends)
+    layout = {
+        "height": _HEIGHT, "margin": {"l": 64, "r": 12, "t": 8, "b": 46}, "dragmode": False, "hovermode": False,
+        "xaxis": {"type": "log", "range": [math.log10(ends[0] / 1.5), math.log10(ends[1] * 1.5)], "fixedrange": True,
+                  "tickvals": [value for value, _ in ticks], "ticktext": [text for _, text in ticks], "tickangle": 0,
+                  "zeroline": False, "gridcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]},
+                  "title": {"text": "Time", "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}},
+        "yaxis": y_axis((0, 1), "Probes that took no longer", range=[0, deepest * 1.03],
+                        tickvals=[0, *(depth for depth, _ in levels)], ticktext=["0", *(text for _, text in levels)]),
+        **common(),
+    }
+    return go.Figure(data=data, layout=layout)
+
+
+def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: str) -> go.Figure:
+    import plotly.graph_objects as go
+
+    ends = [max(low, _NO_TIME), max(high, _NO_TIME)]
+    ticks = duration_ticks(ends)
+    layout = {
+        "height": _HEIGHT, "margin": {"l": 64, "r": 12, "t": 8, "b": 46}, "dragmode": "zoom", "hovermode": False,
+        "xaxis": {"zeroline": False, "gridcolor": LIGHT["rule"], "tickfont": {"size": 11, "color": LIGHT["muted"]},
+                  "title": {"text": title, "font": {"size": 12, "color": LIGHT["muted"]}, "standoff": 8}},
+        "yaxis": y_axis((0, 1), "", type="log", range=[math.log10(ends[0] / 1.5), math.log10(ends[1] * 1.8)],
+                        tickvals=[value for value, _ in ticks], ticktext=[text for _, text in ticks]),
+        **common(),
+    }
+    return go.Figure(data=traces, layout=layout)
+
+
+def over_time_figure(met: Met) -> go.Figure:
+    """The slowest and the median probe of each step of time, the most that the hosts took, and the lost probes."""
+    network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
+    hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
+    hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
+    steps = extremes(met.tx, network, BUCKETS)
+    taken = extremes(met.tx, hosts, BUCKETS)
+    traces = [line("latency-median", steps.at_ns / 1e9, _drawn(steps.median), "latency-median"),
+              line("latency", steps.at_ns / 1e9, _drawn(steps.largest), "latency", width=1.3)]
+    if len(taken.at_ns):
+        traces.append(line("hosts", taken.at_ns / 1e9, _drawn(taken.largest), "queue", width=1))
+    known = np.concatenate([steps.largest, steps.median, taken.largest])
+    high = float(known.max())
+    lost = met.tx[met.lost_at] / 1e9
+    if len(lost):
+        shown = lost[np.linspace(0, len(lost) - 1, min(len(lost), BUCKETS)).astype(np.int64)]
+        traces.append({"type": "scatter", "mode": "markers", "meta": "lost", "x": shown, "y": [high * 1.4] * len(shown),
+                       "hoverinfo": "none", "showlegend": False,
+                       "marker": {"symbol": "x-thin", "size": 7, "color": LIGHT["loss"],
+                                  "line": {"width": 1.6, "color": LIGHT["loss"]}}})
+    return _time_figure(traces, float(known.min()), high, f"seconds since {format_time(met.start_ns)[:19]}")
+
+
+def rounds_figure(found: Sequence[Round]) -> go.Figure:
+    """Least, median and p99 of each minute."""
+    x = [(entry.start_ns - found[0].start_ns) / 60e9 for entry in found]
+    series = {"least": [entry.least for entry in found], "p50": [entry.p50 for entry in found],
+              "p99": [entry.p99 for entry in found]}
+    colours = {"least": "largest", "p50": "latency-median", "p99": "latency"}
+    traces = [line(name, x, [None if value is None else max(value, _NO_TIME) for value in values], colours[name],
+                   mode="lines+markers", marker={"size": 4, "color": LIGHT[colours[name]]})
+              for name, values in series.items()]
+    known = [value for values in series.values() for value in values if value is not None] or [_NO_TIME]
+    return _time_figure(traces, min(known), max(known), f"minutes since {format_time(found[0].start_ns)[:16]}")
+
+
+def payload(paths: Sequence[Met]) -> list[dict[str, Any]]:
+    """The figures of each path, as the page's script draws them."""
+    told = []
+    for met in paths[:MOST_PATHS]:
+        figures = {"distribution": distribution_figure(met), "time": over_time_figure(met)} if _answered(met) else {}
+        found = rounds(met)
+        if len(found) > 1:
+            figures["rounds"] = rounds_figure(found)
+        told.append({name: json.loads(figure.to_json()) for name, figure in figures.items()})
+    return told
+
+
+def facts(paths: Sequence[Met]) -> list[dict[str, Any]]:
+    """For programs: every path, its distributions and its minutes. Times in ns."""
+    return [{"src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "n": met.sent - met.lost,
+             "measure": met.measure, "judged": _distribution(met.by_measure), "sent": met.sent, "lost": met.lost,
+             "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
+             "clocks": asdict(met.clocks) if met.clocks else None,
+             "measures": {name: _distribution(measured) for name, measured in met.measured.items()},
+             "minutes": [asdict(entry) for entry in rounds(met)]} for met in paths]
+
+
+def _distribution(of: Distribution) -> dict[str, Any]:
+    levels = {f"p{100 * level:g}_ns".replace(".", ""): value for level, value in zip(LEVELS, of.levels, strict=True)}
+    return {"n": of.n, "min_ns": of.least, "max_ns": of.largest, **levels}
+
+
+def section(paths: Sequence[Met]) -> str:
+    """The HTML of all paths; empty where nothing was probed."""
+    if not paths:
+        return ""
+    left = len(paths) - MOST_PATHS
+    more = f'<p class="quiet">{left} more paths are in the JSON beside this page.</p>' if left > 0 else ""
+    return ('<section class="paths" aria-labelledby="paths-head"><h2 id="paths-head">Probed paths</h2>'
+            + "".join(_path(number, met) for number, met in enumerate(paths[:MOST_PATHS])) + more + "</section>")
+
+
+def _answered(met: Met) -> bool:
+    return met.sent > met.lost
+
+
+def _path(number: int, met: Met) -> str:
+    said = path_words.stamped_by(met)
+    lost = f"{met.lost:,} lost ({format_share(met.lost / met.sent)})" if met.lost else "none lost"
+    intro = (f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)} from "
+             f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {said}" if said else "") + ".")
+    parts = [f'<article class="path" data-path="{number}"><h3>{escape(path_words.name_of(met))}</h3>'
+             f'<p class="quiet">{escape(intro)} {escape(path_words.clock_note(met.clocks))} '
+             f'{escape(path_words.sample_note(met))}</p>']
+    if _answered(met):
+        parts += [_table(met), '<div class="dists two">',
+                  _figure("distribution", "How long they took", _key(met)),
+                  _figure("time", "Over time", _legend([("latency", "slowest in a step, between the kernels"),
+                                                        ("latency-median", "median of a step"),
+                                                        ("queue", "most that the hosts took"), ("loss", "lost")])),
+                  "</div>"]
+    found = rounds(met)
+    if len(found) > 1:
+        parts.append(_figure("rounds", "By the minute", _legend(
+            [("largest", "least"), ("latency-median", "median"), ("latency", "p99")]) + _persistence(found)))
+    return "".join(parts) + "</article>"
+
+
+def _table(met: Met) -> str:
+    heads = "".join(f'<th scope="col" class="n">{head}</th>' for head in ("n", *path_words.HEADS))
+    names = [name for name, measured in met.measured.items() if measured.n]
+    rows = "".join(
+        f'<tr><th scope="row" title="{escape(path_words.MEANINGS[name])}">{escape(row[0].strip())}</th>'
+        + "".join(f'<td class="n">{escape(cell)}</td>' for cell in row[1:]) + "</tr>"
+        for name, row in zip(names, path_words.table(met), strict=True))
+    return (f'<div class="scroll" tabindex="0" role="region" aria-label="Percentiles"><table class="percentiles">'
+            f'<thead><tr><th scope="col">Time</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>')
+
+
+def _figure(name: str, title: str, caption: str) -> str:
+    return (f'<figure class="dist"><h4>{title}</h4><div class="plot" data-figure="{name}" role="img" '
+            f'aria-label="{title}"></div><figcaption>{caption}</figcaption></figure>')
+
+
+def _legend(entries: Sequence[tuple[str, str]]) -> str:
+    items = "".join(f'<li><i class="key" style="background:var(--{colour})"></i>{escape(text)}</li>'
+                    for colour, text in entries)
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _key(met: Met) -> str:
+    return _legend([(COLOURS[name], path_words.NAMES[name].strip()) for name, measured in met.measured.items()
+                    if measured.n])
+
+
+def _persistence(found: Sequence[Round]) -> str:
+    related = persistence(found)
+    if related is None:
+        return '<p class="quiet">Too few minutes to say whether a slow one is followed by another.</p>'
+    said = "A slow minute is often followed by another" if related > 0.5 else \
+        "A slow minute is somewhat more often followed by another" if related > 0.2 else \
+        "A slow minute says little of the next"
+    return f'<p class="quiet">{said}: rank correlation of p99 with that of the next minute {related:.2f}.</p>'
