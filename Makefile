@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ENGINE := $(wildcard capture/*.[ch] telemetry/probe/*.[ch])
+ENGINE := $(wildcard capture/*.[ch] capture/*/*.[ch] telemetry/probe/*.[ch])
 
 # What has to be on the machine besides Python. Installed by apt where that is possible.
 BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev

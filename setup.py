@@ -125,8 +125,9 @@ def linked_library(name: str) -> dict:
 def extension(name: str, room: str, libraries: list[str]) -> Extension:
     return Extension(
         name,
-        sorted(str(path) for path in Path(room).glob("*.c")),
-        depends=[str(path) for path in Path(room).glob("*.h")],
+        sorted(str(path) for path in Path(room).rglob("*.c")),
+        depends=[str(path) for path in Path(room).rglob("*.h")],
+        include_dirs=[room],
         define_macros=[("Py_LIMITED_API", "0x030B0000"), ("_GNU_SOURCE", None)],
         extra_compile_args=["-std=gnu11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", *HARDENED],
         extra_link_args=HARDENED_LINK,

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "decode.h"
+#include "decode/decode.h"
 
 /* 64 × 64 → 128 bit multiplication, folded: every input bit reaches every output bit. */
 static inline uint64_t mb_hash_fold(uint64_t a, uint64_t b)

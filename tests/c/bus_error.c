@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "source.h"
+#include "backend/backend.h"
 
 static sigjmp_buf escape;
 

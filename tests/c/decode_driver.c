@@ -19,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../capture/decode.h"
-#include "../../capture/trains.h"
+#include "decode/decode.h"
+#include "measure/trains.h"
 
 struct batch {
 	uint32_t count, linktype, fcs_len, inner, mtu;

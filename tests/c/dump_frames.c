@@ -14,8 +14,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "merge.h"
-#include "source.h"
+#include "backend/backend.h"
+#include "backend/merge.h"
 
 static struct mb_source source;
 

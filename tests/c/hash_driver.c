@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine.h"
+#include "backend/merge.h"
 #include "hash.h"
-#include "merge.h"
+#include "measure/engine.h"
 
 uint64_t mb_hash_steps;
 

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "source.h"
+#include "backend/backend.h"
 
 /* As tests/c/send.c writes it, behind the Ethernet header. */
 #define SEQUENCE_OFFSET 20

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine.h"
+#include "measure/engine.h"
 
 #define START_NS INT64_C(1700000000000000000)
 #define READ_NS 1000000

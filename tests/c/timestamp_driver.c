@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drives capture/timestamp.c against a network interface that this file plays: linked with
+ * Drives capture/backend/timestamp.c against a network interface that this file plays: linked with
  * --wrap=ioctl,--wrap=open,--wrap=clock_gettime,--wrap=adjtimex,--wrap=setsockopt. Arguments:
  * WANTED (auto|hw|sw) and KEY=VALUE:
  *   features=full|ptp|none  what ETHTOOL_GET_TS_INFO says
@@ -26,7 +26,7 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "timestamp.h"
+#include "backend/timestamp.h"
 
 static const char *const *arguments;
 

@@ -1,5 +1,5 @@
-"""A frame decoded plainly, for the tests of capture/decode.c: what the standards say, and what
-capture/decode.h promises about frames that are cut off or contradict themselves. Shares no code
+"""A frame decoded plainly, for the tests of capture/decode/decode.c: what the standards say, and what
+capture/decode/decode.h promises about frames that are cut off or contradict themselves. Shares no code
 with the engine and follows another plan: recursive descent that stops by exception. The link layers
 are in decode_oracle_link.py."""
 

@@ -7,9 +7,8 @@ import struct
 import subprocess
 from typing import Literal, NamedTuple
 
-from building import linked
+from building import linked, sources_of
 from decode_words import IPV4, IPV6, NONE, Address
-from places import ROOT
 
 PACKET = struct.Struct("<qQQI4xIIQIIBBHI")
 TRAIN = struct.Struct("<IIII")
@@ -82,8 +81,7 @@ def halves(value: Address) -> bytes:
 
 class Driver:
     def __init__(self) -> None:
-        decoder = sorted(f"capture/{path.name}" for path in ROOT.glob("capture/decode*.c"))
-        program = linked(("tests/c/decode_driver.c", *decoder, "capture/trains.c", "capture/address.c"))
+        program = linked(("tests/c/decode_driver.c", *sources_of("capture/decode"), "capture/measure/trains.c"))
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, request: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Text of addresses (capture/address.c) against Python's ipaddress."""
+"""Text of addresses (capture/decode/address.c) against Python's ipaddress."""
 
 from __future__ import annotations
 

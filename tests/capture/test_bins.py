@@ -33,7 +33,7 @@ def record(frames: list[Frame], snaplen: int = 96, **options: Any) -> tuple[list
 
 @dataclass
 class Oracle:
-    """Bins of one direction, counted frame by frame from the definitions in capture/bins.h."""
+    """Bins of one direction, counted frame by frame from the definitions in capture/measure/bins.h."""
 
     bin_ns: int
     source_bin_ns: int

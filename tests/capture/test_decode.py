@@ -1,4 +1,4 @@
-"""capture/decode.c on frames made by hand, against what they were made from. (And, in `one`, against
+"""capture/decode/decode.c on frames made by hand, against what they were made from. (And, in `one`, against
 the plain decoder.) Every frame lies in a heap block of exactly its captured length, under ASan and
 UBSan."""
 

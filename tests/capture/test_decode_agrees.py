@@ -1,4 +1,4 @@
-"""Whatever the frame, cut off at any byte, of any length or corrupted: capture/decode.c and the plain
+"""Whatever the frame, cut off at any byte, of any length or corrupted: capture/decode/decode.c and the plain
 decoder agree in everything. Every frame lies in a heap block of exactly its captured length, under
 ASan and UBSan."""
 

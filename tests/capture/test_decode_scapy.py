@@ -1,4 +1,4 @@
-"""capture/decode.c on frames that scapy puts together: another hand than frame_builder.py's."""
+"""capture/decode/decode.c on frames that scapy puts together: another hand than frame_builder.py's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""capture/decode.c on other people's odd and hostile frames, against tshark where it reads them.
+"""capture/decode/decode.c on other people's odd and hostile frames, against tshark where it reads them.
 
 The frames of all files are put into one file for each link type, since a tshark takes a second to
 start. What may differ is said beside each rule."""

@@ -17,7 +17,7 @@ FEATURES = {"full": 2, "ptp": 1, "none": 0}
 
 @pytest.fixture(scope="module")
 def decide():
-    driver = linked(("tests/c/timestamp_driver.c", "capture/timestamp.c", "capture/error.c"),
+    driver = linked(("tests/c/timestamp_driver.c", "capture/backend/timestamp.c", "capture/error.c"),
                     link=tuple(f"-Wl,--wrap={name}" for name in WRAPPED))
 
     def run(wanted, **settings):

@@ -12,10 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "decode.h"
-#include "engine.h"
-#include "pcap_header.h"
-#include "source.h"
+#include "backend/backend.h"
+#include "decode/decode.h"
+#include "format/pcap_header.h"
+#include "measure/engine.h"
 
 #define PIPE_SIZE (1 << 20)
 

@@ -115,10 +115,10 @@ def test_ruff_has_nothing_to_say():
 
 
 def test_only_the_binding_knows_python():
-    users = {path.name for path in (ROOT / "capture").glob("*.[ch]") if "Python.h" in path.read_text()}
-    assert users == {"module.h"}
-    knowing = {path.name for path in (ROOT / "capture").glob("*.[ch]") if '"module.h"' in path.read_text()}
-    assert all(name.startswith("module") for name in knowing)
+    engine = {str(path.relative_to(ROOT / "capture")): path.read_text() for path in (ROOT / "capture").rglob("*.[ch]")}
+    assert {name for name, text in engine.items() if "Python.h" in text} == {"python/module.h"}
+    knowing = {name for name, text in engine.items() if '#include "python/' in text}
+    assert knowing and all(name.startswith("python/") for name in knowing)
     users = {path.name for path in (ROOT / "telemetry").rglob("*.[ch]") if "Python.h" in path.read_text()}
     assert users == {"module_exchange.c"}
 

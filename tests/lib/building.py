@@ -53,8 +53,12 @@ def library(source: str, *link: str) -> Path:
 
 def engine_sources() -> tuple[str, ...]:
     """Every C file of the engine but the binding to Python."""
-    names = (f"capture/{path.name}" for path in sorted((ROOT / "capture").glob("*.c")))
-    return tuple(name for name in names if not name.startswith("capture/module"))
+    return tuple(name for name in sources_of("capture") if not name.startswith("capture/python/"))
+
+
+def sources_of(room: str) -> tuple[str, ...]:
+    """Every C file below a folder, as paths below the root."""
+    return tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / room).rglob("*.c")))
 
 
 def compiled(source: Path, flags: tuple[str, ...]) -> Path:

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A table as an Arrow C stream: a stream of one record batch that shares the table's memory.
+ * The three structs are the ABI of the Arrow C data and C stream interfaces, written down from
+ * their specification (https://arrow.apache.org/docs/format/CDataInterface.html).
+ */
+#ifndef MB_ARROW_H
+#define MB_ARROW_H
+
+#include <stdint.h>
+
+#include "arrow/table.h"
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+	const char *format;
+	const char *name;
+	const char *metadata;
+	int64_t flags;
+	int64_t n_children;
+	struct ArrowSchema **children;
+	struct ArrowSchema *dictionary;
+	void (*release)(struct ArrowSchema *);
+	void *private_data;
+};
+
+struct ArrowArray {
+	int64_t length;
+	int64_t null_count;
+	int64_t offset;
+	int64_t n_buffers;
+	int64_t n_children;
+	const void **buffers;
+	struct ArrowArray **children;
+	struct ArrowArray *dictionary;
+	void (*release)(struct ArrowArray *);
+	void *private_data;
+};
+
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+	int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *out);
+	int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *out);
+	const char *(*get_last_error)(struct ArrowArrayStream *);
+	void (*release)(struct ArrowArrayStream *);
+	void *private_data;
+};
+
+#endif
+
+/* The schema of TABLE: a struct of its columns, none nullable. 0 or ENOMEM. */
+int mb_arrow_schema(const struct mb_table *table, struct ArrowSchema *schema);
+
+/* A fresh stream over TABLE, of which it takes a reference of its own. 0 or ENOMEM. */
+int mb_arrow_stream(struct mb_table *table, struct ArrowArrayStream *stream);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows on their way to Arrow: fixed-width columns that grow together, and one optional
+ * column of texts, dictionary-encoded. A table is filled by one owner and then shared,
+ * read-only, by reference.
+ */
+#ifndef MB_TABLE_H
+#define MB_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "decode/decode.h"
+
+#define MB_TABLE_COLUMNS 16
+
+struct mb_column {
+	const char *name;
+	const char *format; /* Arrow C data interface: "l" int64, "I" uint32, "S" uint16, "s" int16;
+			     * "i" with `dictionary` set: index into the table's texts */
+	uint8_t width;      /* bytes of a value */
+	uint8_t dictionary;
+};
+
+/* Texts of a table's dictionary column, in Arrow's utf8 layout. */
+struct mb_texts {
+	uint32_t count, capacity;
+	int32_t *offsets; /* count + 1 */
+	char *bytes;
+	size_t bytes_capacity;
+};
+
+struct mb_table {
+	const struct mb_column *columns;
+	uint32_t n_columns;
+	size_t count, capacity;
+	void *data[MB_TABLE_COLUMNS];
+	struct mb_texts texts;
+	struct mb_interned *interned;
+	struct mb_seed seed;
+	int references;
+};
+
+/* A table with one reference; NULL when memory is out. COLUMNS stays the caller's. SEED is of the hashes. */
+struct mb_table *mb_table_create(const struct mb_column *columns, uint32_t n_columns, const struct mb_seed *seed);
+struct mb_table *mb_table_acquire(struct mb_table *table);
+/* Frees the table with its last reference. NULL is allowed. */
+void mb_table_release(struct mb_table *table);
+
+/* Make room for ROWS or more. 0 or -ENOMEM. */
+int mb_table_grow(struct mb_table *table, size_t rows);
+
+/* Make room for MORE rows behind `count`. 0 or -ENOMEM. */
+static inline int mb_table_reserve(struct mb_table *table, size_t more)
+{
+	return table->count + more <= table->capacity ? 0 : mb_table_grow(table, table->count + more);
+}
+
+/* Index of the text of ADDRESS, added when it is new; family NONE stands for "other".
+ * Negative: -ENOMEM. */
+int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address);
+
+/* Give up what only the filling side needs. Call before the table is shared. */
+void mb_table_seal(struct mb_table *table);
+
+#endif

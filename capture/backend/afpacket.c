@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Linux packet sockets with TPACKET_V3 rings: the default for network interfaces.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <linux/if_packet.h>
+
+#include "backend/backend.h"
+#include "backend/cbpf.h"
+#include "backend/device.h"
+#include "backend/fanout.h"
+#include "backend/ring.h"
+#include "backend/rx_counters.h"
+#include "backend/timestamp.h"
+#include "cleanup.h"
+
+struct afpacket {
+	struct mb_intake intake; /* first: its functions are among the ops */
+	struct mb_device device;
+	struct mb_stamping stamping;
+	struct mb_ring rings[MB_LIVE_THREADS_MAX];
+	uint32_t ring_count;
+	struct mb_fanout *fanout; /* NULL with a single ring */
+	bool shut, settled;       /* no more frames come in; and none of them is kept back */
+	struct mb_device_counts counts; /* just before frames came in */
+	int failed;               /* negative errno that every further read() returns */
+	struct mb_error failure;
+	char notice[2 * MB_ERROR_LENGTH];   /* as known at the start … */
+	char told[4 * MB_ERROR_LENGTH];     /* … and with what happened since */
+};
+
+static void add_notice(struct afpacket *state, const char *text)
+{
+	size_t length = strlen(state->notice);
+
+	if (*text)
+		snprintf(state->notice + length, sizeof(state->notice) - length, "%s%s",
+			 length ? "\n" : "", text);
+}
+
+static bool afpacket_accepts(const char *target)
+{
+	struct mb_device device;
+
+	return !mb_device_read(&device, target, NULL) && mb_device_linktype(device.arphrd) >= 0;
+}
+
+static int read_device(struct mb_device *device, const char *target, struct mb_error *error)
+{
+	int status = mb_device_read(device, target, error);
+
+	if (status)
+		return status;
+	if (mb_device_linktype(device->arphrd) < 0)
+		return mb_fail(error, EOPNOTSUPP, "%s: its frames (ARPHRD %u) need the cooked mode of libpcap: "
+			       "use --backend libpcap", target, device->arphrd);
+	if (!device->up)
+		return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", target, target);
+	return 0;
+}
+
+static int join_promiscuously(int fd, const struct mb_device *device, struct mb_error *error)
+{
+	/* The kernel takes this back when the socket is closed, however the process ends. */
+	struct packet_mreq request = { .mr_ifindex = (int)device->index, .mr_type = PACKET_MR_PROMISC };
+
+	if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &request, sizeof(request)))
+		return mb_fail_errno(error, errno, "%s: promiscuous mode", device->name);
+	return 0;
+}
+
+/* On the loopback every frame passes twice, leaving and arriving: it is taken once. */
+static enum mb_direction direction_to_keep(struct afpacket *state, const struct mb_source_options *options)
+{
+	if (state->device.loopback && options->direction != MB_DIRECTION_IN) {
+		add_notice(state, "on the loopback every frame leaves and arrives: it is recorded once, as arriving");
+		return MB_DIRECTION_IN;
+	}
+	return options->direction;
+}
+
+/* Sockets with rings, on which nothing arrives yet. */
+static int make_rings(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	const uint64_t bytes = options->ring_bytes ? options->ring_bytes : MB_LIVE_RING_BYTES;
+	const uint32_t count = options->threads > 1 ? options->threads : 1;
+	int status = 0;
+
+	if (count > MB_LIVE_THREADS_MAX)
+		return mb_fail(error, EINVAL, "%u threads: at most %d", count, MB_LIVE_THREADS_MAX);
+	for (uint32_t i = 0; !status && i < count; i++) {
+		status = mb_ring_init(&state->rings[i], &state->device, &state->stamping, bytes,
+				      state->intake.interface.snaplen, error);
+		if (!status)
+			state->ring_count++;
+	}
+	return status;
+}
+
+static int build_filter(struct afpacket *state, const struct mb_source_options *options, enum mb_direction direction,
+			struct mb_cbpf *program, struct mb_error *error)
+{
+	const struct mb_interface *interface = &state->intake.interface;
+	int status = mb_cbpf_compile(program, interface->name, (int)interface->linktype, options->filter, error);
+
+	if (!status)
+		status = mb_cbpf_restrict(program, direction, error);
+	if (!status)
+		mb_cbpf_truncate(program, interface->snaplen);
+	return status;
+}
+
+static int attach_filter(struct afpacket *state, const struct mb_cbpf *program, struct mb_error *error)
+{
+	int status = 0;
+
+	for (uint32_t i = 0; !status && i < state->ring_count; i++)
+		status = mb_cbpf_attach(program, state->rings[i].fd, state->device.name, error);
+	return status;
+}
+
+/* Let the frames in. The members of a fanout group have to be bound before they join it, and
+ * until then each of them would see every frame: they drop all until the group is complete. */
+static int arm(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	const enum mb_direction direction = direction_to_keep(state, options);
+	struct mb_cbpf program;
+	const int ignored = direction == MB_DIRECTION_IN;
+	int status = build_filter(state, options, direction, &program, error);
+
+	if (!status)
+		status = attach_filter(state, state->ring_count > 1 ? &mb_cbpf_nothing : &program, error);
+	mb_device_count(state->device.index, &state->counts);
+	for (uint32_t i = 0; !status && i < state->ring_count; i++) {
+		/* Saves the kernel a copy of what leaves; before 4.20 the filter alone does it. */
+		setsockopt(state->rings[i].fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &ignored, sizeof(ignored));
+		status = mb_ring_bind(&state->rings[i], &state->device, error);
+	}
+	if (!status && !options->own_traffic)
+		status = join_promiscuously(state->rings[0].fd, &state->device, error);
+	if (status || state->ring_count == 1)
+		return status;
+	status = mb_fanout_join(state->rings, state->ring_count, &state->device, direction, error);
+	mb_device_count(state->device.index, &state->counts);
+	if (!status)
+		status = attach_filter(state, &program, error);
+	if (!status)
+		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count,
+					 state->intake.interface.snaplen, error);
+	return status;
+}
+
+static int start_stamping(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	int status = mb_stamping_init(&state->stamping, state->device.name, options->stamps, error);
+
+	if (status)
+		return status;
+	if (state->stamping.hardware && *state->stamping.notice && options->direction != MB_DIRECTION_IN)
+		return mb_fail(error, EINVAL, "%s; only frames that arrive have its stamps, so they do not mix with "
+			       "those that leave: use --direction in", state->stamping.notice);
+	add_notice(state, state->stamping.notice);
+	return 0;
+}
+
+static void afpacket_close(struct mb_source *source)
+{
+	struct afpacket *state = source->state;
+
+	mb_fanout_stop(state->fanout);
+	for (uint32_t i = 0; i < state->ring_count; i++)
+		mb_ring_deinit(&state->rings[i]);
+	mb_stamping_deinit(&state->stamping);
+	free(state);
+	source->state = NULL;
+}
+
+static int open_capture(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+{
+	int status = read_device(&state->device, options->target, error);
+
+	if (status)
+		return status;
+	status = mb_intake_init(&state->intake, options, error);
+	if (status)
+		return status;
+	state->intake.interface.linktype = (uint32_t)mb_device_linktype(state->device.arphrd);
+	state->intake.interface.link_bps = state->device.link_bps;
+	status = start_stamping(state, options, error);
+	if (!status)
+		status = make_rings(state, options, error);
+	if (!status)
+		status = arm(state, options, error);
+	if (!state->stamping.synchronized)
+		state->intake.interface.quality |= MB_QUALITY_UNSYNCED;
+	return status;
+}
+
+static int afpacket_open(struct mb_source *source, const struct mb_source_options *options, struct mb_error *error)
+{
+	struct afpacket *state = malloc(sizeof(*state));
+	int status;
+
+	if (!state)
+		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	*state = (struct afpacket){ .stamping = MB_STAMPING_NONE };
+	source->state = state;
+	source->live = true;
+	status = open_capture(state, options, error);
+	source->restores = state->stamping.changed;
+	if (status)
+		afpacket_close(source);
+	return status;
+}
+
+static int fail(struct afpacket *state, int code, struct mb_error *error)
+{
+	state->failed = mb_device_lost(state->device.name, code, &state->failure);
+	if (error)
+		*error = state->failure;
+	return state->failed;
+}
+
+static uint32_t take(struct afpacket *state, struct mb_batch *batch)
+{
+	struct mb_loss loss;
+
+	batch->count = mb_ring_read(&state->rings[0], batch->frames, MB_BATCH_FRAMES, &loss);
+	if (loss.packets)
+		mb_losses_add(&state->intake.losses, &loss);
+	return batch->count;
+}
+
+/* Let no more frames in: those that have arrived are read to the end. */
+static void shut(struct afpacket *state)
+{
+	if (state->shut)
+		return;
+	state->shut = true;
+	attach_filter(state, &mb_cbpf_nothing, NULL);
+	if (state->fanout)
+		mb_fanout_finish(state->fanout);
+}
+
+static int read_rest(struct afpacket *state, struct mb_batch *batch)
+{
+	if (!take(state, batch) && !state->settled) {
+		poll(NULL, 0, MB_RING_SETTLE_MS);
+		state->settled = true;
+		take(state, batch);
+	}
+	return batch->count ? (int)batch->count : MB_SOURCE_END;
+}
+
+static int read_single(struct afpacket *state, struct mb_batch *batch, int timeout_ms)
+{
+	bool alive = true;
+	uint32_t count;
+
+	if (state->shut)
+		return read_rest(state, batch);
+	count = take(state, batch);
+	if (!count) {
+		alive = mb_ring_wait(&state->rings[0], timeout_ms);
+		count = take(state, batch);
+	}
+	return count || alive ? (int)count : -state->rings[0].failure;
+}
+
+static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
+{
+	struct afpacket *state = source->state;
+	int count;
+
+	if (state->failed) {
+		if (error)
+			*error = state->failure;
+		return state->failed;
+	}
+	if (source->stop)
+		shut(state);
+	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->intake.losses)
+			      : read_single(state, batch, timeout_ms);
+	if (count == MB_SOURCE_END)
+		return count;
+	if (count < 0)
+		return fail(state, -count, error);
+	return mb_intake_count(&state->intake, batch);
+}
+
+static int afpacket_check(const char *target, struct mb_error *error)
+{
+	mb_auto_close int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	struct mb_device device;
+
+	if (fd < 0)
+		return errno == EPERM ? mb_device_forbidden(target ? target : "packet sockets", error)
+				      : mb_fail_errno(error, errno, "packet sockets");
+	return target ? read_device(&device, target, error) : 0;
+}
+
+static const char *afpacket_notice(const struct mb_source *source)
+{
+	struct afpacket *state = source->state;
+	struct mb_device_counts now;
+	size_t length;
+
+	mb_device_count(state->device.index, &now);
+	snprintf(state->told, sizeof(state->told), "%s", state->notice);
+	length = strlen(state->told);
+	if (now.missed > state->counts.missed)
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe interface itself lost %llu frames "
+			 "for want of receive buffers, before any capture could see them (ethtool -G %s rx %u would help)",
+			 length ? "\n" : "", (unsigned long long)(now.missed - state->counts.missed), state->device.name,
+			 state->device.rx_ring_max);
+	length = strlen(state->told);
+	if (now.carrier_lost > state->counts.carrier_lost)
+		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture "
+			 "(%u ×)", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
+	return *state->told ? state->told : NULL;
+}
+
+static const struct mb_device_counts *afpacket_begun(const struct mb_source *source)
+{
+	const struct afpacket *state = source->state;
+
+	return &state->counts;
+}
+
+const struct mb_source_ops mb_source_afpacket = {
+	.name = "afpacket",
+	.description = "Linux packet sockets with TPACKET_V3 rings",
+	.accepts = afpacket_accepts,
+	.open = afpacket_open,
+	.read = afpacket_read,
+	.interfaces = mb_intake_interfaces,
+	.stats = mb_intake_stats,
+	.loss = mb_intake_loss,
+	.check = afpacket_check,
+	.notice = afpacket_notice,
+	.begun = afpacket_begun,
+	.close = afpacket_close,
+};

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The losses of a live source that nobody has taken yet: a short queue that never forgets a
+ * packet. When it is full, the newest entry grows instead. Not for several threads at once.
+ */
+#ifndef MB_DROP_QUEUE_H
+#define MB_DROP_QUEUE_H
+
+#include "backend/backend.h"
+
+#define MB_LOSSES_CAPACITY 64
+
+struct mb_losses {
+	struct mb_loss queue[MB_LOSSES_CAPACITY];
+	uint32_t oldest, count;
+	uint64_t dropped;          /* packets of all losses ever added */
+	int64_t first_ns, last_ns; /* what they span; 0 when there were none */
+};
+
+/* PACKETS lost between two readings of a counter, BEFORE and NOW. A clock that was set back
+ * in between turns them around. */
+static inline struct mb_loss mb_loss_between(int64_t before, int64_t now, uint64_t packets)
+{
+	return (struct mb_loss){
+		.first_ns = before < now ? before : now,
+		.last_ns = before < now ? now : before,
+		.packets = packets,
+	};
+}
+
+void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss);
+/* As mb_source_ops.loss. */
+bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss);
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two ways lead to the same answer, and tests/capture/test_decode_agrees.py holds them to it. The usual
+ * frame (Ethernet, at most one tag, IP without options or fragments, TCP or UDP, not merged, not
+ * contradicting itself) goes straight through, one load for each word that is needed. Every other
+ * frame is walked header by header.
+ */
+#include "decode/decode.h"
+
+#include "decode/walk.h"
+
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define mb_inline inline __attribute__((always_inline))
+
+/* TCP or UDP behind an IP header of IP_HEADER bytes; LENGTH bytes with that header. Returns the
+ * fingerprint's tail; 0 for any other protocol and for what contradicts itself. */
+static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header, enum mb_family family,
+					  uint8_t protocol, uint32_t length, uint32_t marks, bool inner,
+					  struct mb_packet *restrict packet)
+{
+	const uint8_t *transport = ip + ip_header;
+	uint32_t header;
+
+	if (protocol == MB_IPPROTO_TCP) {
+		header = transport[12] >> 2 & 0x3c;
+		if (unlikely(header < 20 || ip_header + header > length))
+			return 0;
+		packet->tcp_seq = mb_be32(transport + 4);
+		packet->tcp_len = length - ip_header - header + (((transport[13] & 3u) + 1) >> 1); /* SYN, FIN */
+		packet->marks = (uint8_t)(marks | MB_MARK_TCP);
+		packet->ports = mb_be32(transport);
+		return mb_flow_tail(packet->ports, MB_IPPROTO_TCP, family);
+	}
+	if (unlikely(protocol != MB_IPPROTO_UDP || inner || length < ip_header + 8))
+		return 0;
+	packet->tcp_seq = 0;
+	packet->tcp_len = 0;
+	packet->marks = (uint8_t)marks;
+	packet->ports = mb_be32(transport);
+	return mb_flow_tail(packet->ports, MB_IPPROTO_UDP, family);
+}
+
+static mb_inline bool usual_ipv4(const uint8_t *ip, uint32_t available, const struct mb_decode_options *options,
+				 struct mb_packet *restrict packet)
+{
+	uint64_t head = mb_be64(ip), addresses, tail;
+	uint32_t length = head >> 32 & 0xffff;
+	uint32_t ce = mb_is_ce((uint32_t)(head >> 48));
+
+	/* version 4 and 20 bytes of header; neither more to come nor an offset */
+	if (unlikely((head & 0xff00000000003fff) != 0x4500000000000000 || length > available))
+		return false;
+	tail = usual_transport(ip, 20, MB_FAMILY_IPV4, ip[9], length, ce, options->inner, packet);
+	if (unlikely(!tail))
+		return false;
+	addresses = mb_be64(ip + 12);
+	packet->source.hi = 0;
+	packet->source.lo = 0xffffull << 32 | addresses >> 32;
+	packet->source.family = MB_FAMILY_IPV4;
+	packet->flow = mb_flow_ipv4(addresses, tail, &options->seed);
+	return true;
+}
+
+static mb_inline bool usual_ipv6(const uint8_t *ip, uint32_t available, const struct mb_decode_options *options,
+				 struct mb_packet *restrict packet)
+{
+	struct mb_address destination;
+	uint64_t head = mb_be64(ip), tail;
+	uint32_t length = (head >> 16 & 0xffff) + 40;
+	uint32_t ce = mb_is_ce((uint32_t)(head >> 52));
+
+	if (unlikely(head >> 60 != 6 || length > available))
+		return false;
+	tail = usual_transport(ip, 40, MB_FAMILY_IPV6, ip[6], length, ce, options->inner, packet);
+	if (unlikely(!tail))
+		return false;
+	packet->source.hi = mb_be64(ip + 8);
+	packet->source.lo = mb_be64(ip + 16);
+	packet->source.family = MB_FAMILY_IPV6;
+	destination.hi = mb_be64(ip + 24);
+	destination.lo = mb_be64(ip + 32);
+	packet->flow = mb_flow_ipv6(&packet->source, &destination, tail, &options->seed);
+	return true;
+}
+
+/* Bytes to have in memory, from the IP header to TCP's flags, before the usual way reads any. */
+enum { USUAL_IPV4 = 20 + 14, USUAL_IPV6 = 40 + 14 };
+
+/* What mb_decode() keeps in registers. */
+struct common {
+	const struct mb_interface *interface;
+	const struct mb_decode_options *options;
+	uint32_t fcs_len;
+	uint32_t largest; /* IP packet that is surely not merged */
+};
+
+/* The IP packet that NEXT announces at offset L3, USUAL_IPV4 bytes of it in memory. False when it
+ * is not a usual one. BYTES may be less than L3, wrapped around zero: that is too large then. */
+static mb_inline bool usual_ip(const struct mb_frame *restrict frame, uint32_t l3, uint32_t next, uint32_t bytes,
+			       const struct common *common, struct mb_packet *restrict packet)
+{
+	const uint8_t *ip = frame->data + l3;
+	uint32_t available = bytes - l3;
+
+	if (unlikely(available > common->largest || frame->gso_size))
+		return false;
+	if (next == MB_NEXT_IPV4)
+		return usual_ipv4(ip, available, common->options, packet);
+	if (next == MB_NEXT_IPV6 && frame->caplen >= l3 + USUAL_IPV6)
+		return usual_ipv6(ip, available, common->options, packet);
+	return false;
+}
+
+static mb_inline bool usual_ethernet(const struct mb_frame *restrict frame, const struct common *common,
+				     struct mb_packet *restrict packet)
+{
+	enum { TAGGED_HEADER = MB_ETHERNET_HEADER + 4 };
+	const uint8_t *data = frame->data;
+	uint32_t bytes = frame->len - common->fcs_len;
+
+	if (unlikely(frame->caplen < TAGGED_HEADER + USUAL_IPV4))
+		return false;
+	packet->ts_ns = frame->ts_ns;
+	packet->bytes = bytes;
+	packet->wire_bytes = (uint32_t)mb_wire_bytes(bytes);
+	packet->quality = 0;
+	packet->direction = frame->direction;
+	/* twice, so that each has constant offsets */
+	if (mb_be16(data + 12) == MB_NEXT_VLAN)
+		return usual_ip(frame, TAGGED_HEADER, mb_be16(data + 16), bytes, common, packet);
+	return usual_ip(frame, MB_ETHERNET_HEADER, mb_be16(data + 12), bytes, common, packet);
+}
+
+static void walk_init(struct mb_walk *walk, const struct mb_frame *frame, const struct mb_interface *interface)
+{
+	walk->data = frame->data;
+	walk->offset = 0;
+	walk->end = mb_frame_bytes(frame, interface->fcs_len);
+	walk->visible = frame->caplen < walk->end ? frame->caplen : walk->end;
+	walk->marks = 0;
+	walk->seed = NULL;
+}
+
+static void read_to_ip(const struct mb_frame *frame, const struct mb_interface *interface,
+		       const struct mb_seed *seed, struct mb_headers *headers)
+{
+	struct mb_walk *walk = &headers->walk;
+
+	walk_init(walk, frame, interface);
+	walk->seed = seed;
+	headers->bytes = walk->end;
+	headers->next = mb_walk_to_ip(walk, mb_link_read(walk, interface, &headers->link));
+	headers->l3 = walk->offset;
+}
+
+static void read_ip(const struct mb_frame *frame, const struct common *common, struct mb_headers *headers,
+		    struct mb_packet *packet)
+{
+	const struct mb_ip *ip = &headers->ip;
+	uint32_t marks = 0, merged;
+
+	headers->has_ip = mb_ip_read(&headers->walk, headers->next, &headers->ip);
+	merged = mb_merged_wire_bytes(headers, frame->gso_size, common->options, &marks);
+	if (merged) {
+		marks |= MB_MARK_MERGED;
+		packet->wire_bytes = merged;
+	}
+	if (common->options->inner && headers->has_ip)
+		mb_tunnel_descend(&headers->walk, &headers->ip);
+	packet->source = headers->has_ip ? ip->source : headers->link.sender;
+	packet->flow = ip->flow;
+	packet->ports = ip->ports;
+	packet->tcp_seq = ip->tcp_seq;
+	packet->tcp_len = ip->tcp_len;
+	packet->marks = (uint8_t)(marks | headers->walk.marks | ip->marks);
+}
+
+static __attribute__((noinline)) void decode_any(const struct mb_frame *frame, const struct common *common,
+						 struct mb_packet *packet)
+{
+	struct mb_headers headers;
+
+	read_to_ip(frame, common->interface, &common->options->seed, &headers);
+	packet->ts_ns = frame->ts_ns;
+	packet->bytes = headers.bytes;
+	packet->wire_bytes = mb_link_wire_bytes(headers.bytes, headers.link.header);
+	packet->quality = 0;
+	packet->direction = headers.link.direction ? headers.link.direction : frame->direction;
+	if (headers.l3 + USUAL_IPV4 > frame->caplen ||
+	    !usual_ip(frame, headers.l3, headers.next, headers.bytes, common, packet))
+		read_ip(frame, common, &headers, packet);
+}
+
+void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interface,
+	       const struct mb_decode_options *options, struct mb_packet *packets)
+{
+	const struct common common = {
+		.interface = interface,
+		.options = options,
+		.fcs_len = interface->fcs_len,
+		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,
+	};
+
+	if (interface->linktype != MB_LINKTYPE_ETHERNET) {
+		for (uint32_t i = 0; i < count; i++)
+			decode_any(&frames[i], &common, &packets[i]);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		if (unlikely(!usual_ethernet(&frames[i], &common, &packets[i])))
+			decode_any(&frames[i], &common, &packets[i]);
+}
+
+bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface,
+		    uint64_t *sender, uint64_t *receiver)
+{
+	struct mb_walk walk;
+	struct mb_link link;
+
+	walk_init(&walk, frame, interface);
+	mb_link_read(&walk, interface, &link);
+	*sender = link.sender.lo;
+	*receiver = link.receiver;
+	return link.sender.family == MB_FAMILY_MAC;
+}
+
+bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interface *interface,
+			   const struct mb_decode_options *options, struct mb_address *destination)
+{
+	struct mb_headers headers;
+
+	read_to_ip(frame, interface, &options->seed, &headers);
+	if (!mb_ip_read(&headers.walk, headers.next, &headers.ip))
+		return false;
+	if (options->inner)
+		mb_tunnel_descend(&headers.walk, &headers.ip);
+	*destination = headers.ip.destination;
+	return true;
+}

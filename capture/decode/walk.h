@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the decoder share: the walk over a frame's headers, one step a function.
+ * Every step consumes bytes, so a walk ends with the frame, whatever the frame says.
+ *
+ *   decode.c  frames → packets, and the short way for the frames that come by the million
+ *   link.c    link layer, tags and labels, down to an IP header
+ *   ip.c      IPv4, IPv6, extension headers, ports, TCP
+ *   tunnel.c  from an IP header to what it carries
+ *   merged.c  wire bytes of a frame that was several on the wire
+ */
+#ifndef MB_WALK_H
+#define MB_WALK_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "decode/decode.h"
+
+enum {
+	MB_ETHERNET_HEADER = 14,
+	MB_MAC_LENGTH = 6,
+	MB_ECN = 3, /* bits of IP's traffic class */
+};
+
+/* As files have them. */
+enum {
+	MB_LINKTYPE_NULL = 0,
+	MB_LINKTYPE_ETHERNET = 1,
+	MB_LINKTYPE_PPP = 9,
+	MB_LINKTYPE_RAW_12 = 12, /* raw IP, as some systems number it */
+	MB_LINKTYPE_RAW_14 = 14,
+	MB_LINKTYPE_PPP_HDLC = 50,
+	MB_LINKTYPE_PPP_ETHER = 51,
+	MB_LINKTYPE_RAW = 101,
+	MB_LINKTYPE_C_HDLC = 104,
+	MB_LINKTYPE_LOOP = 108,
+	MB_LINKTYPE_LINUX_SLL = 113,
+	MB_LINKTYPE_IPV4 = 228,
+	MB_LINKTYPE_IPV6 = 229,
+	MB_LINKTYPE_LINUX_SLL2 = 276,
+};
+
+/* IANA protocol numbers. */
+enum {
+	MB_IPPROTO_HOPOPTS = 0,
+	MB_IPPROTO_IPV4 = 4,
+	MB_IPPROTO_TCP = 6,
+	MB_IPPROTO_UDP = 17,
+	MB_IPPROTO_DCCP = 33,
+	MB_IPPROTO_IPV6 = 41,
+	MB_IPPROTO_ROUTING = 43,
+	MB_IPPROTO_FRAGMENT = 44,
+	MB_IPPROTO_GRE = 47,
+	MB_IPPROTO_AH = 51,
+	MB_IPPROTO_NONE = 59,
+	MB_IPPROTO_DSTOPTS = 60,
+	MB_IPPROTO_SCTP = 132,
+	MB_IPPROTO_UDPLITE = 136,
+	MB_IPPROTO_MPLS = 137,
+	MB_IPPROTO_ETHERNET = 143,
+};
+
+/* What comes next in a frame: an Ethernet type, or one of these. */
+enum mb_next {
+	MB_NEXT_IPV4 = 0x0800,
+	MB_NEXT_TEB = 0x6558, /* an Ethernet frame (transparent Ethernet bridging) */
+	MB_NEXT_VLAN = 0x8100,
+	MB_NEXT_IPV6 = 0x86dd,
+	MB_NEXT_PPP_TYPE = 0x880b,
+	MB_NEXT_MPLS = 0x8847,
+	MB_NEXT_MPLS_UPSTREAM = 0x8848,
+	MB_NEXT_PPPOE = 0x8864,
+	MB_NEXT_QINQ = 0x88a8,
+	MB_NEXT_QINQ_OLD = 0x9100,
+
+	MB_NEXT_OTHER = 0x10000, /* nothing that leads to an IP header */
+	MB_NEXT_LLC,             /* IEEE 802.2 */
+	MB_NEXT_PPP,
+	MB_NEXT_IP,              /* IP, its version told by the first four bits */
+	MB_NEXT_UNLABELLED,      /* what the last MPLS label leaves: IP by those bits, or not known */
+};
+
+struct mb_walk {
+	const uint8_t *data;
+	uint32_t offset;  /* of the next header; at most `end` */
+	uint32_t end;     /* where the packet that is being walked ends, captured or not */
+	uint32_t visible; /* captured bytes; may be less or more than `offset` */
+	uint32_t marks;   /* enum mb_mark: why the walk ended early */
+	const struct mb_seed *seed; /* of fingerprints; not needed down to an IP header */
+};
+
+struct mb_link {
+	uint32_t header;           /* bytes before the payload that Ethernet would carry */
+	struct mb_address sender;  /* its MAC, or no family */
+	uint64_t receiver;         /* MAC of an Ethernet frame, else 0 */
+	uint8_t direction;         /* enum mb_direction, as the header says */
+};
+
+struct mb_ip {
+	struct mb_address source, destination;
+	uint64_t flow;
+	uint32_t transport; /* offset of the transport header; 0 when a header before it was cut off */
+	uint32_t payload;   /* offset behind a TCP or UDP header; 0 when there is none or it was cut off */
+	uint32_t tcp_seq, tcp_len;
+	uint32_t ports;     /* as in struct mb_packet */
+	uint16_t destination_port; /* of UDP */
+	uint8_t protocol;
+	uint8_t marks;      /* MB_MARK_CE, MB_MARK_TCP */
+	bool fragment;
+};
+
+static inline uint16_t mb_be16(const uint8_t *bytes)
+{
+	return (uint16_t)(bytes[0] << 8 | bytes[1]);
+}
+
+static inline uint32_t mb_be32(const uint8_t *bytes)
+{
+	return (uint32_t)mb_be16(bytes) << 16 | mb_be16(bytes + 2);
+}
+
+static inline uint64_t mb_be64(const uint8_t *bytes)
+{
+	return (uint64_t)mb_be32(bytes) << 32 | mb_be32(bytes + 4);
+}
+
+static inline uint64_t mb_mac(const uint8_t *bytes)
+{
+	return (uint64_t)mb_be16(bytes) << 32 | mb_be32(bytes + 2);
+}
+
+/* Whether the ECN field of an IP header's traffic class, its two lowest bits, says CE (RFC 3168). */
+static inline bool mb_is_ce(uint32_t traffic_class)
+{
+	return (traffic_class & MB_ECN) == MB_ECN;
+}
+
+static inline uint32_t mb_frame_bytes(const struct mb_frame *frame, uint32_t fcs_len)
+{
+	return frame->len - (fcs_len < frame->len ? fcs_len : frame->len);
+}
+
+/* Wire bytes of an Ethernet frame of L2 bytes without FCS. */
+static inline uint64_t mb_wire_bytes(uint64_t l2)
+{
+	return (l2 < MB_WIRE_SHORTEST ? MB_WIRE_SHORTEST : l2) + MB_WIRE_OVERHEAD;
+}
+
+static inline uint32_t mb_saturate(uint64_t value)
+{
+	return value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+}
+
+/* The next LENGTH bytes; NULL, with the reason marked, when they are not all there. */
+static inline const uint8_t *mb_walk_peek(struct mb_walk *walk, uint32_t length)
+{
+	if (length > walk->end - walk->offset) {
+		walk->marks |= MB_MARK_UNPARSED;
+		return NULL;
+	}
+	if ((uint64_t)walk->offset + length > walk->visible) {
+		walk->marks |= MB_MARK_TRUNCATED;
+		return NULL;
+	}
+	return walk->data + walk->offset;
+}
+
+/* Step over LENGTH bytes, captured or not. False, marked, when the packet ends before. */
+static inline bool mb_walk_skip(struct mb_walk *walk, uint32_t length)
+{
+	if (length > walk->end - walk->offset) {
+		walk->marks |= MB_MARK_UNPARSED;
+		return false;
+	}
+	walk->offset += length;
+	return true;
+}
+
+/* Fingerprint of a flow: two rounds of multiply-and-fold as in wyhash. What was multiplied is
+ * folded in again, so that no factor of zero hides the other, and SEED is in each, so that nobody can
+ * choose addresses and ports of the same fingerprint. TAIL: ports, protocol, family. Never 0. */
+static inline uint64_t mb_flow_mix(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
+{
+	uint64_t factor = tail ^ seed->words[0] ^ 0xe7037ed1a0b428db, low, high;
+	unsigned __int128 product = (unsigned __int128)addresses * factor;
+
+	low = (uint64_t)product ^ addresses;
+	high = (uint64_t)(product >> 64) ^ factor;
+	product = (unsigned __int128)(low ^ seed->words[1] ^ 0x8ebc6af09c88c6e3) * high;
+	low ^= (uint64_t)product ^ (uint64_t)(product >> 64);
+	return low + !low;
+}
+
+static inline uint64_t mb_flow_fold(uint64_t hi, uint64_t lo, const struct mb_seed *seed)
+{
+	unsigned __int128 product = (unsigned __int128)(hi ^ seed->words[2] ^ 0x1d8e4e27c47d124f) *
+				    (lo ^ seed->words[3] ^ 0xeb44accab455d165);
+
+	return ((uint64_t)product ^ (uint64_t)(product >> 64)) + lo;
+}
+
+/* PORTS: source << 16 | destination, 0 where there are none. */
+static inline uint64_t mb_flow_tail(uint32_t ports, uint8_t protocol, enum mb_family family)
+{
+	return (uint64_t)family << 40 | (uint64_t)protocol << 32 | ports;
+}
+
+/* ADDRESSES: source << 32 | destination. */
+static inline uint64_t mb_flow_ipv4(uint64_t addresses, uint64_t tail, const struct mb_seed *seed)
+{
+	return mb_flow_mix(addresses, tail, seed);
+}
+
+static inline uint64_t mb_flow_ipv6(const struct mb_address *source, const struct mb_address *destination,
+				    uint64_t tail, const struct mb_seed *seed)
+{
+	return mb_flow_mix(mb_flow_fold(source->hi, source->lo, seed),
+			   mb_flow_fold(destination->hi, destination->lo, seed) ^ tail, seed);
+}
+
+/* A frame, read down to the transport header behind its outermost IP header. */
+struct mb_headers {
+	struct mb_walk walk; /* at that transport header, or where reading ended */
+	struct mb_link link;
+	uint32_t bytes;      /* of the frame, without FCS */
+	uint32_t l3;         /* offset of the IP header, or of what is there instead */
+	uint32_t next;       /* MB_NEXT_IPV4 or MB_NEXT_IPV6, read or cut off; else MB_NEXT_OTHER */
+	bool has_ip;         /* `ip` holds */
+	struct mb_ip ip;
+};
+
+/* Read the link-layer header of a frame on INTERFACE and return what follows it (enum mb_next). */
+uint32_t mb_link_read(struct mb_walk *walk, const struct mb_interface *interface, struct mb_link *link);
+
+/* Step over tags, labels and shims from NEXT to an IP header. MB_NEXT_IPV4, MB_NEXT_IPV6, or
+ * MB_NEXT_OTHER when there is none. */
+uint32_t mb_walk_to_ip(struct mb_walk *walk, uint32_t next);
+
+/* Read the IP header that NEXT says and the transport header behind it; the walk is then at the
+ * transport header and ends with the packet. False when there is no IP header to read. */
+bool mb_ip_read(struct mb_walk *walk, uint32_t next, struct mb_ip *ip);
+
+/* Replace IP, whose transport header the walk is at, by the innermost IP header of the tunnels
+ * that it carries. Fragments are not looked into: all of a datagram have one source. */
+void mb_tunnel_descend(struct mb_walk *walk, struct mb_ip *ip);
+
+/* Wire bytes of a frame on a link with link headers of LINK_HEADER bytes: those of an Ethernet
+ * frame with the same payload. */
+static inline uint32_t mb_link_wire_bytes(uint32_t bytes, uint32_t link_header)
+{
+	uint64_t payload = bytes > link_header ? bytes - link_header : 0;
+
+	return mb_saturate(mb_wire_bytes(payload + MB_ETHERNET_HEADER));
+}
+
+/* Wire bytes of the segments that a merged frame stands for: each has all headers up to the
+ * innermost transport header, and of the payload what OPTIONS->mtu or GSO_SIZE leave room for.
+ * Returns 0 when the frame was one on the wire. Adds MB_MARK_TRUNCATED to *MARKS when headers
+ * were cut off and IP and TCP headers without options had to be assumed. */
+uint32_t mb_merged_wire_bytes(const struct mb_headers *headers, uint16_t gso_size,
+			      const struct mb_decode_options *options, uint32_t *marks);
+
+#endif

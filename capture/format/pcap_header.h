@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The header of a pcap file, and which of the format's variants its records are written in:
+ *
+ * - microseconds and nanoseconds, both byte orders
+ * - Kuznetzov's "modified" records of 24 bytes of header (also under the plain magic: Red Hat
+ *   6.1) or 28 (SuSE 6.3), Nokia's of 20
+ * - Ixia's lcap, hardware and software: 4 bytes more of file header
+ * - before version 2.3, and DG/UX's 543.0: the two lengths in the other order; 2.3: in either
+ * - AIX: version 2.2, interface types of RFC 1573, nanoseconds
+ *
+ * Variants that share a magic are told apart as Wireshark does, by which of them makes the
+ * first records look sane; in a stream, which cannot be looked ahead into, the usual one is
+ * taken, as libpcap does.
+ */
+#ifndef MB_PCAP_HEADER_H
+#define MB_PCAP_HEADER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "format/input.h"
+#include "frame_view.h"
+
+enum mb_pcap_order {
+	MB_PCAP_CAPLEN_FIRST, /* captured length, then the frame's */
+	MB_PCAP_LEN_FIRST,
+	MB_PCAP_EITHER, /* the smaller one is the captured length */
+};
+
+struct mb_pcap_variant {
+	uint32_t header;      /* bytes of a record's header */
+	uint32_t fraction_ns; /* unit of the fraction of a second: 1 or 1000 ns */
+	uint32_t padding;     /* bytes before the frame that both lengths count */
+	enum mb_pcap_order order;
+	bool swapped;
+};
+
+struct mb_pcap_header {
+	struct mb_pcap_variant variant;
+	uint32_t linktype;
+	uint32_t snaplen; /* 0: not limited */
+	uint32_t fcs_len; /* bytes; 0 where the file does not say */
+};
+
+bool mb_pcap_header_matches(const uint8_t magic[4]);
+
+/* Read the header at which INPUT stands. enum mb_supply (never SHORT) or a negative errno. */
+int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
+			struct mb_error *error);
+
+#endif

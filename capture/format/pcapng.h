@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parser of pcapng files, https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/:
+ * pcapng.c walks the blocks, pcapng_section.c keeps the interfaces of a section,
+ * pcapng_packet.c takes packets out of their blocks.
+ */
+#ifndef MB_PCAPNG_H
+#define MB_PCAPNG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "format/pcapng_interface.h"
+#include "format/reader.h"
+#include "frame.h"
+
+enum mb_pcapng_type {
+	MB_PCAPNG_INTERFACE_DESCRIPTION = 1,
+	MB_PCAPNG_PACKET = 2, /* obsolete, but written for years */
+	MB_PCAPNG_SIMPLE_PACKET = 3,
+	MB_PCAPNG_INTERFACE_STATISTICS = 5,
+	MB_PCAPNG_ENHANCED_PACKET = 6,
+	MB_PCAPNG_SECTION_HEADER = 0x0a0d0d0a,
+};
+
+#define MB_PCAPNG_GO_ON 1 /* what the functions below return when all is well */
+
+struct mb_pcapng {
+	bool swapped;				/* the section's byte order is not this machine's */
+	struct mb_pcapng_interface *interfaces; /* of the section */
+	size_t count, room;
+	struct mb_interface_index tally; /* of their names */
+	uint32_t max_caplen;	    /* the longest frame that any of them may have */
+	struct mb_pcapng_loss lost; /* in the sections before */
+	uint64_t block_offset;	    /* of the block at hand, for messages */
+	uint32_t trailer;	    /* length that a skipped block has to end with; 0: none */
+	int64_t last_ns;	    /* latest stamp of any packet */
+	uint64_t unstamped;	    /* simple packets, which have no stamp */
+};
+
+/* A block that is in the window as a whole. */
+struct mb_pcapng_block {
+	uint32_t type, length;
+	const uint8_t *body, *end; /* without type and lengths */
+};
+
+/* Fail for the block at hand: "FILE: byte N: …". */
+int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format,
+		      ...) __attribute__((format(printf, 3, 4), cold));
+
+/* --- pcapng_section.c --- */
+
+int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_block *block,
+			     struct mb_error *error);
+int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block,
+			      struct mb_error *error);
+/* Index in the reader's list for packets of INTERFACE that tell an FCS of FCS_LEN bytes (0: do
+ * not tell), or a negative errno. */
+int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface,
+			    uint32_t fcs_len, struct mb_error *error);
+/* Forget the interfaces, but not what they lost. */
+void mb_pcapng_end_section(struct mb_pcapng *pcapng);
+/* What has been lost so far. */
+struct mb_pcapng_loss mb_pcapng_lost(const struct mb_pcapng *pcapng);
+
+/* --- pcapng_packet.c --- */
+
+/* Take enhanced packet blocks out of the window into BATCH while they are plain: whole, sane,
+ * and without options. */
+void mb_pcapng_scan(struct mb_reader *reader, struct mb_batch *batch);
+/* Take one packet block of any kind. */
+int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block *block,
+			  struct mb_batch *batch, struct mb_error *error);
+
+#endif

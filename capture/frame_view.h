@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames one behind the other in memory: as a source made them, or as a file has them, which nobody has
+ * to copy out then. LAYOUT is a constant wherever speed counts.
+ */
+#ifndef MB_FRAME_VIEW_H
+#define MB_FRAME_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "frame.h"
+
+enum mb_layout {
+	MB_LAYOUT_FRAMES,     /* struct mb_frame */
+	MB_LAYOUT_RECORDS_NS, /* records of pcap in this machine's order, with nanoseconds … */
+	MB_LAYOUT_RECORDS_US, /* … or microseconds: a header of 16 bytes, and what was captured */
+	MB_LAYOUTS,
+};
+
+#define MB_PCAP_RECORD_HEADER 16
+
+struct mb_stretch {
+	const void *at, *end;
+	enum mb_layout layout;
+	uint32_t max_caplen; /* of a sane record */
+};
+
+#define MB_STRETCH_INLINE static inline __attribute__((always_inline))
+
+/* The captured and the whole length of the frame at AT, as they lie there. */
+MB_STRETCH_INLINE uint64_t mb_stretch_lengths(enum mb_layout layout, const void *at)
+{
+	uint64_t lengths;
+
+	_Static_assert(offsetof(struct mb_frame, len) == offsetof(struct mb_frame, caplen) + 4,
+		       "both lengths of a frame are one word, as those of a record are");
+	memcpy(&lengths, (const char *)at + (layout == MB_LAYOUT_FRAMES ? offsetof(struct mb_frame, caplen) : 8),
+	       sizeof(lengths));
+	return lengths;
+}
+
+/* Interface, segment size, direction and quality as one word. */
+MB_STRETCH_INLINE uint64_t mb_stretch_nature(enum mb_layout layout, const void *at)
+{
+	uint64_t nature = 0;
+
+	_Static_assert(offsetof(struct mb_frame, interface) + sizeof(nature) == sizeof(struct mb_frame),
+		       "the last members of a frame are one word");
+	if (layout == MB_LAYOUT_FRAMES)
+		memcpy(&nature, (const char *)at + offsetof(struct mb_frame, interface), sizeof(nature));
+	return nature;
+}
+
+/* Whether the fraction of a second of the frame at AT is one. */
+MB_STRETCH_INLINE bool mb_stretch_fraction_is_sane(enum mb_layout layout, const void *at)
+{
+	uint32_t limit = layout == MB_LAYOUT_RECORDS_US ? 1000000 : 1000000000;
+
+	return layout == MB_LAYOUT_FRAMES || mb_load32((const uint8_t *)at + 4, false) < limit;
+}
+
+/* Set FRAME to the one at AT, which is whole and sane: member by member, since what is copied as a whole behind
+ * that waits until all are in the cache. */
+MB_STRETCH_INLINE void mb_stretch_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
+{
+	const uint8_t *record = at;
+
+	if (layout == MB_LAYOUT_FRAMES) {
+		*frame = *(const struct mb_frame *)at;
+		return;
+	}
+	frame->ts_ns = (int64_t)mb_load32(record, false) * 1000000000 +
+		       (int64_t)mb_load32(record + 4, false) * (layout == MB_LAYOUT_RECORDS_US ? 1000 : 1);
+	frame->data = record + MB_PCAP_RECORD_HEADER;
+	frame->caplen = mb_load32(record + 8, false);
+	frame->len = mb_load32(record + 12, false);
+	frame->interface = frame->gso_size = frame->unused = 0;
+	frame->direction = frame->quality = 0;
+}
+
+MB_STRETCH_INLINE struct mb_frame mb_stretch_frame(enum mb_layout layout, const void *at)
+{
+	struct mb_frame frame;
+
+	mb_stretch_load(layout, at, &frame);
+	return frame;
+}
+
+/* Bytes from the frame at AT, of CAPLEN, to the next. */
+MB_STRETCH_INLINE size_t mb_stretch_stride(enum mb_layout layout, uint32_t caplen)
+{
+	return layout == MB_LAYOUT_FRAMES ? sizeof(struct mb_frame) : MB_PCAP_RECORD_HEADER + (size_t)caplen;
+}
+
+/* Whether there is a frame at AT: of records, a whole and sane one that captured anything (what captured
+ * nothing may be the end of a file that shrank). */
+MB_STRETCH_INLINE bool mb_stretch_has(const struct mb_stretch *stretch, enum mb_layout layout, const void *at)
+{
+	size_t left = (size_t)((const uint8_t *)stretch->end - (const uint8_t *)at);
+	uint32_t caplen;
+
+	if (layout == MB_LAYOUT_FRAMES)
+		return left;
+	if (left < MB_PCAP_RECORD_HEADER)
+		return false;
+	caplen = mb_load32((const uint8_t *)at + 8, false);
+	return caplen - 1 < stretch->max_caplen && mb_stretch_stride(layout, caplen) <= left &&
+	       mb_stretch_fraction_is_sane(layout, at);
+}
+
+static inline struct mb_stretch mb_stretch_of(const struct mb_frame *frames, uint32_t count)
+{
+	return (struct mb_stretch){ .at = frames, .end = frames + count, .layout = MB_LAYOUT_FRAMES };
+}
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/bins.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+
+const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
+	{ "lane", "s", 2, 0 },       { "clock_epoch", "S", 2, 0 },      { "ts_ns", "l", 8, 0 },
+	{ "bytes", "l", 8, 0 },      { "wire_bytes", "l", 8, 0 }, { "packets", "I", 4, 0 },
+	{ "ce_packets", "I", 4, 0 }, { "retransmits", "I", 4, 0 }, { "quality", "S", 2, 0 },
+};
+
+static uint64_t elapsed(int64_t from, int64_t to)
+{
+	return (uint64_t)to - (uint64_t)from;
+}
+
+int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
+		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
+		 struct mb_table **bin_rows, struct mb_table **sender_rows)
+{
+	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
+
+	memset(lane, 0, sizeof(*lane));
+	lane->index = index;
+	lane->options = options;
+	lane->sequences = sequences;
+	lane->bin_rows = bin_rows;
+	lane->sender_rows = sender_rows;
+	mb_span_init(bins, options->bin_ns, options->window_ns);
+	mb_span_init(senders, options->source_bin_ns, options->window_ns);
+	lane->bins = calloc(bins->mask + 1, sizeof(*lane->bins));
+	lane->senders = calloc(senders->mask + 1, sizeof(*lane->senders));
+	lane->pending = calloc(MB_STEP_PACKETS, sizeof(*lane->pending));
+	if (!lane->bins || !lane->senders || !lane->pending) {
+		mb_lane_deinit(lane);
+		return -ENOMEM;
+	}
+	for (uint64_t i = 0; i <= senders->mask; i++)
+		mb_senders_init(&lane->senders[i], limits);
+	lane->totals.epochs = 1;
+	lane->totals.first_ns = INT64_MAX;
+	lane->totals.last_ns = INT64_MIN;
+	return 0;
+}
+
+void mb_lane_deinit(struct mb_lane *lane)
+{
+	for (uint64_t i = 0; lane->senders && i <= lane->sender_span.mask; i++)
+		mb_senders_deinit(&lane->senders[i]);
+	free(lane->senders);
+	free(lane->bins);
+	free(lane->pending);
+	memset(lane, 0, sizeof(*lane));
+}
+
+static int close_bin(struct mb_lane *lane, int64_t number)
+{
+	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
+	struct mb_table *rows = *lane->bin_rows;
+	struct mb_lane_totals *totals = &lane->totals;
+	size_t i = rows->count;
+
+	if (unlikely(lane->lost.count) &&
+	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
+		bin->quality |= MB_QUALITY_DROPS;
+	else if (!bin->packets && !bin->bytes) {
+		bin->quality = 0;
+		return 0;
+	}
+	if (mb_table_reserve(rows, 1))
+		return -ENOMEM;
+	((int16_t *)rows->data[0])[i] = lane->index;
+	((uint16_t *)rows->data[1])[i] = lane->epoch;
+	((int64_t *)rows->data[2])[i] = number * lane->options->bin_ns;
+	((int64_t *)rows->data[3])[i] = (int64_t)bin->bytes;
+	((int64_t *)rows->data[4])[i] = (int64_t)bin->wire_bytes;
+	((uint32_t *)rows->data[5])[i] = bin->packets;
+	((uint32_t *)rows->data[6])[i] = bin->ce_packets;
+	((uint32_t *)rows->data[7])[i] = bin->retransmits;
+	((uint16_t *)rows->data[8])[i] = (uint16_t)bin->quality;
+	rows->count++;
+	totals->packets += bin->packets;
+	totals->bytes += bin->bytes;
+	totals->wire_bytes += bin->wire_bytes;
+	totals->ce_packets += bin->ce_packets;
+	totals->retransmits += bin->retransmits;
+	totals->quality |= bin->quality;
+	*bin = (struct mb_bin){ 0 };
+	return 0;
+}
+
+static int close_senders_of(struct mb_lane *lane, int64_t number)
+{
+	struct mb_senders *senders = &lane->senders[(uint64_t)number & lane->sender_span.mask];
+
+	if (!senders->count && !senders->other_members)
+		return 0;
+	return mb_senders_close(senders, *lane->sender_rows, lane->index, lane->epoch,
+				number * lane->options->source_bin_ns);
+}
+
+static int close_bins(struct mb_lane *lane, int64_t number, int64_t end)
+{
+	int error = 0;
+
+	for (; number < end && !error; number++)
+		error = close_bin(lane, number);
+	return error;
+}
+
+static int close_senders(struct mb_lane *lane, int64_t number, int64_t end)
+{
+	int error = 0;
+
+	for (; number < end && !error; number++)
+		error = close_senders_of(lane, number);
+	return error;
+}
+
+static int close_all(struct mb_lane *lane)
+{
+	int error = close_bins(lane, lane->bin_span.oldest, lane->bin_span.newest + 1);
+
+	return error ? error : close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
+}
+
+/* Bins NUMBER to END, in which no packet came: rows where some were lost. */
+static int close_lost(struct mb_lane *lane, int64_t number, int64_t end)
+{
+	if (lane->lost.count == 0)
+		return 0;
+	return close_bins(lane, number, end - number < MB_LOST_BINS ? end : number + MB_LOST_BINS);
+}
+
+/* Of bins that are open, the one that holds TS_NS. */
+static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
+{
+	return &lane->bins[(uint64_t)mb_floor_div(ts_ns, lane->options->bin_ns) & lane->bin_span.mask];
+}
+
+static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
+{
+	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) &
+			      lane->sender_span.mask];
+}
+
+/* Lay the bytes of a merged frame back over the bins in which they crossed the wire: they end at
+ * the stamp, at line rate. The frame itself counts in the bin of its stamp, its bytes once. */
+static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
+						  const struct mb_packet *packet)
+{
+	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
+	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
+	int64_t from = elapsed(oldest, packet->ts_ns) > took ? packet->ts_ns - (int64_t)took : oldest;
+	int64_t length = packet->ts_ns - from;
+	uint64_t bytes_before = 0, wire_before = 0;
+
+	for (int64_t at = from; length > 0 && at < packet->ts_ns;) {
+		struct mb_bin *bin = bin_at(lane, at);
+		int64_t end = (mb_floor_div(at, lane->options->bin_ns) + 1) * lane->options->bin_ns;
+
+		if (end > packet->ts_ns)
+			break;
+		uint64_t bytes = (uint64_t)((unsigned __int128)packet->bytes *
+					    (uint64_t)(end - from) / (uint64_t)length);
+		uint64_t wire = (uint64_t)((unsigned __int128)packet->wire_bytes *
+					   (uint64_t)(end - from) / (uint64_t)length);
+
+		bin->bytes += bytes - bytes_before;
+		bin->wire_bytes += wire - wire_before;
+		bin->quality |= packet->quality;
+		bytes_before = bytes;
+		wire_before = wire;
+		at = end;
+	}
+	struct mb_bin *last = bin_at(lane, packet->ts_ns);
+
+	last->bytes -= bytes_before; /* what earlier bins took; add_packet() has counted it here */
+	last->wire_bytes -= wire_before;
+}
+
+/* What few packets need, besides the sums. */
+static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
+						 const struct mb_packet *packet)
+{
+	struct mb_lane_totals *totals = &lane->totals;
+
+	if (packet->source.family == MB_FAMILY_NONE) {
+		totals->unattributed_packets++;
+		totals->unattributed_bytes += packet->bytes;
+	}
+	if (packet->marks & MB_MARK_CE)
+		bin->ce_packets++;
+	if (packet->marks & MB_MARK_UNPARSED)
+		totals->unparsed++;
+	if (packet->marks & MB_MARK_MERGED) {
+		totals->merged++;
+		if (lane->options->spread_bps)
+			spread_back(lane, packet);
+	}
+}
+
+static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
+			     const struct mb_packet *packet)
+{
+	const struct mb_amount amount = {
+		.bytes = packet->bytes, .packets = 1, .first_ns = packet->ts_ns, .last_ns = packet->ts_ns,
+	};
+	struct mb_sender *sender;
+
+	if (packet->marks & MB_MARK_TCP)
+		bin->retransmits += mb_sequence_back(
+			mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
+	bin->bytes += packet->bytes;
+	bin->wire_bytes += packet->wire_bytes;
+	bin->packets++;
+	bin->quality |= packet->quality;
+	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
+		count_rare(lane, bin, packet);
+	if (unlikely(packet->source.family == MB_FAMILY_NONE))
+		return 0;
+	sender = mb_senders_find(senders, packet);
+	if (!sender)
+		return -ENOMEM;
+	mb_sender_add(sender, &amount);
+	return 0;
+}
+
+/* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
+static void note_last(struct mb_lane *lane)
+{
+	if (lane->newest && lane->newest_ns != lane->advanced_ns &&
+	    lane->newest_ns > lane->totals.last_ns)
+		lane->totals.last_ns = lane->newest_ns;
+}
+
+/* Late packets that turned out to be no step of the clock. */
+static void count_late(struct mb_lane *lane)
+{
+	for (uint32_t i = 0; i < lane->n_pending; i++)
+		lane->totals.late_bytes += lane->pending[i].bytes;
+	lane->totals.late += lane->n_pending;
+	lane->n_pending = 0;
+}
+
+static int begin_epoch(struct mb_lane *lane)
+{
+	note_last(lane);
+	lane->newest->quality |= MB_QUALITY_STEPPED;
+	if (close_all(lane))
+		return -ENOMEM;
+	lane->epoch++;
+	lane->totals.epochs++;
+	lane->newest = NULL;
+	lane->stepped = true;
+	return 0;
+}
+
+/* The clock went back to where the pending packets are. */
+static int step_back(struct mb_lane *lane)
+{
+	uint32_t n = lane->n_pending;
+	int error;
+
+	lane->n_pending = 0;
+	error = begin_epoch(lane);
+	for (uint32_t i = 0; i < n && !error; i++) {
+		struct mb_packet packet = lane->pending[i]; /* its place is taken by what is late again */
+
+		error = mb_lane_add(lane, &packet);
+	}
+	return error;
+}
+
+static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	if (lane->n_pending) {
+		int64_t last = lane->pending[lane->n_pending - 1].ts_ns;
+		bool in_order = packet->ts_ns >= last ||
+				elapsed(packet->ts_ns, last) <= (uint64_t)lane->options->window_ns;
+
+		if (!in_order)
+			count_late(lane);
+	}
+	lane->pending[lane->n_pending++] = *packet;
+	if (lane->n_pending < MB_STEP_PACKETS)
+		return 0;
+	if (lane->epoch == UINT16_MAX) {
+		count_late(lane);
+		return 0;
+	}
+	return step_back(lane);
+}
+
+static void begin_epoch_at(struct mb_lane *lane, int64_t ts_ns)
+{
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	mb_span_begin(&lane->bin_span, ts_ns);
+	mb_span_begin(&lane->sender_span, ts_ns);
+}
+
+/* Move to TS_NS, and close the bins that the window leaves behind then. What lies between the old
+ * and the new newest bin is empty. */
+static int move_bins(struct mb_lane *lane, int64_t ts_ns)
+{
+	struct mb_span *span = &lane->bin_span;
+	int64_t number = span->oldest, end = span->newest + 1;
+
+	mb_span_move(span, ts_ns);
+	if (close_bins(lane, number, span->oldest < end ? span->oldest : end))
+		return -ENOMEM;
+	if (likely(!lane->lost.count))
+		return 0;
+	if (close_lost(lane, end, span->oldest))
+		return -ENOMEM;
+	mb_lost_forget(&lane->lost, ts_ns - lane->options->window_ns);
+	return 0;
+}
+
+static int move_senders(struct mb_lane *lane, int64_t ts_ns)
+{
+	struct mb_span *span = &lane->sender_span;
+	int64_t number = span->oldest, end = span->newest + 1;
+
+	mb_span_move(span, ts_ns);
+	return close_senders(lane, number, span->oldest < end ? span->oldest : end);
+}
+
+static int leave_behind(struct mb_lane *lane, int64_t ts_ns)
+{
+	if (ts_ns >= lane->bin_span.due_ns && move_bins(lane, ts_ns))
+		return -ENOMEM;
+	return ts_ns >= lane->sender_span.due_ns ? move_senders(lane, ts_ns) : 0;
+}
+
+/* The first packet of an epoch, or one that moves the newest bin on. */
+static __attribute__((noinline)) int move_on(struct mb_lane *lane, int64_t ts_ns)
+{
+	const struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
+	int64_t bin_end, senders_end;
+
+	if (!mb_date_is_sane(ts_ns))
+		return -ERANGE;
+	if (!lane->newest)
+		begin_epoch_at(lane, ts_ns);
+	else if (leave_behind(lane, ts_ns))
+		return -ENOMEM;
+	bin_end = bins->start_ns + bins->width_ns;
+	senders_end = senders->start_ns + senders->width_ns;
+	lane->newest_ns = ts_ns;
+	lane->newest = &lane->bins[(uint64_t)bins->newest & bins->mask];
+	lane->newest_senders = &lane->senders[(uint64_t)senders->newest & senders->mask];
+	lane->newest_end = bin_end < senders_end ? bin_end : senders_end;
+	lane->newest->quality |= lane->stepped ? MB_QUALITY_STEPPED : 0;
+	lane->stepped = false;
+	return 0;
+}
+
+static __attribute__((noinline)) int add_older(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	int64_t ts_ns = packet->ts_ns;
+
+	if (!mb_date_is_sane(ts_ns))
+		return -ERANGE;
+	if (elapsed(ts_ns, lane->newest_ns) > (uint64_t)lane->options->window_ns)
+		return add_late(lane, packet);
+	if (ts_ns < lane->totals.first_ns)
+		lane->totals.first_ns = ts_ns;
+	if (ts_ns > lane->totals.last_ns && lane->newest_ns == lane->advanced_ns)
+		lane->totals.last_ns = ts_ns;
+	return add_packet(lane, bin_at(lane, ts_ns), senders_at(lane, ts_ns), packet);
+}
+
+/* Have the newest bin hold TS_NS, which is no older than any before. */
+static inline int reach(struct mb_lane *lane, int64_t ts_ns)
+{
+	return unlikely(ts_ns >= lane->newest_end || !lane->newest) ? move_on(lane, ts_ns) : 0;
+}
+
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	int error;
+
+	if (unlikely(lane->newest && packet->ts_ns < lane->newest_ns))
+		return add_older(lane, packet);
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	error = reach(lane, packet->ts_ns);
+	if (error)
+		return error;
+	lane->newest_ns = packet->ts_ns;
+	return add_packet(lane, lane->newest, lane->newest_senders, packet);
+}
+
+void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
+{
+	lane->totals.late++;
+	lane->totals.late_bytes += packet->bytes;
+}
+
+/* Count what the newest bin holds of a train. */
+static inline void add_amount(struct mb_lane *lane, const struct mb_packet *head, struct mb_sender *sender,
+			      const struct mb_amount *amount)
+{
+	struct mb_bin *bin = lane->newest;
+
+	bin->bytes += amount->bytes;
+	bin->wire_bytes += amount->bytes + amount->padding + (uint64_t)amount->packets * MB_WIRE_OVERHEAD;
+	bin->packets += amount->packets;
+	bin->ce_packets += amount->ce_packets;
+	bin->quality |= head->quality;
+	mb_sender_add(sender, amount);
+	lane->newest_ns = amount->last_ns;
+}
+
+/* Whether of a train of TCP none but HEAD repeats what was sent before, and *IS_BACK whether HEAD does. */
+static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train,
+			     bool *is_back)
+{
+	*is_back = false;
+	return !(head->marks & MB_MARK_TCP) ||
+	       mb_sequence_continues(mb_sequences_find(lane->sequences, head), head->tcp_seq, head->tcp_len,
+				     train->tcp_end, is_back);
+}
+
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+{
+	const struct mb_amount *amount = train->amounts, *end = amount + train->n_amounts;
+	struct mb_sender *sender = NULL;
+	int64_t sender_bin = 0;
+	bool is_back;
+
+	if (unlikely(amount->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
+		     (lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train, &is_back)))
+		return 0;
+	if (unlikely(lane->n_pending))
+		count_late(lane);
+	for (; amount < end; amount++) {
+		int error = reach(lane, amount->first_ns);
+
+		if (error)
+			return error;
+		if (!sender || sender_bin != lane->sender_span.newest) {
+			sender_bin = lane->sender_span.newest;
+			sender = mb_senders_find(lane->newest_senders, head);
+			if (!sender)
+				return -ENOMEM;
+		}
+		add_amount(lane, head, sender, amount);
+		lane->newest->retransmits += is_back;
+		is_back = false;
+	}
+	return 1;
+}
+
+int mb_lane_advance(struct mb_lane *lane, int64_t now_ns)
+{
+	if (!lane->newest || now_ns <= lane->newest_ns || !mb_date_is_sane(now_ns))
+		return 0;
+	note_last(lane);
+	lane->advanced_ns = now_ns;
+	return move_on(lane, now_ns);
+}
+
+int mb_lane_step(struct mb_lane *lane)
+{
+	count_late(lane);
+	return lane->newest && lane->epoch < UINT16_MAX ? begin_epoch(lane) : 0;
+}
+
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
+{
+	mb_lost_add(&lane->lost, first_ns, last_ns);
+}
+
+int mb_lane_finish(struct mb_lane *lane)
+{
+	int64_t lost_ns = INT64_MIN;
+	int error;
+
+	count_late(lane);
+	if (!lane->newest)
+		return 0;
+	note_last(lane);
+	error = close_all(lane);
+	for (uint32_t i = 0; i < lane->lost.count; i++)
+		if (lane->lost.spans[i].last_ns > lost_ns)
+			lost_ns = lane->lost.spans[i].last_ns;
+	if (!error && lane->lost.count)
+		error = close_lost(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
+	return error;
+}

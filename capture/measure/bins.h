@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Packets in, rows of fixed bins out. A lane is one direction of one interface: utilization
+ * of a full-duplex link means one direction. No I/O; no allocation per packet.
+ *
+ * Packets may come out of order within a window; a bin is closed, and becomes a row, when the
+ * newest stamp has left it behind by more than the window. A packet older than that is late:
+ * it is counted as late and in no bin. Many late packets in a row mean that the clock went
+ * back: then all bins are closed and a new epoch begins with those packets.
+ */
+#ifndef MB_BINS_H
+#define MB_BINS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arrow/table.h"
+#include "dates.h"
+#include "decode/decode.h"
+#include "measure/drop_spans.h"
+#include "measure/senders.h"
+#include "measure/sequences.h"
+#include "measure/span.h"
+#include "measure/trains.h"
+
+/* This many late packets in a row, in order among themselves, are a step of the clock. */
+#define MB_STEP_PACKETS 32
+
+struct mb_bins_options {
+	int64_t bin_ns;        /* 1 … */
+	int64_t source_bin_ns; /* 1 … */
+	int64_t window_ns;     /* 0 … ; (window / narrowest bin) at most MB_BINS_OPEN */
+	uint64_t spread_bps;   /* lay the bytes of merged frames back over the time that they took
+				* at this rate; 0: all at their stamp */
+};
+
+#define MB_BINS_OPEN (1 << 20)
+#define MB_LOST_BINS (1 << 20)
+
+#define MB_BIN_COLUMNS 9
+extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
+
+struct mb_lane_totals {
+	uint64_t packets, bytes, wire_bytes; /* in bins */
+	uint64_t unattributed_packets, unattributed_bytes; /* in bins, with no sender */
+	uint64_t late, late_bytes;           /* in no bin, misdated ones among them */
+	uint64_t unparsed, merged;
+	uint64_t ce_packets, retransmits;
+	int64_t first_ns, last_ns;           /* least and largest stamp in bins, once packets > 0 */
+	uint32_t quality;
+	uint32_t epochs;
+};
+
+struct mb_bin {
+	uint64_t bytes, wire_bytes;
+	uint32_t packets, ce_packets, retransmits, quality;
+};
+
+struct mb_lane {
+	/* What every packet touches. */
+	int64_t newest_ns;      /* the newest stamp of this epoch */
+	struct mb_bin *newest;  /* the bin that holds it, or NULL before the first packet */
+	struct mb_senders *newest_senders;
+	int64_t newest_end;     /* where the first of these two ends */
+	struct mb_span bin_span, sender_span;
+	uint32_t n_pending;     /* late packets that may be a step of the clock */
+	const struct mb_bins_options *options;
+	struct mb_sequences *sequences;
+	struct mb_bin *bins;        /* rings of open bins */
+	struct mb_senders *senders;
+	int16_t index;
+	uint16_t epoch;
+	bool stepped;           /* the next bin is the first of an epoch */
+	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
+	struct mb_packet *pending;
+	struct mb_lost lost;
+	struct mb_lane_totals totals;
+	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
+};
+
+/* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
+int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
+		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
+		 struct mb_table **bin_rows, struct mb_table **sender_rows);
+void mb_lane_deinit(struct mb_lane *lane);
+
+/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is no date: mb_lane_misdate() counts it then. */
+int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
+
+/* Count a packet as one that belongs in no bin. */
+void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
+
+/* Count at once the packets of a train of several, the first of which is HEAD. 1, or 0 when they do
+ * not continue what was counted before, in time or sequence, or have stamps that are no dates, and must
+ * be added one by one; or -ENOMEM. */
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train);
+
+/* Have the look-ups of HEAD's flow under way before it is added. */
+static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)
+{
+	if (lane->newest)
+		mb_senders_prefetch(lane->newest_senders, head);
+	mb_sequences_prefetch(lane->sequences, head);
+}
+
+/* Somebody set the clock: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
+int mb_lane_step(struct mb_lane *lane);
+
+/* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
+ * losing, those that are open and those to come. Bins in it without a packet become rows, too,
+ * up to MB_LOST_BINS in a row. */
+void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
+
+/* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
+ * is silent. 0 or -ENOMEM. */
+int mb_lane_advance(struct mb_lane *lane, int64_t now_ns);
+
+/* Close all bins: the end of the capture. 0 or -ENOMEM. */
+int mb_lane_finish(struct mb_lane *lane);
+
+#endif

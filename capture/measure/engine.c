@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "measure/live.h"
+#include "measure/lookahead.h"
+
+#define TURN_NS 100000000        /* that run() takes */
+#define ROWS 65536               /* that make run() return */
+#define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
+#define FLOWS_ALL_BINS 1048576   /* 16 B each */
+#define LINKTYPE_ETHERNET 1
+#define DIRECTIONS 3 /* enum mb_direction */
+
+struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
+{
+	struct mb_engine *engine = calloc(1, sizeof(*engine));
+
+	if (!engine)
+		return NULL;
+	engine->options = *options;
+	engine->source = source;
+	mb_trains_init(&engine->trains, options->bins.bin_ns, options->bins.source_bin_ns);
+	mb_sides_init(&engine->sides, options->locals, options->n_locals);
+	engine->limits.max_rows = options->max_sources;
+	engine->limits.senders_left = SENDERS_ALL_BINS;
+	engine->limits.flows_left = FLOWS_ALL_BINS;
+	mb_seed_init(&engine->limits.seed);
+	engine->options.decode.seed = engine->limits.seed;
+	engine->sequences = calloc(1, sizeof(*engine->sequences));
+	engine->bin_rows = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	engine->sender_rows = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
+	if (!engine->sequences || !engine->bin_rows || !engine->sender_rows) {
+		mb_engine_destroy(engine);
+		return NULL;
+	}
+	return engine;
+}
+
+void mb_engine_destroy(struct mb_engine *engine)
+{
+	if (!engine)
+		return;
+	for (uint32_t i = 0; i < engine->n_lanes; i++) {
+		if (engine->lanes[i])
+			mb_lane_deinit(&engine->lanes[i]->lane);
+		free(engine->lanes[i]);
+	}
+	free(engine->lanes);
+	free(engine->numbers);
+	free(engine->sequences);
+	mb_table_release(engine->bin_rows);
+	mb_table_release(engine->sender_rows);
+	mb_head_drop(engine);
+	free(engine);
+}
+
+/* The next batch: the head's frames first. As mb_source_read(). */
+static int next_batch(struct mb_engine *engine)
+{
+	uint32_t left = engine->n_head - engine->next_head;
+
+	if (left) {
+		engine->batch.count = left < MB_BATCH_FRAMES ? left : MB_BATCH_FRAMES;
+		memcpy(engine->batch.frames, engine->head + engine->next_head,
+		       engine->batch.count * sizeof(*engine->head));
+		engine->next_head += engine->batch.count;
+		return (int)engine->batch.count;
+	}
+	if (engine->head_end < 0)
+		return engine->head_end;
+	if (engine->head)
+		mb_head_drop(engine);
+	return mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+}
+
+static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	struct mb_engine_lane **lanes =
+		realloc(engine->lanes, (engine->n_lanes + 1) * sizeof(*engine->lanes));
+	struct mb_engine_lane *lane;
+
+	if (!lanes)
+		return -ENOMEM;
+	engine->lanes = lanes;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return -ENOMEM;
+	lane->interface = interface;
+	lane->direction = direction;
+	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins,
+			 &engine->limits, engine->sequences, &engine->bin_rows,
+			 &engine->sender_rows)) {
+		free(lane);
+		return -ENOMEM;
+	}
+	engine->lanes[engine->n_lanes++] = lane;
+	return 0;
+}
+
+/* Where the lane of INTERFACE and DIRECTION is noted. NULL when memory is out. */
+static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
+{
+	uint32_t count = engine->n_numbered;
+
+	if (interface >= count) {
+		uint32_t more = 2 * (interface + 1u);
+		uint16_t *numbers = realloc(engine->numbers, more * DIRECTIONS * sizeof(*numbers));
+
+		if (!numbers)
+			return NULL;
+		memset(numbers + count * DIRECTIONS, 0, (more - count) * DIRECTIONS * sizeof(*numbers));
+		engine->numbers = numbers;
+		engine->n_numbered = more;
+	}
+	return &engine->numbers[interface * DIRECTIONS + direction];
+}
+
+/* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
+static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface,
+					uint8_t direction, struct mb_error *error)
+{
+	uint16_t *number = number_of_lane(engine, interface, direction);
+
+	if (!number) {
+		mb_fail(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (*number)
+		return engine->lanes[*number - 1];
+	if (engine->n_lanes == MB_LANES) {
+		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture",
+			MB_LANES);
+		return NULL;
+	}
+	if (add_lane(engine, interface, direction)) {
+		mb_fail(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	*number = (uint16_t)engine->n_lanes;
+	return engine->lanes[engine->n_lanes - 1];
+}
+
+/* Fill in of a head what the decoder cannot know: the side, and the quality. True when it is foreign. */
+static inline bool complete_head(const struct mb_engine *engine, const struct mb_interface *interface,
+				 const struct mb_frame *frame, struct mb_packet *head)
+{
+	bool is_foreign;
+
+	head->direction = mb_sides_tell(&engine->sides, frame, head, interface->linktype == LINKTYPE_ETHERNET,
+					&is_foreign);
+	head->quality = (uint16_t)(interface->quality | frame->quality);
+	if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
+		head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
+				 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
+	return is_foreign;
+}
+
+/* The stamps of TRAIN are of a clock that was not set, unless they are no dates at all. */
+static void note_unset(struct mb_engine *engine, struct mb_packet *head, const struct mb_train *train)
+{
+	if (!mb_date_is_sane(head->ts_ns))
+		return;
+	head->quality |= MB_QUALITY_UNSYNCED;
+	engine->dates.unset += train->count;
+}
+
+static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
+{
+	engine->excluded_packets += train->count;
+	engine->excluded_bytes += train->count == 1 ? head->bytes : train->bytes;
+}
+
+/* Complete the heads, and find the lanes of their interface by direction, as far as any is of it; NULL for
+ * directions that were not asked for. Has the look-ups of the heads' flows under way. */
+static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
+		      struct mb_lane *lanes[DIRECTIONS], struct mb_error *error)
+{
+	struct mb_trains *trains = &engine->trains;
+
+	for (uint32_t i = 0; i < trains->count; i++) {
+		struct mb_packet *head = &trains->heads[i];
+		uint8_t side;
+
+		if (complete_head(engine, interface, &trains->head_frames[i], head))
+			engine->foreign_packets += trains->trains[i].count;
+		side = head->direction;
+		if (!lanes[side]) {
+			struct mb_engine_lane *lane;
+
+			if (side != MB_DIRECTION_UNKNOWN && !(engine->options.directions & 1u << side))
+				continue;
+			lane = find_lane(engine, number, side, error);
+			if (!lane)
+				return -ENOMEM;
+			lanes[side] = &lane->lane;
+		}
+		if (__builtin_expect(mb_date_is_unset(head->ts_ns), 0))
+			note_unset(engine, head, &trains->trains[i]);
+		mb_lane_prefetch(lanes[side], head);
+	}
+	return 0;
+}
+
+/* Count the packet that is INDEX-th of those that the engine has not counted yet. */
+static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *packet, uint32_t index)
+{
+	int code = mb_lane_add(lane, packet);
+
+	if (code != -ERANGE)
+		return code;
+	mb_lane_misdate(lane, packet);
+	mb_dates_miss(&engine->dates, engine->packets + index + 1, packet->ts_ns);
+	return 0;
+}
+
+/* The packets of a train that its lane could not take at once. */
+static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
+{
+	const uint8_t *at = train->at;
+	int code = 0;
+
+	for (uint32_t i = 0; at < (const uint8_t *)train->end && !code; i++) {
+		struct mb_frame frame = mb_stretch_frame(layout, at);
+		struct mb_packet packet;
+
+		mb_decode(&frame, 1, interface, &engine->options.decode, &packet);
+		packet.direction = head->direction;
+		packet.quality = head->quality;
+		code = add_packet(engine, lane, &packet, i);
+		at += mb_stretch_stride(layout, frame.caplen);
+	}
+	return code;
+}
+
+static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
+{
+	int code;
+
+	if (train->count == 1)
+		return add_packet(engine, lane, head, 0);
+	code = mb_lane_add_train(lane, head, train);
+	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, layout, interface);
+}
+
+/* Count frames at the front of STRETCH that are of one interface, and take them off it: one at least.
+ * 0 or a negative errno. */
+static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, struct mb_error *error)
+{
+	const uint16_t number = mb_stretch_frame(stretch->layout, stretch->at).interface;
+	const struct mb_interface *interface;
+	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* by enum mb_direction */
+	struct mb_trains *trains = &engine->trains;
+	size_t n_interfaces;
+
+	interface = &mb_source_interfaces(engine->source, &n_interfaces)[number];
+	mb_trains_decode(trains, stretch, interface, &engine->options.decode);
+	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? trains->frames : 0;
+	if (find_lanes(engine, interface, number, lanes, error))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < trains->count; i++) {
+		const struct mb_packet *head = &trains->heads[i];
+		struct mb_lane *lane = lanes[head->direction];
+
+		if (!lane)
+			exclude(engine, head, &trains->trains[i]);
+		else if (add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface))
+			return mb_fail(error, ENOMEM, "out of memory");
+		engine->packets += trains->trains[i].count;
+	}
+	return 0;
+}
+
+static int count_batch(struct mb_engine *engine, struct mb_error *error)
+{
+	struct mb_stretch stretch = mb_stretch_of(engine->batch.frames, engine->batch.count);
+	int code = 0;
+
+	while (stretch.at < stretch.end && !code)
+		code = count_frames(engine, &stretch, error);
+	return code;
+}
+
+/* The next batch of a live source, counted. As next_batch(). */
+static int run_live(struct mb_engine *engine)
+{
+	int n = mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+
+	mb_live_mark_losses(engine);
+	if (n < 0)
+		return n;
+	engine->batch.count = (uint32_t)n;
+	if (mb_live_check_clock(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	if (n > 0) {
+		int code = count_batch(engine, &engine->failure);
+
+		if (code)
+			return code;
+		mb_live_mark_losses(engine); /* from before the first lane */
+	}
+	if (mb_live_pass_time(engine))
+		return mb_fail(&engine->failure, ENOMEM, "out of memory");
+	return n;
+}
+
+/* Count frames where the source has them. 1, 0 when they are to be read, or a negative errno. */
+static int count_in_place(struct mb_engine *engine)
+{
+	struct mb_stretch stretch;
+	int code;
+
+	if (engine->head || engine->head_end < 0 || !mb_source_look(engine->source, &stretch))
+		return 0;
+	code = count_frames(engine, &stretch, &engine->failure);
+	mb_source_take(engine->source, &stretch, engine->trains.frames, engine->trains.bytes);
+	return code ? code : 1;
+}
+
+static int run_file(struct mb_engine *engine)
+{
+	int n = count_in_place(engine);
+
+	if (n)
+		return n;
+	n = next_batch(engine);
+	return n > 0 && (n = count_batch(engine, &engine->failure)) == 0 ? 1 : n;
+}
+
+/* An interface on which nothing came was recorded all the same. */
+static int add_silent_lanes(struct mb_engine *engine)
+{
+	for (uint8_t side = MB_DIRECTION_IN; side <= MB_DIRECTION_OUT; side++)
+		if (engine->options.directions & 1u << side && add_lane(engine, 0, side))
+			return -ENOMEM;
+	return 0;
+}
+
+static int finish(struct mb_engine *engine, struct mb_error *error)
+{
+	engine->finished = true;
+	if (engine->source->live && !engine->n_lanes && add_silent_lanes(engine))
+		return mb_fail(error, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (mb_lane_finish(&engine->lanes[i]->lane))
+			return mb_fail(error, ENOMEM, "out of memory");
+	return 0;
+}
+
+static bool is_full(const struct mb_engine *engine)
+{
+	return engine->bin_rows->count >= ROWS || engine->sender_rows->count >= ROWS;
+}
+
+int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
+{
+	const bool live = engine->source->live;
+	const int64_t deadline_ns = mb_live_now() + TURN_NS;
+
+	if (!engine->head_done) {
+		int more = mb_head_read(engine, deadline_ns);
+
+		if (more)
+			return more > 0 ? 1 : mb_fail(error, ENOMEM, "out of memory");
+	}
+	for (; batches && !engine->finished && !is_full(engine); batches--) {
+		int n = live ? run_live(engine) : run_file(engine);
+
+		if (n >= 0 && ((live && n == 0) || mb_live_now() >= deadline_ns))
+			return 1;
+		if (n >= 0)
+			continue;
+		engine->failed = n == MB_SOURCE_END ? 0 : n;
+		if (finish(engine, error))
+			return -ENOMEM;
+	}
+	if (!engine->finished || engine->bin_rows->count || engine->sender_rows->count)
+		return 1;
+	if (engine->failed)
+		*error = engine->failure;
+	return engine->failed;
+}
+
+int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
+		   struct mb_table **sender_rows)
+{
+	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
+	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);
+
+	if (!next_bins || !next_senders) {
+		mb_table_release(next_bins);
+		mb_table_release(next_senders);
+		return -ENOMEM;
+	}
+	*bin_rows = engine->bin_rows;
+	*sender_rows = engine->sender_rows;
+	mb_table_seal(*bin_rows);
+	mb_table_seal(*sender_rows);
+	engine->bin_rows = next_bins;
+	engine->sender_rows = next_senders;
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The whole way of a capture: frames from a source, decoded, told apart by interface and
+ * direction, counted into bins, out as tables.
+ */
+#ifndef MB_ENGINE_H
+#define MB_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arrow/table.h"
+#include "backend/backend.h"
+#include "backend/drop_queue.h"
+#include "decode/decode.h"
+#include "error.h"
+#include "measure/bins.h"
+#include "measure/direction.h"
+#include "measure/infer.h"
+#include "measure/trains.h"
+
+#define MB_LANES 1024
+
+/* Directions that become lanes: a bit set of 1 << enum mb_direction. UNKNOWN is the lane of a
+ * mirror port, which has no side, and is always on. */
+#define MB_LANE_IN (1u << MB_DIRECTION_IN)
+#define MB_LANE_OUT (1u << MB_DIRECTION_OUT)
+
+struct mb_engine_options {
+	struct mb_bins_options bins;
+	struct mb_decode_options decode;
+	bool infer_mtu;         /* take decode.mtu from the first frames */
+	uint32_t directions;    /* MB_LANE_IN | MB_LANE_OUT */
+	uint32_t max_sources;   /* rows of their own for senders in a bin */
+	uint32_t n_locals;      /* 0: infer this host's address where the source does not tell sides */
+	struct mb_address locals[MB_LOCALS];
+};
+
+/* Of a live source. */
+struct mb_live_clock {
+	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
+	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
+	bool started;
+};
+
+struct mb_engine_lane {
+	uint16_t interface;
+	uint8_t direction; /* enum mb_direction; UNKNOWN is a mirror port */
+	struct mb_lane lane;
+};
+
+struct mb_engine {
+	struct mb_engine_options options;
+	struct mb_source *source;
+	struct mb_senders_limits limits;
+	struct mb_sequences *sequences;
+	struct mb_inference inference;
+	struct mb_sides sides;
+	struct mb_live_clock clock;
+	struct mb_losses losses; /* of a live source, marked in bins and not yet taken by the caller */
+	struct mb_table *bin_rows, *sender_rows;
+	struct mb_engine_lane **lanes;
+	uint32_t n_lanes;
+	uint16_t *numbers; /* of lanes, plus 1, by interface and direction; 0: it has none */
+	uint32_t n_numbered; /* interfaces in it */
+	uint64_t excluded_packets, excluded_bytes; /* of directions that were not asked for */
+	uint64_t foreign_packets; /* unicast, but neither from nor to the inferred address */
+	uint64_t ethernet_packets;
+	uint64_t packets; /* that were counted or excluded */
+	struct mb_dates dates;
+	/* The first frames, held back until the inference is made. */
+	struct mb_frame *head;
+	uint8_t *head_bytes;
+	uint32_t n_head, next_head;
+	int head_end;           /* what the source said behind the head */
+	size_t head_used;       /* bytes in head_bytes … */
+	size_t head_room;       /* … and how many there may be */
+	int64_t silent_ns;      /* how long nothing came before it was whole */
+	bool head_done;
+	bool finished;
+	struct mb_error failure; /* why the source ended early */
+	int failed;
+	struct mb_batch batch;
+	struct mb_trains trains;
+};
+
+/* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */
+struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
+				   struct mb_source *source);
+void mb_engine_destroy(struct mb_engine *engine);
+
+/* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
+ * holds some 64 Ki rows. 1: there is more; 0: the
+ * capture is over and every bin is closed. A negative errno with ERROR filled: the input is bad;
+ * it comes after every row of the frames before the fault was handed out. */
+int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);
+
+/* Take the rows made so far; the caller releases them. 0 or -ENOMEM. */
+int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
+		   struct mb_table **sender_rows);
+
+#endif

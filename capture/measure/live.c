@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/live.h"
+
+#include <errno.h>
+#include <time.h>
+
+/* Of silence, after which nothing from before it is to come: several times what the slowest source
+ * holds frames back. */
+#define SILENCE_NS 100000000
+/* NTP slews by 500 ppm at most; in the time between two batches that is far less. */
+#define LEAST_STEP_NS 1000000
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+int64_t mb_live_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+void mb_live_mark_losses(struct mb_engine *engine)
+{
+	struct mb_loss loss;
+
+	while (engine->n_lanes && mb_source_loss(engine->source, &loss)) {
+		mb_losses_add(&engine->losses, &loss);
+		for (uint32_t i = 0; i < engine->n_lanes; i++)
+			mb_lane_lose(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
+	}
+}
+
+/* Read between two readings of the other clock, so that a pause in between does not look like a
+ * step. False when there was one. */
+static bool read_ahead(int64_t *ahead_ns)
+{
+	int64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+	int64_t real = clock_ns(CLOCK_REALTIME);
+	int64_t after = clock_ns(CLOCK_MONOTONIC_RAW);
+
+	*ahead_ns = real - before;
+	return after - before < LEAST_STEP_NS / 4;
+}
+
+int mb_live_check_clock(struct mb_engine *engine)
+{
+	struct mb_live_clock *clock = &engine->clock;
+	int64_t least = engine->options.bins.bin_ns, ahead_ns, step;
+
+	if (least < LEAST_STEP_NS)
+		least = LEAST_STEP_NS;
+	if (!read_ahead(&ahead_ns))
+		return 0;
+	step = ahead_ns - clock->ahead_ns;
+	clock->ahead_ns = ahead_ns;
+	if (!clock->started || (step <= least && step >= -least)) {
+		clock->started = true;
+		return 0;
+	}
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (mb_lane_step(&engine->lanes[i]->lane))
+			return -ENOMEM;
+	return 0;
+}
+
+int mb_live_pass_time(struct mb_engine *engine)
+{
+	struct mb_live_clock *clock = &engine->clock;
+	int64_t now = mb_live_now(), passed;
+
+	if (engine->batch.count && mb_date_is_sane(engine->batch.frames[engine->batch.count - 1].ts_ns)) {
+		clock->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;
+		clock->newest_read_ns = now;
+	}
+	passed = now - clock->newest_read_ns;
+	for (uint32_t i = 0; i < engine->n_lanes; i++)
+		if (mb_lane_advance(&engine->lanes[i]->lane,
+				    clock->newest_ns + (passed > SILENCE_NS ? passed - SILENCE_NS : 0)))
+			return -ENOMEM;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the engine does for a live source only: time passes, clocks are set, packets are lost.
+ */
+#ifndef MB_LIVE_H
+#define MB_LIVE_H
+
+#include <stdint.h>
+
+#include "measure/engine.h"
+
+/* CLOCK_MONOTONIC in ns. */
+int64_t mb_live_now(void);
+
+/* Mark the bins of the losses that the source tells of; before there is a lane, it keeps them. */
+void mb_live_mark_losses(struct mb_engine *engine);
+
+/* Begin an epoch when somebody set the system's clock since the last call: when it moved against
+ * CLOCK_MONOTONIC_RAW by more than a bin, and by more than NTP may slew it. Between reading a batch
+ * and counting it: frames of that batch from before go into the new epoch, but no bin of them
+ * meets one from after, unless the clock was set back by less than it takes to read a batch.
+ * 0 or -ENOMEM. */
+int mb_live_check_clock(struct mb_engine *engine);
+
+/* Time passes for every lane, with frames of the other direction or with none at all: close the
+ * bins that it leaves behind. After a batch, which may be empty, is counted. 0 or -ENOMEM. */
+int mb_live_pass_time(struct mb_engine *engine);
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/senders.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hash.h"
+
+#define FIRST_SENDERS 64
+#define KEPT_CAPACITY 4096 /* a table that had to grow beyond this gives its memory back */
+
+struct mb_sender_slot {
+	uint32_t generation;
+	uint32_t index;
+};
+
+const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS] = {
+	{ "lane", "s", 2, 0 },    { "clock_epoch", "S", 2, 0 },   { "ts_ns", "l", 8, 0 },
+	{ "source", "i", 4, 1 },  { "bytes", "l", 8, 0 },   { "packets", "I", 4, 0 },
+	{ "flows", "I", 4, 0 },   { "members", "I", 4, 0 }, { "first_ns", "l", 8, 0 },
+	{ "last_ns", "l", 8, 0 }, { "source_port", "S", 2, 0 }, { "destination_port", "S", 2, 0 },
+};
+
+void mb_senders_init(struct mb_senders *senders, struct mb_senders_limits *limits)
+{
+	memset(senders, 0, sizeof(*senders));
+	senders->limits = limits;
+	senders->generation = 1;
+}
+
+static void drop_tables(struct mb_senders *senders)
+{
+	senders->limits->senders_left += senders->capacity;
+	senders->limits->flows_left += senders->flow_capacity;
+	free(senders->list);
+	free(senders->slots);
+	free(senders->flows);
+	senders->list = NULL;
+	senders->slots = NULL;
+	senders->flows = NULL;
+	senders->capacity = senders->flow_capacity = 0;
+}
+
+void mb_senders_deinit(struct mb_senders *senders)
+{
+	if (senders->limits)
+		drop_tables(senders);
+}
+
+static struct mb_sender_slot *find_slot(const struct mb_senders *senders,
+					const struct mb_address *address)
+{
+	uint32_t mask = 2 * senders->capacity - 1;
+	uint32_t i = (uint32_t)mb_hash_address(address, &senders->limits->seed) & mask;
+
+	mb_hash_step();
+	while (senders->slots[i].generation == senders->generation &&
+	       !mb_address_equal(&senders->list[senders->slots[i].index].address, address)) {
+		i = (i + 1) & mask;
+		mb_hash_step();
+	}
+	return &senders->slots[i];
+}
+
+static void index_senders(struct mb_senders *senders)
+{
+	for (uint32_t i = 0; i < senders->count; i++) {
+		struct mb_sender_slot *slot = find_slot(senders, &senders->list[i].address);
+
+		slot->generation = senders->generation;
+		slot->index = i;
+	}
+}
+
+/* Most bytes first; among equals the order of addresses, so that results do not depend on hashes. */
+static int by_bytes(const void *left, const void *right)
+{
+	const struct mb_sender *a = left, *b = right;
+
+	if (a->bytes != b->bytes)
+		return a->bytes < b->bytes ? 1 : -1;
+	if (a->address.family != b->address.family)
+		return a->address.family < b->address.family ? -1 : 1;
+	if (a->address.hi != b->address.hi)
+		return a->address.hi < b->address.hi ? -1 : 1;
+	return a->address.lo < b->address.lo ? -1 : a->address.lo > b->address.lo;
+}
+
+static void fold_into_other(struct mb_senders *senders, const struct mb_sender *sender)
+{
+	struct mb_sender *other = &senders->other;
+
+	if (!other->packets) {
+		other->first_ns = sender->first_ns;
+		other->last_ns = sender->last_ns;
+	}
+	if (sender->first_ns < other->first_ns)
+		other->first_ns = sender->first_ns;
+	if (sender->last_ns > other->last_ns)
+		other->last_ns = sender->last_ns;
+	other->bytes += sender->bytes;
+	other->packets += sender->packets;
+	other->flows += sender->flows;
+	senders->other_members++;
+}
+
+static void fold_smallest(struct mb_senders *senders, uint32_t keep)
+{
+	if (senders->count <= keep)
+		return;
+	qsort(senders->list, senders->count, sizeof(*senders->list), by_bytes);
+	for (uint32_t i = keep; i < senders->count; i++)
+		fold_into_other(senders, &senders->list[i]);
+	senders->count = keep;
+}
+
+/* Flows are forgotten with the order of the list that they point into: those that go on count
+ * again, so that `flows` becomes an upper bound in a bin that was folded early. */
+static void fold_half(struct mb_senders *senders)
+{
+	memset(senders->slots, 0, 2 * (size_t)senders->capacity * sizeof(*senders->slots));
+	if (senders->flows)
+		memset(senders->flows, 0, senders->flow_capacity * sizeof(*senders->flows));
+	senders->n_flows = 0;
+	fold_smallest(senders, senders->capacity / 2);
+	index_senders(senders);
+}
+
+/* Double the table, or where the limits forbid it make room by folding half of it. */
+static int make_room(struct mb_senders *senders)
+{
+	uint32_t capacity = senders->capacity ? 2 * senders->capacity : FIRST_SENDERS;
+	uint32_t more = capacity - senders->capacity;
+	struct mb_sender *list;
+	struct mb_sender_slot *slots;
+
+	if (senders->capacity && senders->limits->senders_left < more) {
+		senders->limits->folded_early += !senders->folded;
+		senders->folded = true;
+		fold_half(senders);
+		return 0;
+	}
+	list = realloc(senders->list, capacity * sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	senders->list = list;
+	slots = calloc(2 * (size_t)capacity, sizeof(*slots));
+	if (!slots)
+		return -ENOMEM;
+	free(senders->slots);
+	senders->slots = slots;
+	senders->capacity = capacity;
+	senders->limits->senders_left -= more;
+	index_senders(senders);
+	return 0;
+}
+
+/* The flow of a frame that is not IP is its sender's one other flow. */
+static inline uint64_t fingerprint_of(const struct mb_senders *senders, const struct mb_packet *packet)
+{
+	return packet->flow ? packet->flow : mb_hash_address(&packet->source, &senders->limits->seed) | 1;
+}
+
+/* The slot of a flow or the free one where it belongs. There must be a free one. */
+static inline struct mb_flow *find_flow(const struct mb_senders *senders, uint64_t fingerprint)
+{
+	uint32_t mask = senders->flow_capacity - 1;
+	uint32_t i = (uint32_t)fingerprint & mask;
+
+	mb_hash_step();
+	while (senders->flows[i].generation == senders->generation &&
+	       senders->flows[i].fingerprint != fingerprint) {
+		i = (i + 1) & mask;
+		mb_hash_step();
+	}
+	return &senders->flows[i];
+}
+
+static int grow_flows(struct mb_senders *senders)
+{
+	uint32_t old_capacity = senders->flow_capacity;
+	uint32_t capacity = old_capacity ? 2 * old_capacity : 4 * FIRST_SENDERS;
+	uint32_t more = capacity - old_capacity;
+	struct mb_flow *old = senders->flows, *flows;
+
+	if (old_capacity && senders->limits->flows_left < more)
+		return -ENOSPC;
+	flows = calloc(capacity, sizeof(*flows));
+	if (!flows)
+		return -ENOMEM;
+	senders->flows = flows;
+	senders->flow_capacity = capacity;
+	senders->limits->flows_left -= more;
+	for (uint32_t i = 0; i < old_capacity; i++)
+		if (old[i].generation == senders->generation)
+			*find_flow(senders, old[i].fingerprint) = old[i];
+	free(old);
+	return 0;
+}
+
+static struct mb_sender *add_sender(struct mb_senders *senders, const struct mb_packet *packet)
+{
+	struct mb_sender_slot *slot;
+	struct mb_sender *sender;
+
+	if (senders->count == senders->capacity && make_room(senders))
+		return NULL;
+	slot = find_slot(senders, &packet->source);
+	if (slot->generation == senders->generation)
+		return &senders->list[slot->index];
+	slot->generation = senders->generation;
+	slot->index = senders->count;
+	sender = &senders->list[senders->count++];
+	*sender = (struct mb_sender){
+		.address = packet->source,
+		.first_ns = INT64_MAX,
+		.last_ns = INT64_MIN,
+	};
+	return sender;
+}
+
+static void vote(struct mb_vote *vote, uint16_t port)
+{
+	if (!vote->lead)
+		*vote = (struct mb_vote){ .port = port };
+	if (vote->port != port) {
+		vote->lead--;
+		return;
+	}
+	vote->lead++;
+	vote->flows++;
+}
+
+/* The port of surely more than half of FLOWS; 0 where none is. */
+static uint16_t elected(const struct mb_vote *vote, uint32_t flows)
+{
+	return (uint64_t)2 * vote->flows > flows ? vote->port : 0;
+}
+
+/* The sender of a packet whose flow is new in this bin. NULL when memory is out. */
+static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *senders,
+							    const struct mb_packet *packet)
+{
+	struct mb_sender *sender = add_sender(senders, packet);
+	struct mb_flow *flow;
+	int error = 0;
+
+	if (!sender)
+		return NULL;
+	if (2 * senders->n_flows >= senders->flow_capacity)
+		error = grow_flows(senders);
+	if (error == -ENOMEM)
+		return NULL;
+	if (error) {
+		senders->limits->flows_unseen++;
+		return sender;
+	}
+	flow = find_flow(senders, fingerprint_of(senders, packet));
+	*flow = (struct mb_flow){
+		.fingerprint = fingerprint_of(senders, packet),
+		.generation = senders->generation,
+		.sender = (uint32_t)(sender - senders->list),
+	};
+	senders->n_flows++;
+	sender->flows++;
+	vote(&sender->source_port, (uint16_t)(packet->ports >> 16));
+	vote(&sender->destination_port, (uint16_t)packet->ports);
+	return sender;
+}
+
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet)
+{
+	if (senders->flow_capacity) {
+		const struct mb_flow *flow = find_flow(senders, fingerprint_of(senders, packet));
+
+		if (flow->generation == senders->generation)
+			return &senders->list[flow->sender];
+	}
+	return add_flow(senders, packet);
+}
+
+static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows,
+		      int16_t lane, uint16_t epoch, int64_t ts_ns)
+{
+	size_t i = rows->count;
+	int32_t source = mb_table_intern(rows, &sender->address);
+
+	if (source < 0)
+		return source;
+	((int16_t *)rows->data[0])[i] = lane;
+	((uint16_t *)rows->data[1])[i] = epoch;
+	((int64_t *)rows->data[2])[i] = ts_ns;
+	((int32_t *)rows->data[3])[i] = source;
+	((int64_t *)rows->data[4])[i] = (int64_t)sender->bytes;
+	((uint32_t *)rows->data[5])[i] = sender->packets;
+	((uint32_t *)rows->data[6])[i] = sender->flows;
+	((uint32_t *)rows->data[7])[i] = members;
+	((int64_t *)rows->data[8])[i] = sender->first_ns;
+	((int64_t *)rows->data[9])[i] = sender->last_ns;
+	((uint16_t *)rows->data[10])[i] = elected(&sender->source_port, sender->flows);
+	((uint16_t *)rows->data[11])[i] = elected(&sender->destination_port, sender->flows);
+	rows->count++;
+	return 0;
+}
+
+static void begin_anew(struct mb_senders *senders)
+{
+	senders->count = senders->n_flows = 0;
+	senders->other = (struct mb_sender){ 0 };
+	senders->other_members = 0;
+	senders->folded = false;
+	/* Give much memory back, and do not let stamps of 2^32 bins ago look like this one's. */
+	if (senders->capacity > KEPT_CAPACITY || senders->flow_capacity > 4 * KEPT_CAPACITY ||
+	    senders->generation == UINT32_MAX) {
+		drop_tables(senders);
+		senders->generation = 0;
+	}
+	senders->generation++;
+}
+
+int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane,
+		     uint16_t epoch, int64_t ts_ns)
+{
+	int error = 0;
+
+	fold_smallest(senders, senders->limits->max_rows);
+	if (mb_table_reserve(rows, senders->count + 1))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < senders->count && !error; i++)
+		error = append_row(&senders->list[i], 1, rows, lane, epoch, ts_ns);
+	if (senders->other_members && !error)
+		error = append_row(&senders->other,
+				   senders->other_members > UINT32_MAX ? UINT32_MAX
+								       : (uint32_t)senders->other_members,
+				   rows, lane, epoch, ts_ns);
+	begin_anew(senders);
+	return error;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who sent how much within one bin of time: exact bytes, packets, distinct flows, first and
+ * last stamp of each sender, until there are more senders than the memory that all bins
+ * share allows. Then the smallest are folded into one row, `other`, that says how many.
+ */
+#ifndef MB_SENDERS_H
+#define MB_SENDERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arrow/table.h"
+#include "decode/decode.h"
+
+/* What all bins of an engine share. */
+struct mb_senders_limits {
+	uint32_t max_rows;      /* senders with a row of their own in a closed bin */
+	int64_t senders_left;   /* room for senders that tables may still take, all bins together */
+	int64_t flows_left;     /* likewise for flows */
+	struct mb_seed seed;    /* of the hashes */
+	uint64_t folded_early;  /* bins in which senders were folded before the bin was over, so that
+				 * one that came back counts again among `members` */
+	uint64_t flows_unseen;  /* packets whose flow could not be remembered: `flows` is a lower bound */
+};
+
+/* The port that most of a sender's flows have, by majority vote (Boyer and Moore 1981), which needs
+ * to remember but one. `flows` is how many surely have it: those since it last took the lead. */
+struct mb_vote {
+	uint32_t lead;
+	uint32_t flows;
+	uint16_t port;
+};
+
+struct mb_sender {
+	struct mb_address address;
+	uint32_t packets;
+	uint32_t flows;
+	uint64_t bytes;
+	int64_t first_ns, last_ns;
+	struct mb_vote source_port, destination_port;
+};
+
+struct mb_flow {
+	uint64_t fingerprint;
+	uint32_t generation; /* slots of another generation are free */
+	uint32_t sender;     /* index into the list */
+};
+
+struct mb_senders {
+	struct mb_senders_limits *limits;
+	struct mb_sender *list; /* in order of appearance */
+	uint32_t count, capacity;
+	uint32_t generation;
+	struct mb_sender_slot *slots; /* 2 × capacity: address → index */
+	struct mb_flow *flows;        /* a hash table: most packets find their sender by their flow */
+	uint32_t n_flows, flow_capacity;
+	struct mb_sender other; /* packets == 0: nobody was folded */
+	uint64_t other_members;
+	bool folded;
+};
+
+void mb_senders_init(struct mb_senders *senders, struct mb_senders_limits *limits);
+void mb_senders_deinit(struct mb_senders *senders);
+
+/* Where PACKET's flow will be looked for, to have it in the cache by then. */
+static inline void mb_senders_prefetch(const struct mb_senders *senders,
+				       const struct mb_packet *packet)
+{
+	uint32_t slot = (uint32_t)packet->flow & (senders->flow_capacity - 1);
+
+	__builtin_prefetch(&senders->flows[slot]);
+}
+
+/* The sender of PACKET, which has one, with its flow counted; good until the next call. NULL when
+ * memory is out. */
+struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet);
+
+/* Packets of one flow within a bin, in order of time. */
+struct mb_amount {
+	uint64_t bytes, padding; /* of L2 without FCS; and up to the shortest that Ethernet sends */
+	int64_t first_ns, last_ns;
+	uint32_t packets, ce_packets;
+};
+
+static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)
+{
+	sender->bytes += amount->bytes;
+	sender->packets += amount->packets;
+	sender->last_ns = amount->last_ns > sender->last_ns ? amount->last_ns : sender->last_ns;
+	sender->first_ns = amount->first_ns < sender->first_ns ? amount->first_ns : sender->first_ns;
+}
+
+/* Columns of mb_senders_close()'s rows. */
+#define MB_SENDER_COLUMNS 12
+extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];
+
+/* Append a row for each sender to ROWS, then `other`, and begin anew. 0 or -ENOMEM. */
+int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane,
+		     uint16_t epoch, int64_t ts_ns);
+
+#endif

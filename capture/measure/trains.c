@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure/trains.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "decode/walk.h"
+#include "measure/span.h"
+
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define mb_inline inline __attribute__((always_inline))
+
+enum {
+	ETHER_TYPE = 12,
+	TAG = 4,
+	IPV4_HEADER = 20,
+	IPV6_HEADER = 40,
+	PORTS = 4,
+	UDP_HEADER = 8,
+	TCP_HEADER = 20,
+	TCP_SEQUENCE = 4, /* offsets in TCP's header */
+	TCP_OFFSET = 12,
+	TCP_FLAGS = 13,
+	FIN_SYN = 3,
+	AHEAD = 8192, /* bytes; a quarter of it and twice as many measured the same */
+	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
+};
+
+/* Offsets of the headers that make trains: Ethernet, with a tag or without, IPv4 without options or
+ * IPv6, TCP or UDP. */
+struct shape {
+	uint32_t ip, transport;
+	uint32_t length;    /* of IP's length … */
+	uint32_t uncounted; /* … and the bytes of the packet that it leaves out */
+	uint32_t ecn;       /* the lowest bit of RFC 3168's field, in the second byte of IP's header */
+	uint32_t captured;  /* bytes that must have been */
+	uint32_t whole, last; /* blocks from the first byte on, and where the last one begins */
+};
+
+static mb_inline struct shape shape_of(bool is_tagged, bool is_ipv6)
+{
+	uint32_t ip = MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
+	uint32_t transport = ip + (is_ipv6 ? IPV6_HEADER : IPV4_HEADER);
+
+	return (struct shape){
+		.ip = ip,
+		.transport = transport,
+		.length = ip + (is_ipv6 ? 4 : 2),
+		.uncounted = is_ipv6 ? IPV6_HEADER : 0,
+		.ecn = is_ipv6 ? 4 : 0,
+		.captured = transport + TCP_HEADER,
+		.whole = (transport + TCP_FLAGS) / MB_ALIKE_BLOCK,
+		.last = transport + TCP_FLAGS + 1 - MB_ALIKE_BLOCK,
+	};
+}
+
+/* Compare BITS of the byte at offset AT. */
+static void compare_bits(struct mb_alike *alike, const struct shape *shape, uint32_t at, uint8_t bits)
+{
+	if (at < shape->whole * MB_ALIKE_BLOCK)
+		alike->blocks[at / MB_ALIKE_BLOCK].bytes[at % MB_ALIKE_BLOCK] = bits;
+	else
+		alike->blocks[shape->whole].bytes[at - shape->last] = bits;
+}
+
+static void compare(struct mb_alike *alike, const struct shape *shape, uint32_t at, uint32_t length)
+{
+	for (uint32_t end = at + length; at < end; at++)
+		compare_bits(alike, shape, at, 0xff);
+}
+
+static void compare_ipv4(struct mb_alike *alike, const struct shape *shape)
+{
+	compare(alike, shape, shape->ip, 2);     /* version, header length, traffic class */
+	compare(alike, shape, shape->ip + 6, 2); /* fragment */
+	compare(alike, shape, shape->ip + 9, 1); /* protocol */
+	compare(alike, shape, shape->ip + 12, 8 + PORTS);
+}
+
+static void compare_ipv6(struct mb_alike *alike, const struct shape *shape)
+{
+	compare(alike, shape, shape->ip, 4);     /* version, traffic class, flow label */
+	compare(alike, shape, shape->ip + 6, 1); /* next header */
+	compare(alike, shape, shape->ip + 8, 32 + PORTS);
+}
+
+static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, bool is_udp, bool is_same)
+{
+	struct shape shape = shape_of(is_tagged, is_ipv6);
+
+	memset(alike, 0, sizeof(*alike));
+	compare(alike, &shape, 0, shape.ip);
+	if (is_ipv6)
+		compare_ipv6(alike, &shape);
+	else
+		compare_ipv4(alike, &shape);
+	if (is_same)
+		compare(alike, &shape, shape.length, 2);
+	else
+		compare_bits(alike, &shape, shape.ip + 1, (uint8_t)~(MB_ECN << shape.ecn));
+	if (!is_udp) {
+		compare_bits(alike, &shape, shape.transport + TCP_OFFSET, 0xf0);
+		compare_bits(alike, &shape, shape.transport + TCP_FLAGS, FIN_SYN);
+	}
+}
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin_ns)
+{
+	int64_t width_ns = common_divisor(bin_ns, source_bin_ns);
+
+	trains->cell = (struct mb_cell){ .width_ns = width_ns, .end_ns = width_ns };
+	for (int i = 0; i < 8; i++) {
+		alike_init(&trains->alike[i >> 2][i >> 1 & 1][i & 1], i >> 2, i >> 1 & 1, i & 1, false);
+		alike_init(&trains->same[i >> 2][i >> 1 & 1][i & 1], i >> 2, i >> 1 & 1, i & 1, true);
+	}
+}
+
+static mb_inline mb_block load_block(const uint8_t *bytes)
+{
+	mb_block loaded;
+
+	memcpy(&loaded, bytes, sizeof(loaded));
+	return loaded;
+}
+
+/* What the frames of a train have in common. */
+struct common {
+	const struct mb_alike *alike, *same;
+	uint32_t fcs_len;
+	uint32_t largest; /* IP packet that is surely not merged */
+	uint32_t header;  /* bytes of the packet that are headers */
+};
+
+/* The blocks of a train's headers, in registers. SHAPE is a constant. */
+struct headers {
+	mb_block first[MB_ALIKE_BLOCKS], bits[MB_ALIKE_BLOCKS];
+};
+
+static mb_inline uint32_t block_at(const struct shape *shape, uint32_t i)
+{
+	return i < shape->whole ? i * MB_ALIKE_BLOCK : shape->last;
+}
+
+static mb_inline void load_headers(struct headers *headers, const struct shape *shape, const uint8_t *first,
+				   const struct mb_alike *alike)
+{
+	for (uint32_t i = 0; i <= shape->whole; i++) {
+		headers->first[i] = load_block(first + block_at(shape, i));
+		headers->bits[i] = alike->blocks[i].bits;
+	}
+}
+
+static mb_inline bool is_alike(const struct headers *headers, const struct shape *shape, const uint8_t *data)
+{
+	mb_block differing = { 0, 0 };
+
+	for (uint32_t i = 0; i <= shape->whole; i++)
+		differing |= (load_block(data + block_at(shape, i)) ^ headers->first[i]) & headers->bits[i];
+	return !(differing[0] | differing[1]);
+}
+
+/* The records of a file lie one behind the other: have later ones under way while these are compared and counted,
+ * so that nobody waits for their memory. Where they lie elsewhere it does no harm. Frames that are no train have
+ * their own look-ups under way instead. */
+static mb_inline void prefetch_ahead(const uint8_t *data)
+{
+	__builtin_prefetch((const void *)((uintptr_t)data + AHEAD), 0, 2);
+}
+
+/* Have the cell hold TS_NS: mostly it does, or the next one, without a division. Stamps that are not sane may wrap
+ * around: whoever counts them refuses them. */
+static inline void move_cell(struct mb_cell *cell, int64_t ts_ns)
+{
+	uint64_t width = (uint64_t)cell->width_ns, begin = (uint64_t)cell->begin_ns;
+	uint64_t past = (uint64_t)ts_ns - begin;
+
+	if (past < width)
+		return;
+	if (unlikely(past >= 2 * width))
+		begin = (uint64_t)mb_floor_div(ts_ns, cell->width_ns) * width;
+	else
+		begin += width;
+	cell->begin_ns = (int64_t)begin;
+	cell->end_ns = (int64_t)(begin + width);
+}
+
+/* Begin an amount with a frame at TS_NS. */
+static mb_inline struct mb_amount *begin_amount(struct mb_trains *trains, int64_t ts_ns)
+{
+	struct mb_amount *amount = &trains->amounts[trains->n_amounts++];
+
+	move_cell(&trains->cell, ts_ns);
+	*amount = (struct mb_amount){ .first_ns = ts_ns };
+	return amount;
+}
+
+/* A train while it is made. */
+struct making {
+	const uint8_t *at;        /* of the frame that is looked at … */
+	struct mb_frame frame;
+	int64_t last_ns;          /* … the stamp of the one before it … */
+	uint32_t sequence;        /* … and where that one of TCP ended */
+	struct mb_amount *amount; /* of the latest bin, but for the run */
+	uint64_t bytes;           /* of all, but for the run */
+	uint32_t count;
+};
+
+/* Frames of it, one behind the other, of the same lengths and mark: mostly many. What has to be looked at once for
+ * all is here. */
+struct run {
+	uint64_t lengths;
+	size_t stride;
+	const uint8_t *last; /* where a frame can begin and be whole */
+	uint32_t l2;         /* bytes without FCS … */
+	uint32_t payload;    /* … and of those, behind the headers */
+	uint32_t count;      /* in the latest bin */
+	bool is_ce;
+	struct headers headers;
+};
+
+/* Begin a run with the frame that is looked at. False when it is not whole on the wire or contradicts itself: what is
+ * too small has wrapped around. */
+static mb_inline bool begin_run(struct run *run, const struct making *train, const struct common *common,
+				const struct mb_stretch *stretch, const struct shape *shape, enum mb_layout layout)
+{
+	uint32_t available = train->frame.len - common->fcs_len - shape->ip;
+	uint32_t length = mb_be16(train->frame.data + shape->length) + shape->uncounted;
+
+	run->count = 0;
+	run->lengths = mb_stretch_lengths(layout, train->at);
+	run->stride = mb_stretch_stride(layout, train->frame.caplen);
+	run->last = (const uint8_t *)stretch->end - run->stride;
+	run->l2 = train->frame.len - common->fcs_len;
+	run->payload = length - common->header;
+	run->is_ce = mb_is_ce(train->frame.data[shape->ip + 1] >> shape->ecn);
+	load_headers(&run->headers, shape, train->frame.data, common->same);
+	return available <= common->largest && length <= available && length >= common->header;
+}
+
+static mb_inline void add_run(struct making *train, struct run *run)
+{
+	uint64_t bytes = (uint64_t)run->count * run->l2;
+
+	train->amount->bytes += bytes;
+	if (run->l2 < MB_WIRE_SHORTEST)
+		train->amount->padding += (uint64_t)run->count * (MB_WIRE_SHORTEST - run->l2);
+	train->amount->packets += run->count;
+	train->amount->ce_packets += run->is_ce ? run->count : 0;
+	train->amount->last_ns = train->last_ns;
+	train->bytes += bytes;
+	train->count += run->count;
+}
+
+/* Add the frame that is looked at. False when it does not go on where the one before it ended, or there is no room. */
+static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, struct run *run,
+				const struct shape *shape, bool is_tcp)
+{
+	const struct mb_frame *frame = &train->frame;
+
+	if (unlikely(is_tcp && mb_be32(frame->data + shape->transport + TCP_SEQUENCE) != train->sequence))
+		return false;
+	if (unlikely(frame->ts_ns >= trains->cell.end_ns)) {
+		if (trains->n_amounts == MB_AMOUNTS)
+			return false;
+		add_run(train, run);
+		run->count = 0;
+		train->amount = begin_amount(trains, frame->ts_ns);
+	}
+	prefetch_ahead(frame->data);
+	train->sequence += run->payload;
+	train->last_ns = frame->ts_ns;
+	run->count++;
+	return true;
+}
+
+/* Look at the next frame. False when it is not of the run. */
+static mb_inline bool goes_on(struct making *train, const struct run *run, uint64_t nature, const struct shape *shape,
+			      enum mb_layout layout)
+{
+	train->at += run->stride;
+	if (train->at > run->last || mb_stretch_lengths(layout, train->at) != run->lengths ||
+	    mb_stretch_nature(layout, train->at) != nature || !mb_stretch_fraction_is_sane(layout, train->at))
+		return false;
+	train->frame = mb_stretch_frame(layout, train->at);
+	return train->frame.ts_ns >= train->last_ns && is_alike(&run->headers, shape, train->frame.data);
+}
+
+/* Whether the frame behind a run is of the train all the same. */
+static mb_inline bool follows(struct making *train, uint64_t nature, const struct common *common,
+			      const struct mb_stretch *stretch, const struct shape *shape, enum mb_layout layout)
+{
+	struct headers headers;
+
+	if (!mb_stretch_has(stretch, layout, train->at) || mb_stretch_nature(layout, train->at) != nature)
+		return false;
+	train->frame = mb_stretch_frame(layout, train->at);
+	if (train->frame.ts_ns < train->last_ns || train->frame.caplen < shape->captured)
+		return false;
+	load_headers(&headers, shape, mb_stretch_frame(layout, stretch->at).data, common->alike);
+	return is_alike(&headers, shape, train->frame.data);
+}
+
+/* Make of TRAIN, of the frame at the front of STRETCH, one of those that follow it as well. SHAPE, IS_TCP and LAYOUT
+ * are constants. */
+static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, const struct common *shared,
+			     const struct mb_stretch *stretch, const struct shape *shape, bool is_tcp,
+			     enum mb_layout layout)
+{
+	const struct common common = *shared;
+	const uint64_t nature = mb_stretch_nature(layout, stretch->at);
+	const uint32_t first_amount = trains->n_amounts;
+	struct making making = { .at = stretch->at, .frame = mb_stretch_frame(layout, stretch->at) };
+	struct run run;
+
+	making.last_ns = making.frame.ts_ns;
+	making.sequence = mb_be32(making.frame.data + shape->transport + TCP_SEQUENCE);
+	making.amount = begin_amount(trains, making.last_ns);
+	do {
+		if (!begin_run(&run, &making, &common, stretch, shape, layout))
+			break;
+		while (add_frame(trains, &making, &run, shape, is_tcp) &&
+		       goes_on(&making, &run, nature, shape, layout))
+			;
+		add_run(&making, &run);
+	} while (run.count && follows(&making, nature, &common, stretch, shape, layout));
+	if (making.count < 2) {
+		trains->n_amounts = first_amount;
+		return;
+	}
+	*train = (struct mb_train){
+		.at = stretch->at,
+		.end = making.at,
+		.count = making.count,
+		.tcp_end = making.sequence,
+		.bytes = making.bytes,
+		.amounts = &trains->amounts[first_amount],
+		.n_amounts = trains->n_amounts - first_amount,
+	};
+}
+
+/* The loop for each shape, apart so that it has the registers for itself. */
+#define FOLLOW(name, is_tagged, is_ipv6, is_tcp, layout)                                           \
+	static __attribute__((noinline)) void name(struct mb_trains *trains, struct mb_train *train, \
+						   const struct common *common,                    \
+						   const struct mb_stretch *stretch)               \
+	{                                                                                          \
+		const struct shape shape = shape_of(is_tagged, is_ipv6);                           \
+                                                                                                   \
+		follow(trains, train, common, stretch, &shape, is_tcp, layout);                    \
+	}
+
+#define FOLLOW_LAYOUT(suffix, layout)                                                              \
+	FOLLOW(follow_ipv4_tcp_##suffix, false, false, true, layout)                               \
+	FOLLOW(follow_ipv4_udp_##suffix, false, false, false, layout)                              \
+	FOLLOW(follow_ipv6_tcp_##suffix, false, true, true, layout)                                \
+	FOLLOW(follow_ipv6_udp_##suffix, false, true, false, layout)                               \
+	FOLLOW(follow_tagged_ipv4_tcp_##suffix, true, false, true, layout)                         \
+	FOLLOW(follow_tagged_ipv4_udp_##suffix, true, false, false, layout)                        \
+	FOLLOW(follow_tagged_ipv6_tcp_##suffix, true, true, true, layout)                          \
+	FOLLOW(follow_tagged_ipv6_udp_##suffix, true, true, false, layout)
+
+FOLLOW_LAYOUT(frames, MB_LAYOUT_FRAMES)
+FOLLOW_LAYOUT(ns, MB_LAYOUT_RECORDS_NS)
+FOLLOW_LAYOUT(us, MB_LAYOUT_RECORDS_US)
+
+#define SHAPES(suffix)                                                                             \
+	{                                                                                          \
+		{ { follow_ipv4_tcp_##suffix, follow_ipv4_udp_##suffix },                          \
+		  { follow_ipv6_tcp_##suffix, follow_ipv6_udp_##suffix } },                        \
+		{ { follow_tagged_ipv4_tcp_##suffix, follow_tagged_ipv4_udp_##suffix },            \
+		  { follow_tagged_ipv6_tcp_##suffix, follow_tagged_ipv6_udp_##suffix } },          \
+	}
+
+/* By layout, and by the same indices as mb_trains.alike. */
+static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains, struct mb_train *train,
+							const struct common *common,
+							const struct mb_stretch *stretch) = {
+	[MB_LAYOUT_FRAMES] = SHAPES(frames),
+	[MB_LAYOUT_RECORDS_NS] = SHAPES(ns),
+	[MB_LAYOUT_RECORDS_US] = SHAPES(us),
+};
+
+/* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
+ * no fragment, neither the beginning nor the end of a connection (SYN and FIN take sequence space). */
+static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape *shape, bool is_ipv6,
+			       uint8_t protocol)
+{
+	const uint8_t *ip = frame->data + shape->ip, *tcp = frame->data + shape->transport;
+
+	if (frame->caplen < shape->captured ||
+	    mb_be16(ip - 2) != (is_ipv6 ? MB_NEXT_IPV6 : MB_NEXT_IPV4) ||
+	    (!is_ipv6 && (ip[0] != 0x45 || mb_be16(ip + 6) & 0x3fff)))
+		return false;
+	/* without a branch: which of the two it is nobody can predict */
+	return (protocol == MB_IPPROTO_UDP) |
+	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= TCP_HEADER));
+}
+
+/* Whether two frames might be of one flow, by the twelve bytes at which IPv4 has addresses and ports, and
+ * IPv6 the most of the source: so that flows that take turns cost no more than this. */
+static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_frame *next)
+{
+	uint32_t at = MB_ETHERNET_HEADER + 12 + (mb_be16(frame->data + ETHER_TYPE) == MB_NEXT_VLAN ? TAG : 0);
+	const uint8_t *one = frame->data + at, *other = next->data + at;
+
+	return mb_load64(one, false) == mb_load64(other, false) &&
+	       mb_load32(one + 8, false) == mb_load32(other + 8, false);
+}
+
+/* Have TRAIN, of the frame FIRST at the front of STRETCH, go on with those that follow it. LAYOUT is a constant. */
+static mb_inline void make_train(struct mb_trains *trains, struct mb_train *train, const struct mb_stretch *stretch,
+				 const struct mb_frame *first, enum mb_layout layout, struct common *common)
+{
+	const uint8_t *data = first->data, *ip;
+	bool is_tagged, is_ipv6, is_udp;
+	struct mb_frame second;
+	struct shape shape;
+	uint8_t protocol;
+
+	if (first->caplen < LEAST || first->gso_size || !mb_stretch_has(stretch, layout, train->end))
+		return;
+	second = mb_stretch_frame(layout, train->end);
+	if (second.caplen < LEAST || !may_follow(first, &second))
+		return;
+	is_tagged = mb_be16(data + ETHER_TYPE) == MB_NEXT_VLAN;
+	ip = data + MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
+	is_ipv6 = ip[0] >> 4 == 6;
+	protocol = ip[is_ipv6 ? 6 : 9];
+	is_udp = protocol == MB_IPPROTO_UDP;
+	shape = shape_of(is_tagged, is_ipv6);
+	if (!can_lead(first, &shape, is_ipv6, protocol))
+		return;
+	common->alike = &trains->alike[is_tagged][is_ipv6][is_udp];
+	common->same = &trains->same[is_tagged][is_ipv6][is_udp];
+	common->header = shape.transport - shape.ip +
+			 (is_udp ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
+	follow_shapes[layout][is_tagged][is_ipv6][is_udp](trains, train, common, stretch);
+}
+
+/* mb_trains_decode() but for decoding the heads. LAYOUT is a constant. */
+static mb_inline void divide(struct mb_trains *trains, struct mb_stretch *stretch, enum mb_layout layout,
+			     bool can_follow, struct common *common)
+{
+	const uint16_t number = mb_stretch_frame(layout, stretch->at).interface;
+
+	while (trains->count < MB_TRAINS && trains->n_amounts < MB_AMOUNTS &&
+	       mb_stretch_has(stretch, layout, stretch->at)) {
+		struct mb_train *train = &trains->trains[trains->count];
+		struct mb_frame *first = &trains->head_frames[trains->count];
+
+		mb_stretch_load(layout, stretch->at, first);
+		if (first->interface != number)
+			break;
+		train->at = stretch->at;
+		train->end = (const uint8_t *)stretch->at + mb_stretch_stride(layout, first->caplen);
+		train->count = 1;
+		if (can_follow)
+			make_train(trains, train, stretch, first, layout, common);
+		trains->count++;
+		trains->frames += train->count;
+		trains->bytes += train->count == 1 ? first->len
+						   : train->bytes + (uint64_t)train->count * common->fcs_len;
+		stretch->at = train->end;
+	}
+}
+
+void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch, const struct mb_interface *interface,
+		      const struct mb_decode_options *options)
+{
+	const bool can_follow = interface->linktype == MB_LINKTYPE_ETHERNET && !options->inner;
+	struct common common = {
+		.fcs_len = interface->fcs_len,
+		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,
+	};
+
+	trains->count = trains->n_amounts = 0;
+	trains->frames = trains->bytes = 0;
+	if (stretch->layout == MB_LAYOUT_FRAMES)
+		divide(trains, stretch, MB_LAYOUT_FRAMES, can_follow, &common);
+	else if (stretch->layout == MB_LAYOUT_RECORDS_NS)
+		divide(trains, stretch, MB_LAYOUT_RECORDS_NS, can_follow, &common);
+	else
+		divide(trains, stretch, MB_LAYOUT_RECORDS_US, can_follow, &common);
+	mb_decode(trains->head_frames, trains->count, interface, options, trains->heads);
+}

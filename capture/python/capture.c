@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The type Capture: a source and the engine on it.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/device.h"
+#include "backend/merge.h"
+#include "measure/engine.h"
+
+#define BATCHES_A_TURN 1024 /* between looks at signals: about half a million frames */
+
+struct capture_object {
+	PyObject_HEAD
+	struct mb_source source;
+	struct mb_engine *engine;
+	bool busy; /* a thread is inside run(): the GIL is released there */
+};
+
+static PyObject *raise_error(struct mb_module_state *state, int code, const struct mb_error *error)
+{
+	if (code == -ENOMEM)
+		return PyErr_NoMemory();
+	PyErr_SetString(state->error, error->message);
+	return NULL;
+}
+
+static void capture_clear(struct capture_object *self)
+{
+	mb_engine_destroy(self->engine);
+	mb_source_close(&self->source);
+	self->engine = NULL;
+}
+
+static void capture_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+
+	capture_clear((struct capture_object *)self);
+	PyObject_Free(self);
+	Py_DECREF(type);
+}
+
+/* Strings of a sequence, owned by LIST. -1 with an exception set. */
+static int read_strings(PyObject *list, const char **strings, Py_ssize_t count)
+{
+	for (Py_ssize_t i = 0; i < count; i++) {
+		PyObject *item = PyList_GetItem(list, i);
+		Py_ssize_t length;
+
+		strings[i] = item ? PyUnicode_AsUTF8AndSize(item, &length) : NULL;
+		if (!strings[i])
+			return -1;
+	}
+	return 0;
+}
+
+static int read_locals(PyObject *list, struct mb_engine_options *options)
+{
+	const char *texts[MB_LOCALS];
+	Py_ssize_t count = PyList_Size(list);
+
+	if (count > MB_LOCALS) {
+		PyErr_Format(PyExc_ValueError, "more than %d local addresses", MB_LOCALS);
+		return -1;
+	}
+	if (count < 0 || read_strings(list, texts, count))
+		return -1;
+	for (Py_ssize_t i = 0; i < count; i++) {
+		if (!mb_address_parse(texts[i], &options->locals[i])) {
+			PyErr_Format(PyExc_ValueError, "%s is no IP or MAC address", texts[i]);
+			return -1;
+		}
+	}
+	options->n_locals = (uint32_t)count;
+	return 0;
+}
+
+static int check_options(const struct mb_engine_options *options)
+{
+	const struct mb_bins_options *bins = &options->bins;
+	int64_t narrowest = bins->bin_ns < bins->source_bin_ns ? bins->bin_ns : bins->source_bin_ns;
+
+	if (narrowest < 1 || bins->window_ns < 0 || options->max_sources < 1) {
+		PyErr_SetString(PyExc_ValueError, "widths, window and max_sources must be positive");
+		return -1;
+	}
+	if (bins->window_ns / narrowest > MB_BINS_OPEN) {
+		PyErr_SetString(PyExc_ValueError, "the window holds too many bins open");
+		return -1;
+	}
+	return 0;
+}
+
+static int open_capture(struct capture_object *self, struct mb_module_state *state, PyObject *targets,
+			const struct mb_source_options *source_options,
+			const struct mb_engine_options *options)
+{
+	Py_ssize_t count = PyList_Size(targets);
+	mb_auto_free const char **names = calloc((size_t)count + 1, sizeof(*names));
+	struct mb_error error = { 0 };
+	int code;
+
+	if (!names) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	if (!count) {
+		PyErr_SetString(PyExc_ValueError, "nothing to capture from");
+		return -1;
+	}
+	if (read_strings(targets, names, count))
+		return -1;
+	Py_BEGIN_ALLOW_THREADS
+	code = mb_merge_open(&self->source, names, (size_t)count, source_options, &error);
+	Py_END_ALLOW_THREADS
+	if (code) {
+		raise_error(state, code, &error);
+		return -1;
+	}
+	self->engine = mb_engine_create(options, &self->source);
+	if (!self->engine) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	return 0;
+}
+
+static void read_choices(const char *directions, const char *stamps, struct mb_source_options *source,
+			 struct mb_engine_options *options)
+{
+	if (!strcmp(directions, "in")) {
+		options->directions = MB_LANE_IN;
+		source->direction = MB_DIRECTION_IN;
+	} else if (!strcmp(directions, "out")) {
+		options->directions = MB_LANE_OUT;
+		source->direction = MB_DIRECTION_OUT;
+	}
+	if (!strcmp(stamps, "hw"))
+		source->stamps = MB_STAMPS_HW;
+	else if (!strcmp(stamps, "sw"))
+		source->stamps = MB_STAMPS_SW;
+}
+
+static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = { "targets", "bin_ns", "source_bin_ns", "window_ns", "directions",
+				 "local", "max_sources", "inner", "mtu", "spread_bps", "backend",
+				 "filter", "snaplen", "threads", "ring_bytes", "stamps",
+				 "promiscuous", "cluster", NULL };
+	struct mb_module_state *state = PyType_GetModuleState(type);
+	struct mb_engine_options options = {
+		.bins = { .bin_ns = 100000, .source_bin_ns = 1000000, .window_ns = 2000000 },
+		.directions = MB_LANE_IN | MB_LANE_OUT,
+		.max_sources = 4096,
+	};
+	PyObject *targets, *locals = NULL;
+	struct mb_source_options source = { 0 };
+	const char *directions = "both", *stamps = "auto";
+	int inner = 0, promiscuous = 1;
+	unsigned long long ring_bytes = 0;
+	long long mtu = -1;
+	unsigned long long spread_bps = 0;
+	struct capture_object *self;
+
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!|$LLLsO!IpLKzzIIKspI", names, &PyList_Type,
+					 &targets, &options.bins.bin_ns,
+					 &options.bins.source_bin_ns, &options.bins.window_ns,
+					 &directions, &PyList_Type, &locals, &options.max_sources,
+					 &inner, &mtu, &spread_bps, &source.backend, &source.filter,
+					 &source.snaplen, &source.threads, &ring_bytes, &stamps,
+					 &promiscuous, &source.cluster))
+		return NULL;
+	read_choices(directions, stamps, &source, &options);
+	source.ring_bytes = ring_bytes;
+	source.own_traffic = !promiscuous;
+	options.decode.inner = inner;
+	options.decode.mtu = mtu < 0 ? 0 : (uint32_t)mtu;
+	options.infer_mtu = mtu < 0;
+	options.bins.spread_bps = spread_bps;
+	if ((locals && read_locals(locals, &options)) || check_options(&options))
+		return NULL;
+	self = PyObject_New(struct capture_object, type);
+	if (!self)
+		return NULL;
+	memset(&self->source, 0, sizeof(self->source));
+	self->engine = NULL;
+	self->busy = false;
+	if (open_capture(self, state, targets, &source, &options)) {
+		Py_DECREF(self);
+		return NULL;
+	}
+	return (PyObject *)self;
+}
+
+/* Run until there are rows or the end: 1 or 0, or -1 with an exception set. */
+static int run_engine(struct capture_object *self, struct mb_module_state *state)
+{
+	struct mb_error error = { 0 };
+	int code;
+
+	do {
+		self->busy = true;
+		Py_BEGIN_ALLOW_THREADS
+		code = mb_engine_run(self->engine, BATCHES_A_TURN, &error);
+		Py_END_ALLOW_THREADS
+		self->busy = false;
+		if (PyErr_CheckSignals())
+			return -1;
+	} while (code == 1 && !self->source.live && !self->engine->bin_rows->count &&
+		 !self->engine->sender_rows->count);
+	if (code < 0)
+		raise_error(state, code, &error);
+	return code < 0 ? -1 : code;
+}
+
+static int check_usable(const struct capture_object *self)
+{
+	if (self->engine && !self->busy)
+		return 0;
+	PyErr_SetString(PyExc_ValueError, self->busy ? "another thread reads this capture"
+						     : "the capture is closed");
+	return -1;
+}
+
+static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *const *args,
+			      Py_ssize_t n_args, PyObject *keywords)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	struct mb_module_state *state = PyType_GetModuleState(type);
+	struct mb_table *bins, *senders;
+	py_auto *bin_rows = NULL, *sender_rows = NULL;
+	int more;
+
+	(void)args, (void)n_args, (void)keywords;
+	if (check_usable(self))
+		return NULL;
+	more = run_engine(self, state);
+	if (more < 0)
+		return NULL;
+	if (!more)
+		Py_RETURN_NONE;
+	if (mb_engine_take(self->engine, &bins, &senders))
+		return PyErr_NoMemory();
+	bin_rows = mb_make_rows(state, bins);
+	sender_rows = mb_make_rows(state, senders);
+	if (!bin_rows || !sender_rows)
+		return NULL;
+	return PyTuple_Pack(2, bin_rows, sender_rows);
+}
+
+static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_engine_lane *lane)
+{
+	static const char *const directions[] = { "mirror", "in", "out" };
+	const struct mb_lane_totals *totals = &lane->lane.totals;
+	const struct mb_interface *interface;
+	size_t n_interfaces;
+
+	interface = &mb_source_interfaces(engine->source, &n_interfaces)[lane->interface];
+	return Py_BuildValue(
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}",
+		"interface", interface->name, "index", (unsigned int)lane->interface, "linktype", interface->linktype,
+		"snaplen", interface->snaplen, "link_bps", (unsigned long long)interface->link_bps,
+		"direction", directions[lane->direction],
+		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns,
+		"packets", totals->packets, "bytes", totals->bytes, "wire_bytes", totals->wire_bytes,
+		"unattributed_packets", totals->unattributed_packets,
+		"unattributed_bytes", totals->unattributed_bytes,
+		"late", totals->late, "late_bytes", totals->late_bytes,
+		"unparsed", totals->unparsed, "merged", totals->merged,
+		"ce_packets", totals->ce_packets, "retransmits", totals->retransmits,
+		"quality", totals->quality, "clock_epochs", totals->epochs);
+}
+
+static PyObject *capture_lanes(PyObject *object, void *closure)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	py_auto *lanes = PyList_New(0);
+
+	(void)closure;
+	if (!lanes || check_usable(self))
+		return NULL;
+	for (uint32_t i = 0; i < self->engine->n_lanes; i++) {
+		py_auto *lane = describe_lane(self->engine, self->engine->lanes[i]);
+
+		if (!lane || PyList_Append(lanes, lane))
+			return NULL;
+	}
+	return Py_NewRef(lanes);
+}
+
+/* The interface's counters at the start, or None. */
+static PyObject *describe_begun(const struct mb_source *source)
+{
+	const struct mb_device_counts *counts = source->ops->begun ? source->ops->begun(source) : NULL;
+
+	if (!counts)
+		Py_RETURN_NONE;
+	return Py_BuildValue("(KKKK)", (unsigned long long)counts->rx_packets, (unsigned long long)counts->rx_bytes,
+			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
+}
+
+/* What the source and the stamps of its packets should have users know, a sentence a line; None for nothing. */
+static PyObject *describe_notice(const struct capture_object *self)
+{
+	const char *of_source = self->source.ops->notice(&self->source);
+	char of_dates[2 * MB_ERROR_LENGTH];
+	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
+
+	if (!of_source && !has_dates)
+		return Py_NewRef(Py_None);
+	return PyUnicode_FromFormat("%s%s%s", of_source ? of_source : "", of_source && has_dates ? "\n" : "",
+				    has_dates ? of_dates : "");
+}
+
+static PyObject *capture_facts(PyObject *object, void *closure)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	const struct mb_engine *engine = self->engine;
+	struct mb_source_stats stats = { 0 };
+
+	py_auto *notice = NULL;
+
+	(void)closure;
+	if (check_usable(self))
+		return NULL;
+	notice = describe_notice(self);
+	if (!notice)
+		return NULL;
+	self->source.ops->stats(&self->source, &stats);
+	return Py_BuildValue(
+		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}",
+		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
+		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
+		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
+		"excluded_bytes", engine->excluded_bytes,
+		"foreign_packets", engine->foreign_packets,
+		"ethernet_packets", engine->ethernet_packets,
+		"folded_bins", engine->limits.folded_early,
+		"flows_unseen", engine->limits.flows_unseen,
+		"misdated", engine->dates.misdated,
+		"restores", self->source.restores ? Py_True : Py_False,
+		"mtu", engine->options.decode.mtu,
+		"inferred", engine->inference.note,
+		"notice", notice,
+		"begun", describe_begun(&self->source));
+}
+
+static PyObject *capture_losses(PyObject *object, PyObject *unused)
+{
+	struct capture_object *self = (struct capture_object *)object;
+	py_auto *list = PyList_New(0);
+	struct mb_loss loss;
+
+	(void)unused;
+	if (!list || check_usable(self))
+		return NULL;
+	while (mb_losses_take(&self->engine->losses, &loss)) {
+		py_auto *item = Py_BuildValue("(LLK)", (long long)loss.first_ns, (long long)loss.last_ns,
+					      (unsigned long long)loss.packets);
+
+		if (!item || PyList_Append(list, item))
+			return NULL;
+	}
+	return Py_NewRef(list);
+}
+
+static PyObject *capture_stop(PyObject *object, PyObject *unused)
+{
+	struct capture_object *self = (struct capture_object *)object;
+
+	(void)unused;
+	mb_source_stop(&self->source);
+	Py_RETURN_NONE;
+}
+
+static PyObject *capture_close(PyObject *object, PyObject *unused)
+{
+	struct capture_object *self = (struct capture_object *)object;
+
+	(void)unused;
+	if (self->busy) {
+		PyErr_SetString(PyExc_ValueError, "another thread reads this capture");
+		return NULL;
+	}
+	capture_clear(self);
+	Py_RETURN_NONE;
+}
+
+static PyMethodDef capture_methods[] = {
+	{ "read", (PyCFunction)(void (*)(void))capture_read,
+	  METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "losses", capture_losses, METH_NOARGS, NULL },
+	{ "stop", capture_stop, METH_NOARGS, NULL },
+	{ "close", capture_close, METH_NOARGS, NULL },
+	{ 0 },
+};
+
+static PyGetSetDef capture_attributes[] = {
+	{ "lanes", capture_lanes, NULL, NULL, NULL },
+	{ "facts", capture_facts, NULL, NULL, NULL },
+	{ 0 },
+};
+
+static PyType_Slot capture_slots[] = {
+	{ Py_tp_new, capture_new },
+	{ Py_tp_dealloc, capture_dealloc },
+	{ Py_tp_methods, capture_methods },
+	{ Py_tp_getset, capture_attributes },
+	{ 0, NULL },
+};
+
+PyType_Spec mb_capture_spec = {
+	.name = "mburst.capture._engine.Capture",
+	.basicsize = sizeof(struct capture_object),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = capture_slots,
+};

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions that tell of this host, its sources and interfaces, and of this process.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+
+#include "backend/backend.h"
+#include "backend/device.h"
+#include "backend/timestamp.h"
+#include "python/threads.h"
+
+/* LIST gets the new reference ITEM. -1 with an exception set. */
+static int append(PyObject *list, PyObject *item)
+{
+	py_auto *owned = item;
+
+	return item ? PyList_Append(list, owned) : -1;
+}
+
+static PyObject *host_sources(PyObject *module, PyObject *argument)
+{
+	const char *target = argument == Py_None ? NULL : PyUnicode_AsUTF8AndSize(argument, NULL);
+	py_auto *list = PyList_New(0);
+
+	(void)module;
+	if (!list || (argument != Py_None && !target))
+		return NULL;
+	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
+		struct mb_error error = { "" };
+
+		if (!(*ops)->check)
+			continue;
+		Py_BEGIN_ALLOW_THREADS
+		(*ops)->check(target, &error);
+		Py_END_ALLOW_THREADS
+		if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name, "description",
+					       (*ops)->description, "reason", error.message)))
+			return NULL;
+	}
+	return Py_NewRef(list);
+}
+
+static PyObject *active_offloads(const struct mb_device *device)
+{
+	py_auto *list = PyList_New(0);
+
+	for (uint32_t i = 0; list && i < MB_OFFLOADS; i++)
+		if (device->offloads >> i & 1 &&
+		    append(list, Py_BuildValue("(sO)", mb_offloads[i].word, mb_offloads[i].receive ? Py_True : Py_False)))
+			return NULL;
+	return Py_XNewRef(list);
+}
+
+static PyObject *host_device(PyObject *module, PyObject *argument)
+{
+	const char *name = PyUnicode_AsUTF8AndSize(argument, NULL);
+	struct mb_stamp_support stamps;
+	struct mb_device_counts counts;
+	struct mb_device device;
+	py_auto *offloads = NULL;
+
+	(void)module;
+	if (!name)
+		return NULL;
+	if (mb_device_read(&device, name, NULL))
+		Py_RETURN_NONE;
+	mb_stamp_support_read(&stamps, name);
+	mb_device_count(device.index, &counts);
+	offloads = active_offloads(&device);
+	if (!offloads)
+		return NULL;
+	return Py_BuildValue(
+		"{s:s,s:I,s:s,s:s,s:I,s:I,s:O,s:O,s:O,s:K,s:I,s:I,s:I,s:I,s:O,s:O,s:K,s:K,s:K,s:K,s:K,s:O,s:O,s:i}",
+		"name", device.name, "index", (unsigned int)device.index, "driver", device.driver, "mac", device.mac, "mtu", device.mtu,
+		"arphrd", (unsigned int)device.arphrd, "up", device.up ? Py_True : Py_False,
+		"carrier", device.carrier ? Py_True : Py_False, "loopback", device.loopback ? Py_True : Py_False,
+		"link_bps", (unsigned long long)device.link_bps, "rx_ring", device.rx_ring,
+		"rx_ring_max", device.rx_ring_max, "rx_queues", device.rx_queues, "rx_usecs", device.rx_usecs,
+		"rx_adaptive", device.rx_adaptive ? Py_True : Py_False, "offloads", offloads,
+		"missed", (unsigned long long)counts.missed,
+		"rx_packets", (unsigned long long)counts.rx_packets, "rx_bytes", (unsigned long long)counts.rx_bytes,
+		"tx_packets", (unsigned long long)counts.tx_packets, "tx_bytes", (unsigned long long)counts.tx_bytes,
+		"hardware_stamps", stamps.hardware ? Py_True : Py_False,
+		"ptp_stamps", stamps.ptp_only ? Py_True : Py_False, "phc_index", (int)stamps.phc_index);
+}
+
+static PyObject *host_clock_synchronized(PyObject *module, PyObject *unused)
+{
+	(void)module;
+	(void)unused;
+	return PyBool_FromLong(mb_clock_synchronized());
+}
+
+/* (kept: int | None, ruleset: int | None, no_new: bool) -> threads that were not reached */
+static PyObject *host_give_up(PyObject *module, PyObject *arguments)
+{
+	struct mb_rights rights = { .ruleset = -1 };
+	PyObject *kept, *ruleset;
+	uint32_t left;
+	int no_new, code;
+
+	(void)module;
+	if (!PyArg_ParseTuple(arguments, "OOp", &kept, &ruleset, &no_new))
+		return NULL;
+	rights.no_new = no_new;
+	rights.limit = kept != Py_None;
+	if (rights.limit)
+		rights.kept = PyLong_AsUnsignedLongLong(kept);
+	if (ruleset != Py_None)
+		rights.ruleset = (int)PyLong_AsLong(ruleset);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	code = mb_rights_apply(&rights, &left);
+	Py_END_ALLOW_THREADS
+	if (code) {
+		errno = -code;
+		return PyErr_SetFromErrno(PyExc_OSError);
+	}
+	return PyLong_FromUnsignedLong(left);
+}
+
+PyMethodDef mb_host_methods[] = {
+	{ "sources", host_sources, METH_O, NULL },
+	{ "device", host_device, METH_O, NULL },
+	{ "clock_synchronized", host_clock_synchronized, METH_NOARGS, NULL },
+	{ "give_up", host_give_up, METH_VARARGS, NULL },
+	{ 0 },
+};
