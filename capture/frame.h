@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a source yields: frames, in batches, and the interfaces they came from.
+ * What a backend yields: frames, in batches, and the interfaces they came from.
  */
 #ifndef MB_FRAME_H
 #define MB_FRAME_H
@@ -18,7 +18,7 @@ enum mb_quality {
 	MB_QUALITY_UNSYNCED = 1 << 4,  /* the clock was not synchronized */
 	MB_QUALITY_DROPS = 1 << 5,    /* packets were dropped in this time: counts are lower bounds */
 	MB_QUALITY_GRO = 1 << 6,       /* merged frames: wire bytes are estimated, timing inside is not known */
-	MB_QUALITY_TRUNCATED = 1 << 7, /* snap length cut headers: some sources or marks are not known */
+	MB_QUALITY_TRUNCATED = 1 << 7, /* snap length cut headers: some senders or marks are not known */
 	MB_QUALITY_STEPPED = 1 << 8,   /* the clock stepped at an edge of this bin */
 };
 
@@ -28,16 +28,16 @@ enum mb_direction {
 	MB_DIRECTION_OUT = 2,
 };
 
-/* A frame. `data` stays valid until the next read from the same source. */
+/* A frame. `data` stays valid until the next read from the same backend. */
 struct mb_frame {
 	int64_t ts_ns;       /* Unix nanoseconds, as stamped */
 	const uint8_t *data; /* caplen captured bytes, from the first byte of the link-layer header */
 	uint32_t caplen;
-	uint32_t len;        /* bytes that the frame had, as the source counts them (a trailing FCS
+	uint32_t len;        /* bytes that the frame had, as the backend counts them (a trailing FCS
 			      * included where the interface says fcs_len) */
-	uint16_t interface;  /* index into mb_source_interfaces() */
-	uint16_t gso_size;   /* payload bytes of a segment of a merged frame; 0 when the source cannot say */
-	uint8_t direction;   /* enum mb_direction, where the source itself knows it */
+	uint16_t interface;  /* index into mb_backend_interfaces() */
+	uint16_t gso_size;   /* payload bytes of a segment of a merged frame; 0 when the backend cannot say */
+	uint8_t direction;   /* enum mb_direction, where the backend itself knows it */
 	uint8_t quality;     /* the low bits of enum mb_quality that differ from frame to frame */
 	uint16_t unused;     /* 0, so that these last ones can be compared as one word */
 };
@@ -51,10 +51,10 @@ struct mb_batch {
 
 #define MB_INTERFACE_NAME 64
 
-/* An interface of a source. Strings are NUL-terminated UTF-8; empty when not known. */
+/* An interface of a backend. Strings are NUL-terminated UTF-8; empty when not known. */
 struct mb_interface {
 	char name[MB_INTERFACE_NAME];
-	uint32_t linktype;    /* LINKTYPE_ value as files have it (1 Ethernet, 113 Linux cooked, …) */
+	uint32_t linktype;    /* LINKTYPE_ value as files have it (linktype.h) */
 	uint32_t snaplen;     /* 0 when not limited or not known */
 	uint64_t link_bps;    /* 0 when not known */
 	uint32_t fcs_len;     /* bytes of frame check sequence at the end of every frame's `len` */

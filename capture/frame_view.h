@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames one behind the other in memory: as a source made them, or as a file has them, which nobody has
+ * Frames one behind the other in memory: as a backend made them, or as a file has them, which nobody has
  * to copy out then. LAYOUT is a constant wherever speed counts.
  */
 #ifndef MB_FRAME_VIEW_H
@@ -23,16 +23,16 @@ enum mb_layout {
 
 #define MB_PCAP_RECORD_HEADER 16
 
-struct mb_stretch {
+struct mb_frame_view {
 	const void *at, *end;
 	enum mb_layout layout;
 	uint32_t max_caplen; /* of a sane record */
 };
 
-#define MB_STRETCH_INLINE static inline __attribute__((always_inline))
+#define MB_VIEW_INLINE static inline __attribute__((always_inline))
 
 /* The captured and the whole length of the frame at AT, as they lie there. */
-MB_STRETCH_INLINE uint64_t mb_stretch_lengths(enum mb_layout layout, const void *at)
+MB_VIEW_INLINE uint64_t mb_view_lengths(enum mb_layout layout, const void *at)
 {
 	uint64_t lengths;
 
@@ -44,7 +44,7 @@ MB_STRETCH_INLINE uint64_t mb_stretch_lengths(enum mb_layout layout, const void 
 }
 
 /* Interface, segment size, direction and quality as one word. */
-MB_STRETCH_INLINE uint64_t mb_stretch_nature(enum mb_layout layout, const void *at)
+MB_VIEW_INLINE uint64_t mb_view_nature(enum mb_layout layout, const void *at)
 {
 	uint64_t nature = 0;
 
@@ -56,7 +56,7 @@ MB_STRETCH_INLINE uint64_t mb_stretch_nature(enum mb_layout layout, const void *
 }
 
 /* Whether the fraction of a second of the frame at AT is one. */
-MB_STRETCH_INLINE bool mb_stretch_fraction_is_sane(enum mb_layout layout, const void *at)
+MB_VIEW_INLINE bool mb_view_fraction_is_sane(enum mb_layout layout, const void *at)
 {
 	uint32_t limit = layout == MB_LAYOUT_RECORDS_US ? 1000000 : 1000000000;
 
@@ -65,7 +65,7 @@ MB_STRETCH_INLINE bool mb_stretch_fraction_is_sane(enum mb_layout layout, const 
 
 /* Set FRAME to the one at AT, which is whole and sane: member by member, since what is copied as a whole behind
  * that waits until all are in the cache. */
-MB_STRETCH_INLINE void mb_stretch_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
+MB_VIEW_INLINE void mb_view_load(enum mb_layout layout, const void *at, struct mb_frame *frame)
 {
 	const uint8_t *record = at;
 
@@ -82,25 +82,25 @@ MB_STRETCH_INLINE void mb_stretch_load(enum mb_layout layout, const void *at, st
 	frame->direction = frame->quality = 0;
 }
 
-MB_STRETCH_INLINE struct mb_frame mb_stretch_frame(enum mb_layout layout, const void *at)
+MB_VIEW_INLINE struct mb_frame mb_view_frame(enum mb_layout layout, const void *at)
 {
 	struct mb_frame frame;
 
-	mb_stretch_load(layout, at, &frame);
+	mb_view_load(layout, at, &frame);
 	return frame;
 }
 
 /* Bytes from the frame at AT, of CAPLEN, to the next. */
-MB_STRETCH_INLINE size_t mb_stretch_stride(enum mb_layout layout, uint32_t caplen)
+MB_VIEW_INLINE size_t mb_view_stride(enum mb_layout layout, uint32_t caplen)
 {
 	return layout == MB_LAYOUT_FRAMES ? sizeof(struct mb_frame) : MB_PCAP_RECORD_HEADER + (size_t)caplen;
 }
 
 /* Whether there is a frame at AT: of records, a whole and sane one that captured anything (what captured
  * nothing may be the end of a file that shrank). */
-MB_STRETCH_INLINE bool mb_stretch_has(const struct mb_stretch *stretch, enum mb_layout layout, const void *at)
+MB_VIEW_INLINE bool mb_view_has(const struct mb_frame_view *view, enum mb_layout layout, const void *at)
 {
-	size_t left = (size_t)((const uint8_t *)stretch->end - (const uint8_t *)at);
+	size_t left = (size_t)((const uint8_t *)view->end - (const uint8_t *)at);
 	uint32_t caplen;
 
 	if (layout == MB_LAYOUT_FRAMES)
@@ -108,13 +108,13 @@ MB_STRETCH_INLINE bool mb_stretch_has(const struct mb_stretch *stretch, enum mb_
 	if (left < MB_PCAP_RECORD_HEADER)
 		return false;
 	caplen = mb_load32((const uint8_t *)at + 8, false);
-	return caplen - 1 < stretch->max_caplen && mb_stretch_stride(layout, caplen) <= left &&
-	       mb_stretch_fraction_is_sane(layout, at);
+	return caplen - 1 < view->max_caplen && mb_view_stride(layout, caplen) <= left &&
+	       mb_view_fraction_is_sane(layout, at);
 }
 
-static inline struct mb_stretch mb_stretch_of(const struct mb_frame *frames, uint32_t count)
+static inline struct mb_frame_view mb_view_of(const struct mb_frame *frames, uint32_t count)
 {
-	return (struct mb_stretch){ .at = frames, .end = frames + count, .layout = MB_LAYOUT_FRAMES };
+	return (struct mb_frame_view){ .at = frames, .end = frames + count, .layout = MB_LAYOUT_FRAMES };
 }
 
 #endif

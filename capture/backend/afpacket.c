@@ -21,7 +21,7 @@
 #include "cleanup.h"
 
 struct afpacket {
-	struct mb_intake intake; /* first: its functions are among the ops */
+	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	struct mb_device device;
 	struct mb_stamping stamping;
 	struct mb_ring rings[MB_LIVE_THREADS_MAX];
@@ -32,7 +32,7 @@ struct afpacket {
 	int failed;               /* negative errno that every further read() returns */
 	struct mb_error failure;
 	char notice[2 * MB_ERROR_LENGTH];   /* as known at the start … */
-	char told[4 * MB_ERROR_LENGTH];     /* … and with what happened since */
+	char current_notice[4 * MB_ERROR_LENGTH];     /* … and with what happened since */
 };
 
 static void add_notice(struct afpacket *state, const char *text)
@@ -76,7 +76,7 @@ static int join_promiscuously(int fd, const struct mb_device *device, struct mb_
 }
 
 /* On the loopback every frame passes twice, leaving and arriving: it is taken once. */
-static enum mb_direction direction_to_keep(struct afpacket *state, const struct mb_source_options *options)
+static enum mb_direction direction_to_keep(struct afpacket *state, const struct mb_backend_options *options)
 {
 	if (state->device.loopback && options->direction != MB_DIRECTION_IN) {
 		add_notice(state, "on the loopback every frame leaves and arrives: it is recorded once, as arriving");
@@ -86,7 +86,7 @@ static enum mb_direction direction_to_keep(struct afpacket *state, const struct 
 }
 
 /* Sockets with rings, on which nothing arrives yet. */
-static int make_rings(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+static int make_rings(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const uint64_t bytes = options->ring_bytes ? options->ring_bytes : MB_LIVE_RING_BYTES;
 	const uint32_t count = options->threads > 1 ? options->threads : 1;
@@ -96,17 +96,17 @@ static int make_rings(struct afpacket *state, const struct mb_source_options *op
 		return mb_fail(error, EINVAL, "%u threads: at most %d", count, MB_LIVE_THREADS_MAX);
 	for (uint32_t i = 0; !status && i < count; i++) {
 		status = mb_ring_init(&state->rings[i], &state->device, &state->stamping, bytes,
-				      state->intake.interface.snaplen, error);
+				      state->rx.interface.snaplen, error);
 		if (!status)
 			state->ring_count++;
 	}
 	return status;
 }
 
-static int build_filter(struct afpacket *state, const struct mb_source_options *options, enum mb_direction direction,
+static int build_filter(struct afpacket *state, const struct mb_backend_options *options, enum mb_direction direction,
 			struct mb_cbpf *program, struct mb_error *error)
 {
-	const struct mb_interface *interface = &state->intake.interface;
+	const struct mb_interface *interface = &state->rx.interface;
 	int status = mb_cbpf_compile(program, interface->name, (int)interface->linktype, options->filter, error);
 
 	if (!status)
@@ -127,7 +127,7 @@ static int attach_filter(struct afpacket *state, const struct mb_cbpf *program, 
 
 /* Let the frames in. The members of a fanout group have to be bound before they join it, and
  * until then each of them would see every frame: they drop all until the group is complete. */
-static int arm(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+static int arm(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const enum mb_direction direction = direction_to_keep(state, options);
 	struct mb_cbpf program;
@@ -152,11 +152,11 @@ static int arm(struct afpacket *state, const struct mb_source_options *options, 
 		status = attach_filter(state, &program, error);
 	if (!status)
 		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count,
-					 state->intake.interface.snaplen, error);
+					 state->rx.interface.snaplen, error);
 	return status;
 }
 
-static int start_stamping(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+static int start_stamping(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status = mb_stamping_init(&state->stamping, state->device.name, options->stamps, error);
 
@@ -169,40 +169,40 @@ static int start_stamping(struct afpacket *state, const struct mb_source_options
 	return 0;
 }
 
-static void afpacket_close(struct mb_source *source)
+static void afpacket_close(struct mb_backend *backend)
 {
-	struct afpacket *state = source->state;
+	struct afpacket *state = backend->state;
 
 	mb_fanout_stop(state->fanout);
 	for (uint32_t i = 0; i < state->ring_count; i++)
 		mb_ring_deinit(&state->rings[i]);
 	mb_stamping_deinit(&state->stamping);
 	free(state);
-	source->state = NULL;
+	backend->state = NULL;
 }
 
-static int open_capture(struct afpacket *state, const struct mb_source_options *options, struct mb_error *error)
+static int open_capture(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status = read_device(&state->device, options->target, error);
 
 	if (status)
 		return status;
-	status = mb_intake_init(&state->intake, options, error);
+	status = mb_rx_counters_init(&state->rx, options, error);
 	if (status)
 		return status;
-	state->intake.interface.linktype = (uint32_t)mb_device_linktype(state->device.arphrd);
-	state->intake.interface.link_bps = state->device.link_bps;
+	state->rx.interface.linktype = (uint32_t)mb_device_linktype(state->device.arphrd);
+	state->rx.interface.link_bps = state->device.link_bps;
 	status = start_stamping(state, options, error);
 	if (!status)
 		status = make_rings(state, options, error);
 	if (!status)
 		status = arm(state, options, error);
 	if (!state->stamping.synchronized)
-		state->intake.interface.quality |= MB_QUALITY_UNSYNCED;
+		state->rx.interface.quality |= MB_QUALITY_UNSYNCED;
 	return status;
 }
 
-static int afpacket_open(struct mb_source *source, const struct mb_source_options *options, struct mb_error *error)
+static int afpacket_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct afpacket *state = malloc(sizeof(*state));
 	int status;
@@ -210,12 +210,12 @@ static int afpacket_open(struct mb_source *source, const struct mb_source_option
 	if (!state)
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
 	*state = (struct afpacket){ .stamping = MB_STAMPING_NONE };
-	source->state = state;
-	source->live = true;
+	backend->state = state;
+	backend->live = true;
 	status = open_capture(state, options, error);
-	source->restores = state->stamping.changed;
+	backend->restores = state->stamping.changed;
 	if (status)
-		afpacket_close(source);
+		afpacket_close(backend);
 	return status;
 }
 
@@ -233,7 +233,7 @@ static uint32_t take(struct afpacket *state, struct mb_batch *batch)
 
 	batch->count = mb_ring_read(&state->rings[0], batch->frames, MB_BATCH_FRAMES, &loss);
 	if (loss.packets)
-		mb_losses_add(&state->intake.losses, &loss);
+		mb_drop_queue_add(&state->rx.drops, &loss);
 	return batch->count;
 }
 
@@ -255,7 +255,7 @@ static int read_rest(struct afpacket *state, struct mb_batch *batch)
 		state->settled = true;
 		take(state, batch);
 	}
-	return batch->count ? (int)batch->count : MB_SOURCE_END;
+	return batch->count ? (int)batch->count : MB_BACKEND_END;
 }
 
 static int read_single(struct afpacket *state, struct mb_batch *batch, int timeout_ms)
@@ -273,9 +273,9 @@ static int read_single(struct afpacket *state, struct mb_batch *batch, int timeo
 	return count || alive ? (int)count : -state->rings[0].failure;
 }
 
-static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
+static int afpacket_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
-	struct afpacket *state = source->state;
+	struct afpacket *state = backend->state;
 	int count;
 
 	if (state->failed) {
@@ -283,15 +283,15 @@ static int afpacket_read(struct mb_source *source, struct mb_batch *batch, int t
 			*error = state->failure;
 		return state->failed;
 	}
-	if (source->stop)
+	if (backend->stop)
 		shut(state);
-	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->intake.losses)
+	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->rx.drops)
 			      : read_single(state, batch, timeout_ms);
-	if (count == MB_SOURCE_END)
+	if (count == MB_BACKEND_END)
 		return count;
 	if (count < 0)
 		return fail(state, -count, error);
-	return mb_intake_count(&state->intake, batch);
+	return mb_rx_counters_count(&state->rx, batch);
 }
 
 static int afpacket_check(const char *target, struct mb_error *error)
@@ -305,43 +305,43 @@ static int afpacket_check(const char *target, struct mb_error *error)
 	return target ? read_device(&device, target, error) : 0;
 }
 
-static const char *afpacket_notice(const struct mb_source *source)
+static const char *afpacket_notice(const struct mb_backend *backend)
 {
-	struct afpacket *state = source->state;
+	struct afpacket *state = backend->state;
 	struct mb_device_counts now;
 	size_t length;
 
 	mb_device_count(state->device.index, &now);
-	snprintf(state->told, sizeof(state->told), "%s", state->notice);
-	length = strlen(state->told);
+	snprintf(state->current_notice, sizeof(state->current_notice), "%s", state->notice);
+	length = strlen(state->current_notice);
 	if (now.missed > state->counts.missed)
-		snprintf(state->told + length, sizeof(state->told) - length, "%sthe interface itself lost %llu frames "
+		snprintf(state->current_notice + length, sizeof(state->current_notice) - length, "%sthe interface itself lost %llu frames "
 			 "for want of receive buffers, before any capture could see them (ethtool -G %s rx %u would help)",
 			 length ? "\n" : "", (unsigned long long)(now.missed - state->counts.missed), state->device.name,
 			 state->device.rx_ring_max);
-	length = strlen(state->told);
+	length = strlen(state->current_notice);
 	if (now.carrier_lost > state->counts.carrier_lost)
-		snprintf(state->told + length, sizeof(state->told) - length, "%sthe link went away during the capture "
+		snprintf(state->current_notice + length, sizeof(state->current_notice) - length, "%sthe link went away during the capture "
 			 "(%u ×)", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
-	return *state->told ? state->told : NULL;
+	return *state->current_notice ? state->current_notice : NULL;
 }
 
-static const struct mb_device_counts *afpacket_begun(const struct mb_source *source)
+static const struct mb_device_counts *afpacket_begun(const struct mb_backend *backend)
 {
-	const struct afpacket *state = source->state;
+	const struct afpacket *state = backend->state;
 
 	return &state->counts;
 }
 
-const struct mb_source_ops mb_source_afpacket = {
+const struct mb_backend_ops mb_backend_afpacket = {
 	.name = "afpacket",
 	.description = "Linux packet sockets with TPACKET_V3 rings",
 	.accepts = afpacket_accepts,
 	.open = afpacket_open,
 	.read = afpacket_read,
-	.interfaces = mb_intake_interfaces,
-	.stats = mb_intake_stats,
-	.loss = mb_intake_loss,
+	.interfaces = mb_rx_counters_interfaces,
+	.stats = mb_rx_counters_stats,
+	.loss = mb_rx_counters_loss,
 	.check = afpacket_check,
 	.notice = afpacket_notice,
 	.begun = afpacket_begun,

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <string.h>
 
-const struct mb_source_ops *const mb_sources[] = {
-	&mb_source_file,
-	&mb_source_afpacket,
-	&mb_source_pcap,
-	&mb_source_pfring,
+const struct mb_backend_ops *const mb_backends[] = {
+	&mb_backend_file,
+	&mb_backend_afpacket,
+	&mb_backend_libpcap,
+	&mb_backend_pfring,
 	NULL,
 };
 
@@ -17,25 +17,25 @@ static bool is_auto(const char *backend)
 	return !backend || !strcmp(backend, "auto");
 }
 
-int mb_source_open(struct mb_source *source, const struct mb_source_options *options,
+int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		   struct mb_error *error)
 {
-	memset(source, 0, sizeof(*source));
-	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
+	memset(backend, 0, sizeof(*backend));
+	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
 		if (is_auto(options->backend) ? !(*ops)->accepts(options->target)
 					      : strcmp(options->backend, (*ops)->name))
 			continue;
-		source->ops = *ops;
-		return (*ops)->open(source, options, error);
+		backend->ops = *ops;
+		return (*ops)->open(backend, options, error);
 	}
 	if (is_auto(options->backend))
 		return mb_fail(error, ENOENT, "%s: no such file or interface", options->target);
 	return mb_fail(error, EINVAL, "%s: no such backend", options->backend);
 }
 
-void mb_source_close(struct mb_source *source)
+void mb_backend_close(struct mb_backend *backend)
 {
-	if (source->state)
-		source->ops->close(source);
-	source->state = NULL;
+	if (backend->state)
+		backend->ops->close(backend);
+	backend->state = NULL;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contract of a source of frames. A source is one file (source_*.c) that fills a
- * struct mb_source_ops; source.c holds the table of them and nothing else.
+ * The contract of a backend: what frames come from, a file or a kind of interface. A backend is one file of this folder that fills a
+ * struct mb_backend_ops; backend.c holds the table of them and nothing else.
  *
- * Life: open → read … read → close. One thread at a time; mb_source_stop() alone may be
+ * Life: open → read … read → close. One thread at a time; mb_backend_stop() alone may be
  * called from another thread or a signal handler.
  */
 #ifndef MB_BACKEND_H
@@ -18,21 +18,21 @@
 #include "frame_view.h"
 
 struct mb_device_counts;
-struct mb_source;
+struct mb_backend;
 
-/* Which stamps a live source should ask for. What each frame had is in its quality. */
+/* Which stamps a live backend should ask for. What each frame had is in its quality. */
 enum mb_stamps {
 	MB_STAMPS_AUTO = 0, /* the interface's where it can and its clock keeps system time, else software */
 	MB_STAMPS_HW,       /* the interface's, or fail */
 	MB_STAMPS_SW,       /* the kernel's */
 };
 
-struct mb_source_options {
+struct mb_backend_options {
 	const char *target;  /* file name, "-" for standard input, or interface name */
 	const char *backend; /* name of an entry of the table, or NULL / "auto" */
 	const char *filter;  /* pcap filter expression, or NULL */
 
-	/* The rest is for live sources. Zero is their default throughout. */
+	/* The rest is for live backends. Zero is their default throughout. */
 	uint32_t snaplen;        /* bytes of each frame to keep; 0: MB_LIVE_SNAPLEN */
 	uint32_t threads;        /* rings that share the load, each drained by a thread of its own;
 				  * 0 or 1: one ring that the reader drains (afpacket alone has more) */
@@ -48,16 +48,16 @@ struct mb_source_options {
 #define MB_LIVE_RING_BYTES (64u << 20)
 #define MB_LIVE_THREADS_MAX 64
 
-struct mb_source_stats {
+struct mb_backend_stats {
 	uint64_t frames;     /* frames that read() has yielded */
 	uint64_t bytes;      /* sum of their `len` */
-	uint64_t filtered;   /* frames that the filter left out, where the source can count them */
-	uint64_t dropped;    /* frames lost before read(), as the source or the file's own statistics say */
+	uint64_t filtered;   /* frames that the filter left out, where the backend can count them */
+	uint64_t dropped;    /* frames lost before read(), as the backend or the file's own statistics say */
 	int64_t drop_first_ns, drop_last_ns; /* the span in which they fell; 0 when not known */
 };
 
 /* Lost packets in all, at most as many as a row can hold: a file may say any number of its own. */
-static inline uint64_t mb_lost_in_all(uint64_t some, uint64_t more)
+static inline uint64_t mb_add_saturating(uint64_t some, uint64_t more)
 {
 	return some >= INT64_MAX || more >= INT64_MAX - some ? INT64_MAX : some + more;
 }
@@ -69,114 +69,114 @@ struct mb_loss {
 	uint64_t packets;
 };
 
-/* A loss is told before any frame stamped more than this after its first_ns. */
+/* A loss is reported before any frame stamped more than this after its first_ns. */
 #define MB_LOSS_DELAY_NS 1000000
 
 /* What read() returns besides a number of frames. */
-#define MB_SOURCE_END (-0x10000) /* no more frames will come */
+#define MB_BACKEND_END (-0x10000) /* no more frames will come */
 
-struct mb_source_ops {
+struct mb_backend_ops {
 	const char *name;
 	/* One line: what it reads, for `mburst doctor`. */
 	const char *description;
-	/* Whether `auto` should take this source for TARGET. */
+	/* Whether `auto` should take this backend for TARGET. */
 	bool (*accepts)(const char *target);
-	/* Allocate the source's state (source->state). 0, or a negative errno with ERROR filled. */
-	int (*open)(struct mb_source *source, const struct mb_source_options *options,
+	/* Allocate the backend's state (backend->state). 0, or a negative errno with ERROR filled. */
+	int (*open)(struct mb_backend *backend, const struct mb_backend_options *options,
 		    struct mb_error *error);
 	/* Fill BATCH with up to MB_BATCH_FRAMES frames and return how many; 0 when none came
-	 * within TIMEOUT_MS (of a file, when it has passed over much else); MB_SOURCE_END at the end; a negative errno
+	 * within TIMEOUT_MS (of a file, when it has passed over much else); MB_BACKEND_END at the end; a negative errno
 	 * with ERROR filled when the input is bad. Frames before the fault are yielded first:
 	 * the error comes on a call of its own and stays (further calls repeat it).
-	 * Frames stay valid until the next call on this source. */
-	int (*read)(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+	 * Frames stay valid until the next call on this backend. */
+	int (*read)(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 		    struct mb_error *error);
-	/* Where the next frames lie in memory, so that read() would only copy them out: set STRETCH to
+	/* Where the next frames lie in memory, so that read() would only copy them out: set VIEW to
 	 * frames of the first interface, one at least, that stay there until the next call on this
-	 * source. False when they do not: read() them. NULL: never. */
-	bool (*look)(struct mb_source *source, struct mb_stretch *stretch);
-	/* Go on where STRETCH now begins: FRAMES of BYTES before that, since look(), were taken off it. */
-	void (*take)(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames,
+	 * backend. False when they do not: read() them. NULL: never. */
+	bool (*look)(struct mb_backend *backend, struct mb_frame_view *view);
+	/* Go on where VIEW now begins: FRAMES of BYTES before that, since look(), were taken off it. */
+	void (*take)(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames,
 		     uint64_t bytes);
 	/* The interfaces seen so far. Grows while reading; entries never change once listed. */
-	const struct mb_interface *(*interfaces)(const struct mb_source *source, size_t *count);
-	void (*stats)(const struct mb_source *source, struct mb_source_stats *stats);
+	const struct mb_interface *(*interfaces)(const struct mb_backend *backend, size_t *count);
+	void (*stats)(const struct mb_backend *backend, struct mb_backend_stats *stats);
 	/* Take the oldest loss that was not taken yet; false when there is none. Ask after every
 	 * read(), also one that yielded nothing, until it says false, before the frames of that
 	 * read go into bins. Frames older than a loss's first_ns may still come (a full ring holds
 	 * them), so its span may lie ahead of the frames: keep it until they have passed it.
 	 * Every lost packet is in exactly one loss, and stats' `dropped` is their sum.
-	 * NULL for a source that cannot say when. */
-	bool (*loss)(struct mb_source *source, struct mb_loss *loss);
-	/* Whether this source could capture from TARGET here and now (NULL: from any), for
+	 * NULL for a backend that cannot say when. */
+	bool (*loss)(struct mb_backend *backend, struct mb_loss *loss);
+	/* Whether this backend could capture from TARGET here and now (NULL: from any), for
 	 * `mburst doctor`: 0, or a negative errno with the reason and the remedy in ERROR.
-	 * Leaves nothing changed. NULL for a source of files. */
+	 * Leaves nothing changed. NULL for a backend of files. */
 	int (*check)(const char *target, struct mb_error *error);
 	/* What a user should know that is no failure (a cut tail, say), a sentence a line, or NULL. */
-	const char *(*notice)(const struct mb_source *source);
-	/* What the interface had counted just before the first frame could come in. NULL for a source that
+	const char *(*notice)(const struct mb_backend *backend);
+	/* What the interface had counted just before the first frame could come in. NULL for a backend that
 	 * does not know. */
-	const struct mb_device_counts *(*begun)(const struct mb_source *source);
-	void (*close)(struct mb_source *source);
+	const struct mb_device_counts *(*begun)(const struct mb_backend *backend);
+	void (*close)(struct mb_backend *backend);
 };
 
-struct mb_source {
-	const struct mb_source_ops *ops;
+struct mb_backend {
+	const struct mb_backend_ops *ops;
 	void *state;
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
 	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
 	bool starved;       /* the latest read() yielded nothing because nobody had written more */
-	volatile bool stop; /* MB_SOURCE_END comes soon after this is set: from a file at once, live when
+	volatile bool stop; /* MB_BACKEND_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */
 };
 
 /* NULL-terminated. */
-extern const struct mb_source_ops *const mb_sources[];
+extern const struct mb_backend_ops *const mb_backends[];
 
-extern const struct mb_source_ops mb_source_file;
-extern const struct mb_source_ops mb_source_afpacket;
-extern const struct mb_source_ops mb_source_pcap;
-extern const struct mb_source_ops mb_source_pfring;
+extern const struct mb_backend_ops mb_backend_file;
+extern const struct mb_backend_ops mb_backend_afpacket;
+extern const struct mb_backend_ops mb_backend_libpcap;
+extern const struct mb_backend_ops mb_backend_pfring;
 
 /* Open OPTIONS->target with the named backend or the first that accepts it. */
-int mb_source_open(struct mb_source *source, const struct mb_source_options *options,
+int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		   struct mb_error *error);
-void mb_source_close(struct mb_source *source);
+void mb_backend_close(struct mb_backend *backend);
 
-static inline int mb_source_read(struct mb_source *source, struct mb_batch *batch,
+static inline int mb_backend_read(struct mb_backend *backend, struct mb_batch *batch,
 				 int timeout_ms, struct mb_error *error)
 {
-	return source->ops->read(source, batch, timeout_ms, error);
+	return backend->ops->read(backend, batch, timeout_ms, error);
 }
 
-/* mb_source_ops.look, for every source. */
-static inline bool mb_source_look(struct mb_source *source, struct mb_stretch *stretch)
+/* mb_backend_ops.look, for every backend. */
+static inline bool mb_backend_look(struct mb_backend *backend, struct mb_frame_view *view)
 {
-	return source->ops->look && source->ops->look(source, stretch);
+	return backend->ops->look && backend->ops->look(backend, view);
 }
 
-static inline void mb_source_take(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames,
+static inline void mb_backend_take(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames,
 				  uint64_t bytes)
 {
-	source->ops->take(source, stretch, frames, bytes);
+	backend->ops->take(backend, view, frames, bytes);
 }
 
-/* mb_source_ops.loss, for every source. */
-static inline bool mb_source_loss(struct mb_source *source, struct mb_loss *loss)
+/* mb_backend_ops.loss, for every backend. */
+static inline bool mb_backend_loss(struct mb_backend *backend, struct mb_loss *loss)
 {
-	return source->ops->loss && source->ops->loss(source, loss);
+	return backend->ops->loss && backend->ops->loss(backend, loss);
 }
 
-static inline const struct mb_interface *mb_source_interfaces(const struct mb_source *source,
+static inline const struct mb_interface *mb_backend_interfaces(const struct mb_backend *backend,
 							      size_t *count)
 {
-	return source->ops->interfaces(source, count);
+	return backend->ops->interfaces(backend, count);
 }
 
-static inline void mb_source_stop(struct mb_source *source)
+static inline void mb_backend_stop(struct mb_backend *backend)
 {
-	source->stop = true;
+	backend->stop = true;
 }
 
 #endif

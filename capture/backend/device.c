@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "cleanup.h"
+#include "linktype.h"
 
 const struct mb_offload mb_offloads[MB_OFFLOADS] = {
 	{ "rx-gro", "gro", true },
@@ -173,12 +174,12 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 	return received > 0 && NLMSG_OK(header, (size_t)received) && header->nlmsg_type == RTM_NEWLINK ? header : NULL;
 }
 
-/* Newer kernels tell more, older ones less. */
-static void read_stats(struct mb_device_counts *counts, const void *told, size_t length)
+/* Newer kernels report more, older ones less. */
+static void read_stats(struct mb_device_counts *counts, const void *reported, size_t length)
 {
 	struct rtnl_link_stats64 stats = { 0 };
 
-	memcpy(&stats, told, length < sizeof(stats) ? length : sizeof(stats));
+	memcpy(&stats, reported, length < sizeof(stats) ? length : sizeof(stats));
 	counts->missed = stats.rx_missed_errors;
 	counts->rx_packets = stats.rx_packets;
 	counts->rx_bytes = stats.rx_bytes;
@@ -207,14 +208,14 @@ int mb_device_linktype(uint16_t arphrd)
 	switch (arphrd) {
 	case ARPHRD_ETHER:
 	case ARPHRD_LOOPBACK:
-		return 1; /* LINKTYPE_ETHERNET */
+		return MB_LINKTYPE_ETHERNET;
 	case ARPHRD_NONE:
 	case ARPHRD_RAWIP:
 	case ARPHRD_PPP:
 	case ARPHRD_TUNNEL:
 	case ARPHRD_TUNNEL6:
 	case ARPHRD_SIT:
-		return 101; /* LINKTYPE_RAW */
+		return MB_LINKTYPE_RAW;
 	default:
 		return -1;
 	}

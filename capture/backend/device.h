@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernel tells of a network interface: state, link speed, and the settings that
+ * What the kernel reports of a network interface: state, link speed, and the settings that
  * distort what a capture sees. By ioctl and netlink (packet(7), rtnetlink(7), ethtool's
  * ioctls), so that it holds in the network namespace of the caller. Needs no privilege.
  */

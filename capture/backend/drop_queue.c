@@ -9,31 +9,31 @@ static void extend(int64_t *first_ns, int64_t *last_ns, const struct mb_loss *lo
 		*last_ns = loss->last_ns;
 }
 
-void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss)
+void mb_drop_queue_add(struct mb_drop_queue *queue, const struct mb_loss *loss)
 {
-	if (!losses->dropped) {
-		losses->first_ns = loss->first_ns;
-		losses->last_ns = loss->last_ns;
+	if (!queue->dropped) {
+		queue->first_ns = loss->first_ns;
+		queue->last_ns = loss->last_ns;
 	}
-	extend(&losses->first_ns, &losses->last_ns, loss);
-	losses->dropped = mb_lost_in_all(losses->dropped, loss->packets);
-	if (losses->count == MB_LOSSES_CAPACITY) {
-		uint32_t newest = (losses->oldest + losses->count - 1) % MB_LOSSES_CAPACITY;
-		struct mb_loss *last = &losses->queue[newest];
+	extend(&queue->first_ns, &queue->last_ns, loss);
+	queue->dropped = mb_add_saturating(queue->dropped, loss->packets);
+	if (queue->count == MB_DROP_QUEUE_CAPACITY) {
+		uint32_t newest = (queue->oldest + queue->count - 1) % MB_DROP_QUEUE_CAPACITY;
+		struct mb_loss *last = &queue->losses[newest];
 
 		extend(&last->first_ns, &last->last_ns, loss);
 		last->packets += loss->packets;
 		return;
 	}
-	losses->queue[(losses->oldest + losses->count++) % MB_LOSSES_CAPACITY] = *loss;
+	queue->losses[(queue->oldest + queue->count++) % MB_DROP_QUEUE_CAPACITY] = *loss;
 }
 
-bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss)
+bool mb_drop_queue_take(struct mb_drop_queue *queue, struct mb_loss *loss)
 {
-	if (!losses->count)
+	if (!queue->count)
 		return false;
-	*loss = losses->queue[losses->oldest];
-	losses->oldest = (losses->oldest + 1) % MB_LOSSES_CAPACITY;
-	losses->count--;
+	*loss = queue->losses[queue->oldest];
+	queue->oldest = (queue->oldest + 1) % MB_DROP_QUEUE_CAPACITY;
+	queue->count--;
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The losses of a live source that nobody has taken yet: a short queue that never forgets a
+ * The losses of a live backend that nobody has taken yet: a short queue that never forgets a
  * packet. When it is full, the newest entry grows instead. Not for several threads at once.
  */
 #ifndef MB_DROP_QUEUE_H
@@ -8,10 +8,10 @@
 
 #include "backend/backend.h"
 
-#define MB_LOSSES_CAPACITY 64
+#define MB_DROP_QUEUE_CAPACITY 64
 
-struct mb_losses {
-	struct mb_loss queue[MB_LOSSES_CAPACITY];
+struct mb_drop_queue {
+	struct mb_loss losses[MB_DROP_QUEUE_CAPACITY];
 	uint32_t oldest, count;
 	uint64_t dropped;          /* packets of all losses ever added */
 	int64_t first_ns, last_ns; /* what they span; 0 when there were none */
@@ -28,8 +28,8 @@ static inline struct mb_loss mb_loss_between(int64_t before, int64_t now, uint64
 	};
 }
 
-void mb_losses_add(struct mb_losses *losses, const struct mb_loss *loss);
-/* As mb_source_ops.loss. */
-bool mb_losses_take(struct mb_losses *losses, struct mb_loss *loss);
+void mb_drop_queue_add(struct mb_drop_queue *queue, const struct mb_loss *loss);
+/* As mb_backend_ops.loss. */
+bool mb_drop_queue_take(struct mb_drop_queue *queue, struct mb_loss *loss);
 
 #endif

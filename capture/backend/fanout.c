@@ -28,7 +28,7 @@ struct chunk {
 	uint32_t count;
 	int64_t seen_ns; /* CLOCK_MONOTONIC when it was handed over */
 	struct mb_frame frames[MB_BATCH_FRAMES];
-	struct mb_slots slots;
+	struct mb_frame_copies copies;
 };
 
 /* A ring, its thread, and the queue between that and the reader. */
@@ -53,7 +53,7 @@ struct mb_fanout {
 	pthread_mutex_t lock;
 	pthread_cond_t filled, freed;
 	bool stopping, finishing;
-	struct mb_losses losses;
+	struct mb_drop_queue drops;
 	uint32_t started, count;
 	struct drain drains[];
 };
@@ -106,10 +106,10 @@ int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device
 /* Copy what the ring holds to CHUNK, so that the kernel has its blocks back at once. */
 static uint32_t fill(struct drain *drain, struct chunk *chunk, struct mb_loss *loss)
 {
-	uint32_t count = mb_ring_read(drain->ring, chunk->frames, chunk->slots.count, loss);
+	uint32_t count = mb_ring_read(drain->ring, chunk->frames, chunk->copies.count, loss);
 
 	for (uint32_t i = 0; i < count; i++)
-		mb_slots_keep(&chunk->slots, i, &chunk->frames[i]);
+		mb_frame_copies_keep(&chunk->copies, i, &chunk->frames[i]);
 	return count;
 }
 
@@ -134,7 +134,7 @@ static void hand_over(struct drain *drain, struct chunk *chunk, uint32_t count, 
 	chunk->seen_ns = mb_clock_ns(CLOCK_MONOTONIC);
 	pthread_mutex_lock(&fanout->lock);
 	if (loss->packets)
-		mb_losses_add(&fanout->losses, loss);
+		mb_drop_queue_add(&fanout->drops, loss);
 	if (count)
 		drain->filled++;
 	pthread_cond_signal(&fanout->filled);
@@ -233,7 +233,7 @@ static int start_thread(struct mb_fanout *fanout, uint32_t index, uint32_t snapl
 	int code;
 
 	for (uint32_t i = 0; i < CHUNKS; i++) {
-		if (!mb_slots_init(&drain->chunks[i].slots, snaplen, CHUNK_BYTES))
+		if (!mb_frame_copies_init(&drain->chunks[i].copies, snaplen, CHUNK_BYTES))
 			return ENOMEM;
 	}
 	sigfillset(&all); /* signals are the reader's */
@@ -294,7 +294,7 @@ void mb_fanout_stop(struct mb_fanout *fanout)
 		pthread_join(fanout->drains[i].thread, NULL);
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		for (uint32_t j = 0; j < CHUNKS; j++)
-			mb_slots_deinit(&fanout->drains[i].chunks[j].slots);
+			mb_frame_copies_deinit(&fanout->drains[i].chunks[j].copies);
 	}
 	pthread_cond_destroy(&fanout->filled);
 	pthread_cond_destroy(&fanout->freed);
@@ -365,7 +365,7 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 		const struct mb_frame *frame = head(drain);
 		const int64_t seen_ns = current_chunk(drain)->seen_ns;
 
-		if (empty_ns - seen_ns < MB_FANOUT_HOLD_NS && now - seen_ns < MB_FANOUT_PATIENCE_NS)
+		if (empty_ns - seen_ns < MB_FANOUT_BLOCK_TIMEOUT_NS && now - seen_ns < MB_FANOUT_STALL_TIMEOUT_NS)
 			break;
 		for (uint64_t chunk = drain->reading; batch->count < MB_BATCH_FRAMES && frame &&
 		     drain->reading == chunk && frame->ts_ns <= limit; frame = head(drain)) {
@@ -376,8 +376,8 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 	return batch->count;
 }
 
-/* Give chunks back that are read, learn of new ones and of losses. */
-static void exchange(struct mb_fanout *fanout, struct mb_losses *losses)
+/* Give chunks back that are read, learn of new ones and of drops. */
+static void exchange(struct mb_fanout *fanout, struct mb_drop_queue *drops)
 {
 	const int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct mb_loss loss;
@@ -391,8 +391,8 @@ static void exchange(struct mb_fanout *fanout, struct mb_losses *losses)
 		if (drain->idle && mb_ring_is_empty(drain->ring))
 			drain->empty_ns = now;
 	}
-	while (mb_losses_take(&fanout->losses, &loss))
-		mb_losses_add(losses, &loss);
+	while (mb_drop_queue_take(&fanout->drops, &loss))
+		mb_drop_queue_add(drops, &loss);
 	pthread_cond_broadcast(&fanout->freed);
 }
 
@@ -403,7 +403,7 @@ static int outcome(const struct mb_fanout *fanout)
 		if (!fanout->drains[i].known_ended || fanout->drains[i].reading < fanout->drains[i].known)
 			return 0;
 	}
-	return fanout->finishing ? MB_SOURCE_END : -fanout->drains[0].ring->failure;
+	return fanout->finishing ? MB_BACKEND_END : -fanout->drains[0].ring->failure;
 }
 
 /* Sleep until a thread has something new, a frame has waited its time, or DEADLINE. */
@@ -415,14 +415,14 @@ static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 	bool news;
 
 	pthread_mutex_lock(&fanout->lock);
-	news = fanout->losses.count;
+	news = fanout->drops.count;
 	for (uint32_t i = 0; i < fanout->count; i++) {
 		struct drain *drain = &fanout->drains[i];
 		const struct chunk *chunk = current_chunk(drain);
 
 		news |= drain->filled != drain->known || drain->ended != drain->known_ended;
-		if (chunk && chunk->seen_ns + MB_FANOUT_HOLD_NS < wake)
-			wake = chunk->seen_ns + MB_FANOUT_HOLD_NS;
+		if (chunk && chunk->seen_ns + MB_FANOUT_BLOCK_TIMEOUT_NS < wake)
+			wake = chunk->seen_ns + MB_FANOUT_BLOCK_TIMEOUT_NS;
 	}
 	if (wake < soon)
 		wake = soon;
@@ -432,14 +432,14 @@ static void wait_for_more(struct mb_fanout *fanout, int64_t deadline)
 	pthread_mutex_unlock(&fanout->lock);
 }
 
-int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_losses *losses)
+int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_drop_queue *drops)
 {
 	const int64_t deadline = mb_clock_ns(CLOCK_MONOTONIC) + timeout_ms * 1000000ll;
 	int status;
 
 	for (;;) {
 		pthread_mutex_lock(&fanout->lock);
-		exchange(fanout, losses);
+		exchange(fanout, drops);
 		pthread_mutex_unlock(&fanout->lock);
 		if (merge(fanout, batch))
 			return (int)batch->count;

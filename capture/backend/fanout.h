@@ -2,9 +2,9 @@
  *
  * Several rings on one interface that share its frames (PACKET_FANOUT), each drained by a
  * thread of its own, pinned to a CPU, and merged by time into one order. A frame waits for
- * the other rings until they have shown later ones, or are found empty MB_FANOUT_HOLD_NS after
+ * the other rings until they have shown later ones, or are found empty MB_FANOUT_BLOCK_TIMEOUT_NS after
  * it was read. A thread that does not get to run is waited for, but not for ever
- * (MB_FANOUT_PATIENCE_NS): what it brings later is out of order.
+ * (MB_FANOUT_STALL_TIMEOUT_NS): what it brings later is out of order.
  */
 #ifndef MB_FANOUT_H
 #define MB_FANOUT_H
@@ -13,8 +13,8 @@
 #include "backend/ring.h"
 
 /* Twice the time that the kernel keeps a block open. */
-#define MB_FANOUT_HOLD_NS (2 * MB_RING_RETIRE_MS * 1000000ll)
-#define MB_FANOUT_PATIENCE_NS 200000000ll
+#define MB_FANOUT_BLOCK_TIMEOUT_NS (2 * MB_RING_RETIRE_MS * 1000000ll)
+#define MB_FANOUT_STALL_TIMEOUT_NS 200000000ll
 
 struct mb_fanout;
 
@@ -32,8 +32,8 @@ void mb_fanout_stop(struct mb_fanout *fanout);
 /* Have the threads read to their end rings into which nothing more comes. */
 void mb_fanout_finish(struct mb_fanout *fanout);
 
-/* As mb_source_ops.read, but for the error: -errno when the capture broke off. Losses that
+/* As mb_backend_ops.read, but for the error: -errno when the capture broke off. Losses that
  * the threads noticed go to LOSSES. */
-int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_losses *losses);
+int mb_fanout_read(struct mb_fanout *fanout, struct mb_batch *batch, int timeout_ms, struct mb_drop_queue *losses);
 
 #endif

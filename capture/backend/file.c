@@ -20,7 +20,7 @@
 struct file {
 	struct mb_reader reader;
 	struct mb_filter *filter; /* NULL: every frame */
-	struct mb_source_stats stats;
+	struct mb_backend_stats stats;
 	int failure; /* what every further read() returns */
 	struct mb_error failure_error;
 };
@@ -110,10 +110,10 @@ static int prepare_filter(struct file *file, struct mb_error *error)
 				 file->reader.swapped, error);
 }
 
-static int open_file(struct mb_source *source, const struct mb_source_options *options,
+static int open_file(struct mb_backend *backend, const struct mb_backend_options *options,
 		     struct mb_error *error)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 	int result;
 
 	if (options->filter && options->filter[0]) {
@@ -121,10 +121,10 @@ static int open_file(struct mb_source *source, const struct mb_source_options *o
 		if (!file->filter)
 			return mb_fail(error, ENOMEM, "%s: out of memory", options->target);
 	}
-	result = mb_input_open(&file->reader.input, options->target, &source->stop, error);
+	result = mb_input_open(&file->reader.input, options->target, &backend->stop, error);
 	if (result < 0)
 		return result;
-	/* A pipe may keep us waiting: that is for read(), which can be told how long. */
+	/* A pipe may keep us waiting: that is for read(), which takes a timeout. */
 	if (!file->reader.input.regular)
 		return 0;
 	mb_input_set_timeout(&file->reader.input, OPEN_MS);
@@ -132,17 +132,17 @@ static int open_file(struct mb_source *source, const struct mb_source_options *o
 	return result < 0 ? result : prepare_filter(file, error);
 }
 
-static int file_open(struct mb_source *source, const struct mb_source_options *options,
+static int file_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		     struct mb_error *error)
 {
 	int result;
 
-	source->state = calloc(1, sizeof(struct file));
-	if (!source->state)
+	backend->state = calloc(1, sizeof(struct file));
+	if (!backend->state)
 		return mb_fail(error, ENOMEM, "%s: out of memory", options->target);
-	result = open_file(source, options, error);
+	result = open_file(backend, options, error);
 	if (result < 0)
-		mb_source_close(source);
+		mb_backend_close(backend);
 	return result;
 }
 
@@ -154,7 +154,7 @@ static int read_frames(struct mb_reader *reader, struct mb_batch *batch, struct 
 	if (!reader->state)
 		supply = begin(reader, error);
 	if (supply != MB_SUPPLY_READY)
-		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_SOURCE_END;
+		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_BACKEND_END;
 	return reader->format->read(reader, batch, error);
 }
 
@@ -177,7 +177,7 @@ static int read_matching(struct file *file, struct mb_batch *batch, struct mb_er
 		if (mb_input_is_late(&file->reader.input))
 			return 0;
 	}
-	return MB_SOURCE_END;
+	return MB_BACKEND_END;
 }
 
 static uint64_t sum_lengths(const struct mb_batch *batch)
@@ -190,10 +190,10 @@ static uint64_t sum_lengths(const struct mb_batch *batch)
 	return bytes;
 }
 
-static int file_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+static int file_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 		     struct mb_error *error)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 	int count;
 
 	batch->count = 0;
@@ -201,8 +201,8 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 		return mb_fail(error, -file->failure, "%s", file->failure_error.message);
 	mb_input_set_timeout(&file->reader.input, timeout_ms);
 	count = read_matching(file, batch, &file->failure_error);
-	source->starved = !count && file->reader.input.starved;
-	if (count < 0 && count != MB_SOURCE_END) {
+	backend->starved = !count && file->reader.input.starved;
+	if (count < 0 && count != MB_BACKEND_END) {
 		file->failure = count;
 		return mb_fail(error, -count, "%s", file->failure_error.message);
 	}
@@ -211,55 +211,55 @@ static int file_read(struct mb_source *source, struct mb_batch *batch, int timeo
 	return count;
 }
 
-static bool file_look(struct mb_source *source, struct mb_stretch *stretch)
+static bool file_look(struct mb_backend *backend, struct mb_frame_view *view)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 	struct mb_reader *reader = &file->reader;
 
 	if (file->filter || file->failure < 0 || !reader->state || !reader->format->look || *reader->input.stop)
 		return false;
 	mb_input_release(&reader->input);
-	return reader->format->look(reader, stretch);
+	return reader->format->look(reader, view);
 }
 
-static void file_take(struct mb_source *source, const struct mb_stretch *stretch, uint64_t frames, uint64_t bytes)
+static void file_take(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames, uint64_t bytes)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 
-	file->reader.input.at = stretch->at;
+	file->reader.input.at = view->at;
 	file->stats.frames += frames;
 	file->stats.bytes += bytes;
 }
 
-static const struct mb_interface *file_interfaces(const struct mb_source *source, size_t *count)
+static const struct mb_interface *file_interfaces(const struct mb_backend *backend, size_t *count)
 {
-	const struct file *file = source->state;
+	const struct file *file = backend->state;
 
 	*count = file->reader.interfaces.count;
 	return file->reader.interfaces.list;
 }
 
-static void file_stats(const struct mb_source *source, struct mb_source_stats *stats)
+static void file_stats(const struct mb_backend *backend, struct mb_backend_stats *stats)
 {
-	const struct file *file = source->state;
+	const struct file *file = backend->state;
 
 	*stats = file->stats;
 	if (file->reader.state)
 		file->reader.format->stats(&file->reader, stats);
 }
 
-static const char *file_notice(const struct mb_source *source)
+static const char *file_notice(const struct mb_backend *backend)
 {
-	const struct file *file = source->state;
+	const struct file *file = backend->state;
 
 	if (file->reader.input.notice[0])
 		return file->reader.input.notice;
 	return file->reader.notice[0] ? file->reader.notice : NULL;
 }
 
-static void file_close(struct mb_source *source)
+static void file_close(struct mb_backend *backend)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 
 	if (file->reader.state)
 		file->reader.format->close(&file->reader);
@@ -269,28 +269,28 @@ static void file_close(struct mb_source *source)
 	free(file);
 }
 
-bool mb_source_file_has_interfaces(const struct mb_source *source)
+bool mb_backend_file_has_interfaces(const struct mb_backend *backend)
 {
-	const struct file *file = source->state;
+	const struct file *file = backend->state;
 
 	return file->reader.format == &mb_format_pcapng;
 }
 
-bool mb_source_file_is_mapped(const struct mb_source *source)
+bool mb_backend_file_is_mapped(const struct mb_backend *backend)
 {
-	const struct file *file = source->state;
+	const struct file *file = backend->state;
 
 	return file->reader.input.mapping.base != NULL;
 }
 
-void mb_source_file_set_stop(struct mb_source *source, const volatile bool *stop)
+void mb_backend_file_set_stop(struct mb_backend *backend, const volatile bool *stop)
 {
-	struct file *file = source->state;
+	struct file *file = backend->state;
 
 	file->reader.input.stop = stop;
 }
 
-const struct mb_source_ops mb_source_file = {
+const struct mb_backend_ops mb_backend_file = {
 	.name = "file",
 	.description =
 		"capture files: pcap and pcapng, plain or as .gz, .zst, .xz, also from a pipe",

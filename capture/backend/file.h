@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is particular to sources that are files (mb_source_file in source.h).
+ * What is particular to backends that are files (mb_backend_file in backend.h).
  */
 #ifndef MB_FILE_H
 #define MB_FILE_H
@@ -10,12 +10,12 @@
 #include "backend/backend.h"
 
 /* Whether the file describes its interfaces (pcapng) or is one, without saying so (pcap). */
-bool mb_source_file_has_interfaces(const struct mb_source *source);
+bool mb_backend_file_has_interfaces(const struct mb_backend *backend);
 
 /* Whether frames stay valid until close() rather than until the next read(). */
-bool mb_source_file_is_mapped(const struct mb_source *source);
+bool mb_backend_file_is_mapped(const struct mb_backend *backend);
 
-/* Let *STOP end reads instead of SOURCE's own flag: for a source within another. */
-void mb_source_file_set_stop(struct mb_source *source, const volatile bool *stop);
+/* Let *STOP end reads instead of BACKEND's own flag: for a backend within another. */
+void mb_backend_file_set_stop(struct mb_backend *backend, const volatile bool *stop);
 
 #endif

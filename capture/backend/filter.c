@@ -167,10 +167,10 @@ int mb_filter_prepare(struct mb_filter *filter, const struct mb_interface *inter
 
 uint32_t mb_filter_apply(const struct mb_filter *filter, struct mb_batch *batch)
 {
-	uint32_t kept = 0, judged = 0;
+	uint32_t kept = 0, done = 0;
 
-	for (; judged < batch->count; judged++) {
-		const struct mb_frame *frame = &batch->frames[judged];
+	for (; done < batch->count; done++) {
+		const struct mb_frame *frame = &batch->frames[done];
 		struct pcap_pkthdr header = {.caplen = frame->caplen, .len = frame->len};
 
 		if (frame->interface >= filter->interfaces)
@@ -180,5 +180,5 @@ uint32_t mb_filter_apply(const struct mb_filter *filter, struct mb_batch *batch)
 			batch->frames[kept++] = *frame;
 	}
 	batch->count = kept;
-	return judged - kept;
+	return done - kept;
 }

@@ -6,20 +6,20 @@
 #define VLAN_TAG_SIZE 4
 #define ALIGNMENT 16
 
-bool mb_slots_init(struct mb_slots *slots, uint32_t snaplen, uint32_t budget)
+bool mb_frame_copies_init(struct mb_frame_copies *copies, uint32_t snaplen, uint32_t budget)
 {
-	slots->size = (snaplen + VLAN_TAG_SIZE + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	slots->count = budget / slots->size;
-	if (slots->count > MB_BATCH_FRAMES)
-		slots->count = MB_BATCH_FRAMES;
-	if (slots->count < 1)
-		slots->count = 1;
-	slots->bytes = malloc((size_t)slots->size * slots->count);
-	return slots->bytes;
+	copies->size = (snaplen + VLAN_TAG_SIZE + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	copies->count = budget / copies->size;
+	if (copies->count > MB_BATCH_FRAMES)
+		copies->count = MB_BATCH_FRAMES;
+	if (copies->count < 1)
+		copies->count = 1;
+	copies->bytes = malloc((size_t)copies->size * copies->count);
+	return copies->bytes;
 }
 
-void mb_slots_deinit(struct mb_slots *slots)
+void mb_frame_copies_deinit(struct mb_frame_copies *copies)
 {
-	free(slots->bytes);
-	slots->bytes = NULL;
+	free(copies->bytes);
+	copies->bytes = NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libpcap: every device that it knows and no other source takes, such as `any`, USB or nflog.
+ * libpcap: every device that it knows and no other backend takes, such as `any`, USB or nflog.
  */
 #include <errno.h>
 #include <pcap/pcap.h>
@@ -18,28 +18,29 @@
 #include "backend/rx_counters.h"
 #include "backend/timestamp.h"
 #include "cleanup.h"
+#include "linktype.h"
 
 /* Longest that the kernel keeps frames back to hand over several at once. Never immediate
  * mode, which wakes the reader for each of them. */
 #define READ_TIMEOUT_MS 10
 #define LOOK_NS 500000000 /* how often a silent device is looked at */
-#define REST_NS 100000000 /* how long a device that cannot be shut is read when told to stop */
+#define REST_NS 100000000 /* how long a device that cannot be shut is read after stop */
 /* Captured bytes in a batch, unless a single frame has more: libpcap's own go stale while
  * the rest of a batch is read. */
-#define SLOTS_BYTES (1u << 20)
+#define COPIES_BYTES (1u << 20)
 
-struct pcap_source {
-	struct mb_intake intake; /* first: its functions are among the ops */
+struct libpcap_backend {
+	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	pcap_t *handle;
 	bool packet_socket;           /* its descriptor is one of packet(7) */
 	struct mb_stamping stamping;
 	uint32_t ns_per_tick;         /* of tv_usec */
 	uint8_t frame_quality, direction;
-	struct mb_slots slots;
+	struct mb_frame_copies copies;
 	int64_t asked_ns;             /* stamps' clock, when drops were last asked for */
 	uint64_t dropped_before;
 	int64_t looked_ns;            /* CLOCK_MONOTONIC, when the device was last seen to be up */
-	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after being told to stop */
+	int64_t rest_ns;              /* CLOCK_MONOTONIC, until when to read after stop */
 	bool settled;                 /* by then nothing is kept back */
 	bool broken;                  /* libpcap said so: what it still holds comes first */
 	char reason[PCAP_ERRBUF_SIZE];
@@ -49,11 +50,11 @@ struct pcap_source {
 };
 
 struct filling {
-	struct pcap_source *state;
+	struct libpcap_backend *state;
 	struct mb_batch *batch;
 };
 
-static bool pcap_source_accepts(const char *target)
+static bool libpcap_backend_accepts(const char *target)
 {
 	char reason[PCAP_ERRBUF_SIZE];
 	pcap_if_t *devices;
@@ -70,12 +71,12 @@ static bool pcap_source_accepts(const char *target)
 /* LINKTYPE_ as files have it, where that differs from this platform's DLT_ (pcap-linktype(7)). */
 static uint32_t linktype_of(int dlt)
 {
-	return dlt == DLT_RAW ? 101 : (uint32_t)dlt;
+	return dlt == DLT_RAW ? MB_LINKTYPE_RAW : (uint32_t)dlt;
 }
 
 /* Hardware stamps are ADAPTER_UNSYNCED: the kernel does not know ADAPTER's mode. Where the
  * device has none, libpcap warns and would go on with host time. */
-static int ask_for_hardware(struct pcap_source *state, const char *target, struct mb_error *error)
+static int ask_for_hardware(struct libpcap_backend *state, const char *target, struct mb_error *error)
 {
 	int status = mb_stamping_init(&state->stamping, target, MB_STAMPS_HW, error);
 
@@ -88,13 +89,13 @@ static int ask_for_hardware(struct pcap_source *state, const char *target, struc
 	return 0;
 }
 
-static int configure(struct pcap_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int configure(struct libpcap_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	uint64_t bytes = options->ring_bytes ? options->ring_bytes : MB_LIVE_RING_BYTES;
 
 	if (bytes > INT32_MAX)
 		return mb_fail(error, EINVAL, "%s: libpcap's buffer is less than 2 GiB", options->target);
-	pcap_set_snaplen(state->handle, (int)state->intake.interface.snaplen);
+	pcap_set_snaplen(state->handle, (int)state->rx.interface.snaplen);
 	pcap_set_promisc(state->handle, !options->own_traffic);
 	pcap_set_timeout(state->handle, READ_TIMEOUT_MS);
 	pcap_set_buffer_size(state->handle, (int)bytes);
@@ -104,7 +105,7 @@ static int configure(struct pcap_source *state, const struct mb_source_options *
 	return mb_stamping_init(&state->stamping, options->target, MB_STAMPS_SW, error);
 }
 
-static int activate(struct pcap_source *state, const char *target, struct mb_error *error)
+static int activate(struct libpcap_backend *state, const char *target, struct mb_error *error)
 {
 	int status = pcap_activate(state->handle);
 
@@ -125,7 +126,7 @@ static int activate(struct pcap_source *state, const char *target, struct mb_err
 	return 0;
 }
 
-static int filter_and_direct(struct pcap_source *state, const struct mb_source_options *options,
+static int filter_and_direct(struct libpcap_backend *state, const struct mb_backend_options *options,
 			     struct mb_error *error)
 {
 	static const pcap_direction_t directions[] = { PCAP_D_INOUT, PCAP_D_IN, PCAP_D_OUT };
@@ -154,9 +155,9 @@ static void discard_frame(u_char *user, const struct pcap_pkthdr *header, const 
 	(void)data;
 }
 
-/* On Linux most handles are packet sockets. Those can be told to stamp on receipt, which
+/* On Linux most handles are packet sockets. Those can be asked to stamp on receipt, which
  * libpcap does not, and asked for drops without the side work of pcap_stats(). */
-static int adopt_socket(struct pcap_source *state, struct mb_error *error)
+static int adopt_socket(struct libpcap_backend *state, struct mb_error *error)
 {
 	int fd = pcap_fileno(state->handle), domain;
 	socklen_t length = sizeof(domain);
@@ -169,9 +170,9 @@ static int adopt_socket(struct pcap_source *state, struct mb_error *error)
 	return mb_stamping_apply(&state->stamping, fd, error);
 }
 
-static void describe_interface(struct pcap_source *state, const char *target)
+static void describe_interface(struct libpcap_backend *state, const char *target)
 {
-	struct mb_interface *interface = &state->intake.interface;
+	struct mb_interface *interface = &state->rx.interface;
 	struct mb_device device;
 
 	interface->linktype = linktype_of(pcap_datalink(state->handle));
@@ -185,7 +186,7 @@ static void describe_interface(struct pcap_source *state, const char *target)
 		interface->quality |= MB_QUALITY_UNSYNCED;
 }
 
-static uint64_t dropped_since(struct pcap_source *state)
+static uint64_t dropped_since(struct libpcap_backend *state)
 {
 	struct pcap_stat stats;
 	uint64_t before = state->dropped_before;
@@ -198,10 +199,10 @@ static uint64_t dropped_since(struct pcap_source *state)
 	return (uint32_t)(stats.ps_drop - before); /* ps_drop is 32 bits and wraps */
 }
 
-static int open_capture(struct pcap_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int open_capture(struct libpcap_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	char reason[PCAP_ERRBUF_SIZE] = "";
-	int status = mb_intake_init(&state->intake, options, error);
+	int status = mb_rx_counters_init(&state->rx, options, error);
 
 	if (status)
 		return status;
@@ -225,44 +226,44 @@ static int open_capture(struct pcap_source *state, const struct mb_source_option
 	describe_interface(state, options->target);
 	dropped_since(state);
 	state->asked_ns = mb_clock_ns(state->stamping.clock);
-	return mb_slots_init(&state->slots, state->intake.interface.snaplen, SLOTS_BYTES) ? 0 :
+	return mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, COPIES_BYTES) ? 0 :
 	       mb_fail_errno(error, ENOMEM, "%s", options->target);
 }
 
-static void pcap_source_close(struct mb_source *source)
+static void libpcap_backend_close(struct mb_backend *backend)
 {
-	struct pcap_source *state = source->state;
+	struct libpcap_backend *state = backend->state;
 
 	if (state->handle)
 		pcap_close(state->handle);
 	mb_stamping_deinit(&state->stamping);
-	mb_slots_deinit(&state->slots);
+	mb_frame_copies_deinit(&state->copies);
 	free(state);
-	source->state = NULL;
+	backend->state = NULL;
 }
 
-static int pcap_source_open(struct mb_source *source, const struct mb_source_options *options,
+static int libpcap_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 			    struct mb_error *error)
 {
-	struct pcap_source *state = malloc(sizeof(*state));
+	struct libpcap_backend *state = malloc(sizeof(*state));
 	int status;
 
 	if (!state)
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	*state = (struct pcap_source){ .stamping = MB_STAMPING_NONE };
-	source->state = state;
-	source->live = true;
+	*state = (struct libpcap_backend){ .stamping = MB_STAMPING_NONE };
+	backend->state = state;
+	backend->live = true;
 	status = open_capture(state, options, error);
-	source->restores = state->stamping.changed;
+	backend->restores = state->stamping.changed;
 	if (status)
-		pcap_source_close(source);
+		libpcap_backend_close(backend);
 	return status;
 }
 
 static void keep_frame(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
 	struct filling *filling = (struct filling *)user;
-	struct pcap_source *state = filling->state;
+	struct libpcap_backend *state = filling->state;
 	uint32_t index = filling->batch->count++;
 	struct mb_frame *frame = &filling->batch->frames[index];
 
@@ -274,10 +275,10 @@ static void keep_frame(u_char *user, const struct pcap_pkthdr *header, const u_c
 		.direction = state->direction,
 		.quality = state->frame_quality,
 	};
-	mb_slots_keep(&state->slots, index, frame);
+	mb_frame_copies_keep(&state->copies, index, frame);
 }
 
-static void ask_for_drops(struct pcap_source *state)
+static void ask_for_drops(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(state->stamping.clock);
 	struct mb_loss loss = mb_loss_between(state->asked_ns, now, 0);
@@ -287,21 +288,21 @@ static void ask_for_drops(struct pcap_source *state)
 	state->asked_ns = now;
 	loss.packets = dropped_since(state);
 	if (loss.packets)
-		mb_losses_add(&state->intake.losses, &loss);
+		mb_drop_queue_add(&state->rx.drops, &loss);
 }
 
-static int dispatch(struct pcap_source *state, struct mb_batch *batch)
+static int dispatch(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	struct filling filling = { .state = state, .batch = batch };
 	int status;
 
 	batch->count = 0;
 	ask_for_drops(state);
-	status = pcap_dispatch(state->handle, (int)state->slots.count, keep_frame, (u_char *)&filling);
+	status = pcap_dispatch(state->handle, (int)state->copies.count, keep_frame, (u_char *)&filling);
 	return batch->count ? (int)batch->count : status;
 }
 
-static void wait_for_frames(struct pcap_source *state, int timeout_ms)
+static void wait_for_frames(struct libpcap_backend *state, int timeout_ms)
 {
 	const struct timeval *least = pcap_get_required_select_timeout(state->handle);
 	struct pollfd poll_fd = { .fd = pcap_get_selectable_fd(state->handle), .events = POLLIN };
@@ -311,9 +312,9 @@ static void wait_for_frames(struct pcap_source *state, int timeout_ms)
 	poll(&poll_fd, poll_fd.fd >= 0, poll_fd.fd >= 0 || timeout_ms < READ_TIMEOUT_MS ? timeout_ms : READ_TIMEOUT_MS);
 }
 
-static int fail(struct pcap_source *state, struct mb_error *error)
+static int fail(struct libpcap_backend *state, struct mb_error *error)
 {
-	const char *name = state->intake.interface.name;
+	const char *name = state->rx.interface.name;
 	struct mb_device device;
 
 	if (strcmp(name, "any") && (mb_device_read(&device, name, NULL) || !device.up))
@@ -326,19 +327,19 @@ static int fail(struct pcap_source *state, struct mb_error *error)
 }
 
 /* libpcap goes on in silence when the interface is set down. */
-static bool is_up(struct pcap_source *state)
+static bool is_up(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	struct mb_device device;
 
-	if (!state->packet_socket || !strcmp(state->intake.interface.name, "any") || now - state->looked_ns < LOOK_NS)
+	if (!state->packet_socket || !strcmp(state->rx.interface.name, "any") || now - state->looked_ns < LOOK_NS)
 		return true;
 	state->looked_ns = now;
-	return !mb_device_read(&device, state->intake.interface.name, NULL) && device.up;
+	return !mb_device_read(&device, state->rx.interface.name, NULL) && device.up;
 }
 
 /* Wait until the kernel hands over what it kept back, and read that. */
-static int read_rest(struct pcap_source *state, struct mb_batch *batch)
+static int read_rest(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	if (!state->broken) {
 		snprintf(state->reason, sizeof(state->reason), "%s", pcap_geterr(state->handle));
@@ -348,7 +349,7 @@ static int read_rest(struct pcap_source *state, struct mb_batch *batch)
 	return dispatch(state, batch);
 }
 
-static int read_more(struct pcap_source *state, struct mb_batch *batch, int timeout_ms)
+static int read_more(struct libpcap_backend *state, struct mb_batch *batch, int timeout_ms)
 {
 	int count = dispatch(state, batch);
 
@@ -359,9 +360,9 @@ static int read_more(struct pcap_source *state, struct mb_batch *batch, int time
 	return count < 0 || (!count && !is_up(state)) ? read_rest(state, batch) : count;
 }
 
-/* What had arrived when the source was told to stop. libpcap's own way to set a filter would throw
+/* What had arrived before the backend was stopped. libpcap's own way to set a filter would throw
  * it away. */
-static int read_to_end(struct pcap_source *state, struct mb_batch *batch)
+static int read_to_end(struct libpcap_backend *state, struct mb_batch *batch)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 	int count;
@@ -369,7 +370,7 @@ static int read_to_end(struct pcap_source *state, struct mb_batch *batch)
 	if (!state->rest_ns) {
 		state->rest_ns = now + REST_NS;
 		if (state->packet_socket &&
-		    !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(state->handle), state->intake.interface.name, NULL))
+		    !mb_cbpf_attach(&mb_cbpf_nothing, pcap_fileno(state->handle), state->rx.interface.name, NULL))
 			state->rest_ns = INT64_MAX;
 	}
 	count = now < state->rest_ns ? dispatch(state, batch) : 0;
@@ -378,13 +379,13 @@ static int read_to_end(struct pcap_source *state, struct mb_batch *batch)
 		state->settled = true;
 		count = dispatch(state, batch);
 	}
-	return count > 0 ? count : MB_SOURCE_END;
+	return count > 0 ? count : MB_BACKEND_END;
 }
 
-static int pcap_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+static int libpcap_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 			    struct mb_error *error)
 {
-	struct pcap_source *state = source->state;
+	struct libpcap_backend *state = backend->state;
 	int count;
 
 	if (state->failed) {
@@ -392,43 +393,43 @@ static int pcap_source_read(struct mb_source *source, struct mb_batch *batch, in
 			*error = state->failure;
 		return state->failed;
 	}
-	count = source->stop ? read_to_end(state, batch) : read_more(state, batch, timeout_ms);
-	if (count == MB_SOURCE_END)
+	count = backend->stop ? read_to_end(state, batch) : read_more(state, batch, timeout_ms);
+	if (count == MB_BACKEND_END)
 		return count;
 	if (count <= 0 && state->broken)
 		return fail(state, error);
-	return mb_intake_count(&state->intake, batch);
+	return mb_rx_counters_count(&state->rx, batch);
 }
 
-static int pcap_source_check(const char *target, struct mb_error *error)
+static int libpcap_backend_check(const char *target, struct mb_error *error)
 {
-	const struct mb_source_options options = { .target = target ? target : "any", .ring_bytes = 1 << 16,
+	const struct mb_backend_options options = { .target = target ? target : "any", .ring_bytes = 1 << 16,
 						   .own_traffic = true };
-	struct mb_source source = { .ops = &mb_source_pcap };
-	int status = pcap_source_open(&source, &options, error);
+	struct mb_backend backend = { .ops = &mb_backend_libpcap };
+	int status = libpcap_backend_open(&backend, &options, error);
 
 	if (!status)
-		pcap_source_close(&source);
+		libpcap_backend_close(&backend);
 	return status;
 }
 
-static const char *pcap_source_notice(const struct mb_source *source)
+static const char *libpcap_backend_notice(const struct mb_backend *backend)
 {
-	const struct pcap_source *state = source->state;
+	const struct libpcap_backend *state = backend->state;
 
 	return *state->notice ? state->notice : NULL;
 }
 
-const struct mb_source_ops mb_source_pcap = {
+const struct mb_backend_ops mb_backend_libpcap = {
 	.name = "libpcap",
 	.description = "any device that libpcap knows, such as the pseudo-device any",
-	.accepts = pcap_source_accepts,
-	.open = pcap_source_open,
-	.read = pcap_source_read,
-	.interfaces = mb_intake_interfaces,
-	.stats = mb_intake_stats,
-	.loss = mb_intake_loss,
-	.check = pcap_source_check,
-	.notice = pcap_source_notice,
-	.close = pcap_source_close,
+	.accepts = libpcap_backend_accepts,
+	.open = libpcap_backend_open,
+	.read = libpcap_backend_read,
+	.interfaces = mb_rx_counters_interfaces,
+	.stats = mb_rx_counters_stats,
+	.loss = mb_rx_counters_loss,
+	.check = libpcap_backend_check,
+	.notice = libpcap_backend_notice,
+	.close = libpcap_backend_close,
 };

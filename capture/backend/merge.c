@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/merge.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/file.h"
 #include "format/interfaces.h"
 
-/* How long one source may be waited for before `stop` is looked at. */
+/* How long one backend may be waited for before `stop` is looked at. */
 #define SLICE_MS 50
 
 /* One of the captures, and where in its latest batch we are. */
 struct branch {
-	struct mb_source source;
+	struct mb_backend backend;
 	struct mb_batch batch;
 	uint32_t next;
 	bool ended;
@@ -42,8 +42,8 @@ struct merge {
 
 static bool is_anonymous(const struct branch *branch)
 {
-	return branch->source.ops == &mb_source_file &&
-	       !mb_source_file_has_interfaces(&branch->source);
+	return branch->backend.ops == &mb_backend_file &&
+	       !mb_backend_file_has_interfaces(&branch->backend);
 }
 
 /* Captures of pcap have no interfaces but themselves: rotated files are one, whatever their names. */
@@ -60,7 +60,7 @@ static int number_interfaces(struct merge *merge, struct branch *branch, struct 
 	const struct mb_interface *list;
 	size_t count;
 
-	list = branch->source.ops->interfaces(&branch->source, &count);
+	list = branch->backend.ops->interfaces(&branch->backend, &count);
 	if (count > branch->numbered) {
 		void *numbers = realloc(branch->numbers, count * sizeof(*branch->numbers));
 
@@ -136,17 +136,14 @@ static void heap_pop(struct merge *merge)
 
 static int64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
 /* Read the branch's next batch and put it in order. 1 when that is done (or it has ended), 0
  * when nothing came in time, else what read() returns. */
-static int feed(struct mb_source *source, size_t index, int timeout_ms, struct mb_error *error)
+static int feed(struct mb_backend *backend, size_t index, int timeout_ms, struct mb_error *error)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 	struct branch *branch = &merge->branches[index];
 	int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
 	int count;
@@ -155,17 +152,17 @@ static int feed(struct mb_source *source, size_t index, int timeout_ms, struct m
 		int64_t left = deadline_ms == INT64_MAX ? SLICE_MS : deadline_ms - now_ms();
 
 		left = left < 0 ? 0 : left > SLICE_MS ? SLICE_MS : left;
-		count = mb_source_read(&branch->source, &branch->batch, (int)left, error);
-		source->starved = branch->source.starved;
-		if (source->stop)
-			return MB_SOURCE_END;
+		count = mb_backend_read(&branch->backend, &branch->batch, (int)left, error);
+		backend->starved = branch->backend.starved;
+		if (backend->stop)
+			return MB_BACKEND_END;
 		if (!count && deadline_ms != INT64_MAX && now_ms() >= deadline_ms)
 			return 0;
 	} while (!count);
-	if (count < 0 && count != MB_SOURCE_END)
+	if (count < 0 && count != MB_BACKEND_END)
 		return count;
 	branch->next = 0;
-	branch->ended = count == MB_SOURCE_END;
+	branch->ended = count == MB_BACKEND_END;
 	if (branch->ended)
 		return 1;
 	count = number_interfaces(merge, branch, error);
@@ -176,18 +173,18 @@ static int feed(struct mb_source *source, size_t index, int timeout_ms, struct m
 }
 
 /* Have a frame of every branch that has not ended. */
-static int feed_all(struct mb_source *source, int timeout_ms, struct mb_error *error)
+static int feed_all(struct mb_backend *backend, int timeout_ms, struct mb_error *error)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 	int result = 1;
 
 	if (merge->starved < merge->count)
-		result = feed(source, merge->starved, timeout_ms, error);
+		result = feed(backend, merge->starved, timeout_ms, error);
 	if (result != 1)
 		return result;
 	merge->starved = merge->count;
 	for (; merge->primed < merge->count; merge->primed++) {
-		result = feed(source, merge->primed, timeout_ms, error);
+		result = feed(backend, merge->primed, timeout_ms, error);
 		if (result != 1)
 			return result;
 	}
@@ -230,22 +227,22 @@ static void take_run(struct merge *merge, struct mb_batch *batch)
 
 static bool keeps_frames(const struct branch *branch)
 {
-	return branch->source.ops == &mb_source_file && mb_source_file_is_mapped(&branch->source);
+	return branch->backend.ops == &mb_backend_file && mb_backend_file_is_mapped(&branch->backend);
 }
 
-static int fill_batch(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+static int fill_batch(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 		      struct mb_error *error)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 
 	while (batch->count < MB_BATCH_FRAMES) {
-		int result = feed_all(source, timeout_ms, error);
+		int result = feed_all(backend, timeout_ms, error);
 		struct branch *branch;
 
 		if (result != 1)
 			return result;
 		if (!merge->heap_size)
-			return MB_SOURCE_END;
+			return MB_BACKEND_END;
 		take_run(merge, batch);
 		branch = &merge->branches[merge->heap[0]];
 		if (branch->next < branch->batch.count) {
@@ -261,44 +258,44 @@ static int fill_batch(struct mb_source *source, struct mb_batch *batch, int time
 	return 1;
 }
 
-static int merge_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+static int merge_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 		      struct mb_error *error)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 	int result;
 
 	batch->count = 0;
 	if (merge->failure < 0)
 		return mb_fail(error, -merge->failure, "%s", merge->failure_error.message);
-	result = fill_batch(source, batch, timeout_ms, &merge->failure_error);
-	if (result < 0 && result != MB_SOURCE_END)
+	result = fill_batch(backend, batch, timeout_ms, &merge->failure_error);
+	if (result < 0 && result != MB_BACKEND_END)
 		merge->failure = result;
 	merge->frames += batch->count;
 	if (batch->count)
 		return (int)batch->count;
-	return result < 0 && result != MB_SOURCE_END
+	return result < 0 && result != MB_BACKEND_END
 		       ? mb_fail(error, -result, "%s", merge->failure_error.message)
 		       : result;
 }
 
-static const struct mb_interface *merge_interfaces(const struct mb_source *source, size_t *count)
+static const struct mb_interface *merge_interfaces(const struct mb_backend *backend, size_t *count)
 {
-	const struct merge *merge = source->state;
+	const struct merge *merge = backend->state;
 
 	*count = merge->interfaces.count;
 	return merge->interfaces.list;
 }
 
 /* Drops of a branch whose time is not known leave the time of all of them unknown. */
-static void merge_stats(const struct mb_source *source, struct mb_source_stats *stats)
+static void merge_stats(const struct mb_backend *backend, struct mb_backend_stats *stats)
 {
-	const struct merge *merge = source->state;
+	const struct merge *merge = backend->state;
 	bool adrift = false;
 
-	*stats = (struct mb_source_stats){.frames = merge->frames, .bytes = merge->bytes};
+	*stats = (struct mb_backend_stats){.frames = merge->frames, .bytes = merge->bytes};
 	for (size_t i = 0; i < merge->count; i++) {
-		const struct mb_source *part = &merge->branches[i].source;
-		struct mb_source_stats one;
+		const struct mb_backend *part = &merge->branches[i].backend;
+		struct mb_backend_stats one;
 
 		part->ops->stats(part, &one);
 		stats->filtered += one.filtered;
@@ -308,7 +305,7 @@ static void merge_stats(const struct mb_source *source, struct mb_source_stats *
 			stats->drop_first_ns = one.drop_first_ns;
 		if (!stats->dropped || one.drop_last_ns > stats->drop_last_ns)
 			stats->drop_last_ns = one.drop_last_ns;
-		stats->dropped = mb_lost_in_all(stats->dropped, one.dropped);
+		stats->dropped = mb_add_saturating(stats->dropped, one.dropped);
 		adrift |= !one.drop_first_ns && !one.drop_last_ns;
 	}
 	if (adrift)
@@ -316,14 +313,14 @@ static void merge_stats(const struct mb_source *source, struct mb_source_stats *
 }
 
 /* Those of the branches, as many as fit. */
-static const char *merge_notice(const struct mb_source *source)
+static const char *merge_notice(const struct mb_backend *backend)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 	size_t used = 0;
 
 	merge->notice[0] = '\0';
 	for (size_t i = 0; i < merge->count && used < sizeof(merge->notice); i++) {
-		const struct mb_source *part = &merge->branches[i].source;
+		const struct mb_backend *part = &merge->branches[i].backend;
 		const char *one = part->ops->notice(part);
 
 		if (one)
@@ -335,12 +332,12 @@ static const char *merge_notice(const struct mb_source *source)
 
 /* --- open, close --- */
 
-static void merge_close(struct mb_source *source)
+static void merge_close(struct mb_backend *backend)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 
 	for (size_t i = 0; merge->branches && i < merge->count; i++) {
-		mb_source_close(&merge->branches[i].source);
+		mb_backend_close(&merge->branches[i].backend);
 		free(merge->branches[i].numbers);
 		mb_interface_index_deinit(&merge->branches[i].tally);
 	}
@@ -350,7 +347,7 @@ static void merge_close(struct mb_source *source)
 	free(merge);
 }
 
-static const struct mb_source_ops mb_source_merge = {
+static const struct mb_backend_ops mb_backend_merge = {
 	.name = "merge",
 	.description = "several captures as one, merged by time",
 	.read = merge_read,
@@ -360,26 +357,26 @@ static const struct mb_source_ops mb_source_merge = {
 	.close = merge_close,
 };
 
-static int open_branch(struct mb_source *source, const struct mb_source_options *options,
+static int open_branch(struct mb_backend *backend, const struct mb_backend_options *options,
 		       struct mb_error *error)
 {
-	struct merge *merge = source->state;
+	struct merge *merge = backend->state;
 	struct branch *branch = &merge->branches[merge->count];
-	int result = mb_source_open(&branch->source, options, error);
+	int result = mb_backend_open(&branch->backend, options, error);
 
 	if (result < 0)
 		return result;
 	merge->starved = ++merge->count;
-	if (branch->source.ops == &mb_source_file)
-		mb_source_file_set_stop(&branch->source, &source->stop);
+	if (branch->backend.ops == &mb_backend_file)
+		mb_backend_file_set_stop(&branch->backend, &backend->stop);
 	return number_interfaces(merge, branch, error);
 }
 
-static int open_branches(struct mb_source *source, const char *const *targets, size_t count,
-			 const struct mb_source_options *options, struct mb_error *error)
+static int open_branches(struct mb_backend *backend, const char *const *targets, size_t count,
+			 const struct mb_backend_options *options, struct mb_error *error)
 {
-	struct merge *merge = source->state;
-	struct mb_source_options one = *options;
+	struct merge *merge = backend->state;
+	struct mb_backend_options one = *options;
 	bool has_stdin = false;
 
 	merge->branches = calloc(count, sizeof(*merge->branches));
@@ -394,33 +391,33 @@ static int open_branches(struct mb_source *source, const char *const *targets, s
 			return mb_fail(error, EINVAL, "-: standard input can be named only once");
 		has_stdin |= is_stdin;
 		one.target = targets[i];
-		result = open_branch(source, &one, error);
+		result = open_branch(backend, &one, error);
 		if (result < 0)
 			return result;
 	}
 	return 0;
 }
 
-int mb_merge_open(struct mb_source *source, const char *const *targets, size_t count,
-		  const struct mb_source_options *options, struct mb_error *error)
+int mb_merge_open(struct mb_backend *backend, const char *const *targets, size_t count,
+		  const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct merge *merge;
 	int result;
 
 	if (count == 1) {
-		struct mb_source_options one = *options;
+		struct mb_backend_options one = *options;
 
 		one.target = targets[0];
-		return mb_source_open(source, &one, error);
+		return mb_backend_open(backend, &one, error);
 	}
-	memset(source, 0, sizeof(*source));
+	memset(backend, 0, sizeof(*backend));
 	merge = calloc(1, sizeof(*merge));
 	if (!merge)
 		return mb_fail(error, ENOMEM, "merge: out of memory");
-	source->ops = &mb_source_merge;
-	source->state = merge;
-	result = open_branches(source, targets, count, options, error);
+	backend->ops = &mb_backend_merge;
+	backend->state = merge;
+	result = open_branches(backend, targets, count, options, error);
 	if (result < 0)
-		mb_source_close(source);
+		mb_backend_close(backend);
 	return result;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several captures as one source, merged by time.
+ * Several captures as one backend, merged by time.
  *
  * Frames come in the order of their stamps as far as each capture is in that order itself;
  * of equal stamps, the capture named first comes first. Interfaces are numbered anew:
@@ -19,9 +19,9 @@
 #include "backend/backend.h"
 #include "error.h"
 
-/* Open COUNT > 0 TARGETS as SOURCE; OPTIONS hold for each (its target is not looked at). One
+/* Open COUNT > 0 TARGETS as BACKEND; OPTIONS hold for each (its target is not looked at). One
  * target is opened as it is, without anything in between. 0, or a negative errno. */
-int mb_merge_open(struct mb_source *source, const char *const *targets, size_t count,
-		  const struct mb_source_options *options, struct mb_error *error);
+int mb_merge_open(struct mb_backend *backend, const char *const *targets, size_t count,
+		  const struct mb_backend_options *options, struct mb_error *error);
 
 #endif

@@ -19,27 +19,28 @@
 #include "backend/pfring_library.h"
 #include "backend/rx_counters.h"
 #include "backend/timestamp.h"
+#include "linktype.h"
 
 /* How long to sleep when there was no packet. recv() could wait itself, but how long and in
  * what unit differs from device to device, and a stop should not have to wait for it. */
 #define IDLE_NS 500000
-#define REST_NS 100000000 /* how long to read on when told to stop: the ring cannot be shut */
-#define SLOTS_BYTES (1u << 20)
+#define REST_NS 100000000 /* how long to read on after stop: the ring cannot be shut */
+#define COPIES_BYTES (1u << 20)
 #define FILE_PREFIX "pcap:"
 
-struct pfring_source {
-	struct mb_intake intake; /* first: its functions are among the ops */
+struct pfring_backend {
+	struct mb_rx_counters rx; /* first: its functions are among the ops */
 	struct pfring_api api;
 	char *target;
 	void *ring;
 	int file;                 /* descriptor of the capture file that the device is, or -1 */
-	bool directions;          /* the device tells received from sent */
+	bool directions;          /* the device distinguishes received from sent */
 	bool counts_drops;
-	struct mb_slots slots;
+	struct mb_frame_copies copies;
 	int64_t asked_ns;
 	uint64_t dropped_before;
 	int ended;                /* what pfring_recv() said instead of a packet, or 0 */
-	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after being told to stop */
+	int64_t rest_ns;          /* CLOCK_MONOTONIC, until when to read after stop */
 	char notice[MB_ERROR_LENGTH];
 };
 
@@ -49,7 +50,7 @@ static bool pfring_accepts(const char *target)
 	return false; /* only when asked for: it takes its kernel module, and may take packets from the host */
 }
 
-static uint32_t open_flags(const struct mb_source_options *options)
+static uint32_t open_flags(const struct mb_backend_options *options)
 {
 	return PFRING_LONG_HEADER | PFRING_TIMESTAMP | PFRING_DO_NOT_PARSE |
 	       (options->own_traffic ? 0 : PFRING_PROMISC) |
@@ -80,14 +81,14 @@ static int explain(const char *target, struct mb_error *error)
 	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the interface must be up and the user root)", target);
 }
 
-static int open_ring(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int open_ring(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	/* libpfring looks for the names of its modules anywhere in a device's: a path with "nt" in it would
 	 * be a card of Napatech's, and so no path is in it. */
 	char file[sizeof(FILE_PREFIX "/proc/self/fd/") + 3 * sizeof(int)];
 
 	snprintf(file, sizeof(file), FILE_PREFIX "/proc/self/fd/%d", state->file);
-	state->ring = state->api.open(state->file < 0 ? options->target : file, state->intake.interface.snaplen,
+	state->ring = state->api.open(state->file < 0 ? options->target : file, state->rx.interface.snaplen,
 				      open_flags(options));
 	if (state->ring)
 		return 0;
@@ -100,10 +101,10 @@ static int open_ring(struct pfring_source *state, const struct mb_source_options
 }
 
 /* The library compiles it too, but does not say what is wrong with it. */
-static int check_filter(struct pfring_source *state, const char *expression, struct mb_error *error)
+static int check_filter(struct pfring_backend *state, const char *expression, struct mb_error *error)
 {
 	struct mb_filter *filter = mb_filter_create(expression);
-	int status = filter ? mb_filter_prepare(filter, &state->intake.interface, 1, false, error) :
+	int status = filter ? mb_filter_prepare(filter, &state->rx.interface, 1, false, error) :
 			      mb_fail_errno(error, ENOMEM, "filter '%s'", expression);
 
 	mb_filter_destroy(filter);
@@ -111,7 +112,7 @@ static int check_filter(struct pfring_source *state, const char *expression, str
 }
 
 /* What was asked for must be had. */
-static int restrict_frames(struct pfring_source *state, const struct mb_source_options *options,
+static int restrict_frames(struct pfring_backend *state, const struct mb_backend_options *options,
 			   struct mb_error *error)
 {
 	static const int directions[] = { PFRING_RX_AND_TX, PFRING_RX_ONLY, PFRING_TX_ONLY };
@@ -119,7 +120,7 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 
 	state->directions = !status;
 	if (status && options->direction && state->file < 0) /* of a file's frames the engine finds out */
-		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot tell directions on it (%d)", options->target,
+		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot distinguish directions on it (%d)", options->target,
 			       status);
 	if (!options->filter || !*options->filter)
 		return 0;
@@ -134,7 +135,7 @@ static int restrict_frames(struct pfring_source *state, const struct mb_source_o
 	return 0;
 }
 
-static int join_cluster(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int join_cluster(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	int status;
 
@@ -150,7 +151,7 @@ static int join_cluster(struct pfring_source *state, const struct mb_source_opti
 	return 0;
 }
 
-static int set_up(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int set_up(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
 	const struct pfring_api *api = &state->api;
 	int status;
@@ -183,12 +184,12 @@ static uint32_t linktype_of(const char *target)
 		dlt = pcap_datalink(file);
 		pcap_close(file);
 	}
-	return dlt == DLT_RAW ? 101 : (uint32_t)dlt;
+	return dlt == DLT_RAW ? MB_LINKTYPE_RAW : (uint32_t)dlt;
 }
 
-static void describe_interface(struct pfring_source *state, const struct mb_source_options *options)
+static void describe_interface(struct pfring_backend *state, const struct mb_backend_options *options)
 {
-	struct mb_interface *interface = &state->intake.interface;
+	struct mb_interface *interface = &state->rx.interface;
 	const char *device = strrchr(options->target, ':');
 	struct mb_device found;
 
@@ -201,7 +202,7 @@ static void describe_interface(struct pfring_source *state, const struct mb_sour
 		interface->quality |= MB_QUALITY_UNSYNCED;
 }
 
-static void start_counting_drops(struct pfring_source *state)
+static void start_counting_drops(struct pfring_backend *state)
 {
 	struct pfring_stat stats = { 0 };
 
@@ -210,12 +211,12 @@ static void start_counting_drops(struct pfring_source *state)
 	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
 	if (!state->counts_drops && state->file < 0 && !*state->notice)
 		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
-			 "lost is not known", state->intake.interface.name);
+			 "lost is not known", state->rx.interface.name);
 }
 
-static int open_capture(struct pfring_source *state, const struct mb_source_options *options, struct mb_error *error)
+static int open_capture(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
 {
-	int status = mb_intake_init(&state->intake, options, error);
+	int status = mb_rx_counters_init(&state->rx, options, error);
 
 	if (status)
 		return status;
@@ -229,48 +230,48 @@ static int open_capture(struct pfring_source *state, const struct mb_source_opti
 		status = open_ring(state, options, error);
 	if (!status)
 		status = set_up(state, options, error);
-	if (!status && !mb_slots_init(&state->slots, state->intake.interface.snaplen, SLOTS_BYTES))
+	if (!status && !mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, COPIES_BYTES))
 		status = mb_fail_errno(error, ENOMEM, "%s", options->target);
 	if (!status)
 		start_counting_drops(state);
 	return status;
 }
 
-static void pfring_source_close(struct mb_source *source)
+static void pfring_backend_close(struct mb_backend *backend)
 {
-	struct pfring_source *state = source->state;
+	struct pfring_backend *state = backend->state;
 
 	if (state->ring)
 		state->api.close(state->ring);
 	mb_pfring_unload(&state->api);
-	mb_slots_deinit(&state->slots);
+	mb_frame_copies_deinit(&state->copies);
 	if (state->file >= 0)
 		close(state->file);
 	free(state->target);
 	free(state);
-	source->state = NULL;
+	backend->state = NULL;
 }
 
-static int pfring_source_open(struct mb_source *source, const struct mb_source_options *options,
+static int pfring_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 			      struct mb_error *error)
 {
-	struct pfring_source *state = malloc(sizeof(*state));
+	struct pfring_backend *state = malloc(sizeof(*state));
 	int status;
 
 	if (!state)
 		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	*state = (struct pfring_source){ .file = -1, .target = strdup(options->target) };
-	source->state = state;
+	*state = (struct pfring_backend){ .file = -1, .target = strdup(options->target) };
+	backend->state = state;
 	status = state->target ? open_capture(state, options, error) :
 				 mb_fail_errno(error, ENOMEM, "%s", options->target);
-	source->live = state->file < 0;
+	backend->live = state->file < 0;
 	if (status)
-		pfring_source_close(source);
+		pfring_backend_close(backend);
 	return status;
 }
 
 /* timestamp_ns is the interface's stamp, unless it is `ts` once more with its nanoseconds. */
-static void stamp(const struct pfring_source *state, const union pfring_header *header, struct mb_frame *frame)
+static void stamp(const struct pfring_backend *state, const union pfring_header *header, struct mb_frame *frame)
 {
 	const int64_t ts_us = header->field.ts.tv_sec * 1000000ll + header->field.ts.tv_usec;
 	const int64_t stamp_ns = (int64_t)header->field.timestamp_ns;
@@ -282,28 +283,28 @@ static void stamp(const struct pfring_source *state, const union pfring_header *
 		frame->quality = (uint8_t)((state->file < 0 ? MB_QUALITY_SW : 0) | (stamp_ns ? 0 : MB_QUALITY_FILE_US));
 }
 
-static void keep_frame(struct pfring_source *state, const union pfring_header *header, const uint8_t *data,
+static void keep_frame(struct pfring_backend *state, const union pfring_header *header, const uint8_t *data,
 		       struct mb_batch *batch)
 {
 	uint32_t index = batch->count++;
 	struct mb_frame *frame = &batch->frames[index];
 
 	*frame = (struct mb_frame){ .data = data, .caplen = header->field.caplen, .len = header->field.len };
-	if (frame->caplen > state->intake.interface.snaplen) /* without copying, the library does not cut frames */
-		frame->caplen = state->intake.interface.snaplen;
+	if (frame->caplen > state->rx.interface.snaplen) /* without copying, the library does not cut frames */
+		frame->caplen = state->rx.interface.snaplen;
 	if (state->directions)
 		frame->direction = header->field.rx_direction ? MB_DIRECTION_IN : MB_DIRECTION_OUT;
 	stamp(state, header, frame);
-	mb_slots_keep(&state->slots, index, frame);
+	mb_frame_copies_keep(&state->copies, index, frame);
 }
 
 /* Returns what pfring_recv() said last: 1 when the batch is full, 0 when there is no more now. */
-static int fill(struct pfring_source *state, struct mb_batch *batch)
+static int fill(struct pfring_backend *state, struct mb_batch *batch)
 {
 	int status = 1;
 
 	batch->count = 0;
-	while (status == 1 && batch->count < state->slots.count) {
+	while (status == 1 && batch->count < state->copies.count) {
 		union pfring_header header;
 		uint8_t *data = NULL;
 
@@ -315,7 +316,7 @@ static int fill(struct pfring_source *state, struct mb_batch *batch)
 	return status;
 }
 
-static void ask_for_drops(struct pfring_source *state)
+static void ask_for_drops(struct pfring_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_REALTIME);
 	struct mb_loss loss = mb_loss_between(state->asked_ns, now, 0);
@@ -328,19 +329,19 @@ static void ask_for_drops(struct pfring_source *state)
 		return;
 	loss.packets = stats.drop - state->dropped_before;
 	state->dropped_before = stats.drop;
-	mb_losses_add(&state->intake.losses, &loss);
+	mb_drop_queue_add(&state->rx.drops, &loss);
 }
 
-static int end(const struct pfring_source *state, struct mb_error *error)
+static int end(const struct pfring_backend *state, struct mb_error *error)
 {
 	if (state->ended == PFRING_END)
-		return MB_SOURCE_END;
+		return MB_BACKEND_END;
 	return mb_fail(error, EIO, "%s: pfring_recv failed (%d)%s", state->target, state->ended,
 		       state->file < 0 ? "" : ": the file is cut or damaged here");
 }
 
-/* What had arrived when the source was told to stop, or what comes in REST_NS. False at the end. */
-static bool read_rest(struct pfring_source *state, struct mb_batch *batch)
+/* What had arrived before the backend was stopped, or what comes in REST_NS. False at the end. */
+static bool read_rest(struct pfring_backend *state, struct mb_batch *batch)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
 
@@ -352,13 +353,13 @@ static bool read_rest(struct pfring_source *state, struct mb_batch *batch)
 	return batch->count;
 }
 
-static int read_more(struct pfring_source *state, const struct mb_source *source, struct mb_batch *batch,
+static int read_more(struct pfring_backend *state, const struct mb_backend *backend, struct mb_batch *batch,
 		     int timeout_ms)
 {
 	const struct timespec nap = { .tv_nsec = IDLE_NS };
 	int status = fill(state, batch);
 
-	for (int64_t waited = 0; !batch->count && !status && !source->stop && waited < timeout_ms * 1000000ll;
+	for (int64_t waited = 0; !batch->count && !status && !backend->stop && waited < timeout_ms * 1000000ll;
 	     waited += IDLE_NS) {
 		nanosleep(&nap, NULL);
 		status = fill(state, batch);
@@ -366,30 +367,30 @@ static int read_more(struct pfring_source *state, const struct mb_source *source
 	return status;
 }
 
-static int pfring_source_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms,
+static int pfring_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
 			      struct mb_error *error)
 {
-	struct pfring_source *state = source->state;
+	struct pfring_backend *state = backend->state;
 	int status;
 
 	if (state->ended)
 		return end(state, error);
 	ask_for_drops(state);
-	if (source->stop) {
+	if (backend->stop) {
 		if (!read_rest(state, batch))
-			return MB_SOURCE_END;
-	} else if ((status = read_more(state, source, batch, timeout_ms)) < 0) {
+			return MB_BACKEND_END;
+	} else if ((status = read_more(state, backend, batch, timeout_ms)) < 0) {
 		state->ended = status;
 	}
 	if (!batch->count && state->ended)
 		return end(state, error);
-	return mb_intake_count(&state->intake, batch);
+	return mb_rx_counters_count(&state->rx, batch);
 }
 
 static int pfring_check(const char *target, struct mb_error *error)
 {
-	const struct mb_source_options options = { .target = target, .own_traffic = true, .stamps = MB_STAMPS_SW };
-	struct mb_source source = { .ops = &mb_source_pfring };
+	const struct mb_backend_options options = { .target = target, .own_traffic = true, .stamps = MB_STAMPS_SW };
+	struct mb_backend backend = { .ops = &mb_backend_pfring };
 	struct pfring_api api = { 0 };
 	int status;
 
@@ -401,29 +402,29 @@ static int pfring_check(const char *target, struct mb_error *error)
 				       "files (pcap:FILE) can be read without it");
 		return status;
 	}
-	status = pfring_source_open(&source, &options, error);
+	status = pfring_backend_open(&backend, &options, error);
 	if (!status)
-		pfring_source_close(&source);
+		pfring_backend_close(&backend);
 	return status;
 }
 
-static const char *pfring_notice(const struct mb_source *source)
+static const char *pfring_notice(const struct mb_backend *backend)
 {
-	const struct pfring_source *state = source->state;
+	const struct pfring_backend *state = backend->state;
 
 	return *state->notice ? state->notice : NULL;
 }
 
-const struct mb_source_ops mb_source_pfring = {
+const struct mb_backend_ops mb_backend_pfring = {
 	.name = "pfring",
 	.description = "PF_RING devices, by the vendor's libpfring",
 	.accepts = pfring_accepts,
-	.open = pfring_source_open,
-	.read = pfring_source_read,
-	.interfaces = mb_intake_interfaces,
-	.stats = mb_intake_stats,
-	.loss = mb_intake_loss,
+	.open = pfring_backend_open,
+	.read = pfring_backend_read,
+	.interfaces = mb_rx_counters_interfaces,
+	.stats = mb_rx_counters_stats,
+	.loss = mb_rx_counters_loss,
 	.check = pfring_check,
 	.notice = pfring_notice,
-	.close = pfring_source_close,
+	.close = pfring_backend_close,
 };

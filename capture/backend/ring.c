@@ -165,8 +165,8 @@ static void ask_for_drops(struct mb_ring *ring, struct mb_loss *loss)
  * into the reserved room before them. Returns where the frame begins now. */
 static uint8_t *restore_vlan_tag(uint8_t *data, const struct tpacket3_hdr *header, struct mb_frame *frame)
 {
-	const bool told = header->tp_status & TP_STATUS_VLAN_TPID_VALID;
-	const uint16_t tag[2] = { htons(told ? header->hv1.tp_vlan_tpid : ETH_P_8021Q),
+	const bool has_tpid = header->tp_status & TP_STATUS_VLAN_TPID_VALID;
+	const uint16_t tag[2] = { htons(has_tpid ? header->hv1.tp_vlan_tpid : ETH_P_8021Q),
 				  htons((uint16_t)header->hv1.tp_vlan_tci) };
 
 	frame->len += VLAN_TAG_SIZE;

@@ -4,49 +4,49 @@
 #include <errno.h>
 #include <stdio.h>
 
-int mb_intake_init(struct mb_intake *intake, const struct mb_source_options *options, struct mb_error *error)
+int mb_rx_counters_init(struct mb_rx_counters *rx, const struct mb_backend_options *options, struct mb_error *error)
 {
-	struct mb_interface *interface = &intake->interface;
+	struct mb_interface *interface = &rx->interface;
 
 	if (options->snaplen > MB_LIVE_SNAPLEN_MAX)
 		return mb_fail(error, EINVAL, "a snap length of %u: at most %d", options->snaplen, MB_LIVE_SNAPLEN_MAX);
-	*intake = (struct mb_intake){ .interface.snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN };
+	*rx = (struct mb_rx_counters){ .interface.snaplen = options->snaplen ? options->snaplen : MB_LIVE_SNAPLEN };
 	snprintf(interface->name, sizeof(interface->name), "%s", options->target);
 	return 0;
 }
 
-int mb_intake_count(struct mb_intake *intake, const struct mb_batch *batch)
+int mb_rx_counters_count(struct mb_rx_counters *rx, const struct mb_batch *batch)
 {
-	intake->frames += batch->count;
+	rx->frames += batch->count;
 	for (uint32_t i = 0; i < batch->count; i++)
-		intake->bytes += batch->frames[i].len;
+		rx->bytes += batch->frames[i].len;
 	return (int)batch->count;
 }
 
-const struct mb_interface *mb_intake_interfaces(const struct mb_source *source, size_t *count)
+const struct mb_interface *mb_rx_counters_interfaces(const struct mb_backend *backend, size_t *count)
 {
-	const struct mb_intake *intake = source->state;
+	const struct mb_rx_counters *rx = backend->state;
 
 	*count = 1;
-	return &intake->interface;
+	return &rx->interface;
 }
 
-void mb_intake_stats(const struct mb_source *source, struct mb_source_stats *stats)
+void mb_rx_counters_stats(const struct mb_backend *backend, struct mb_backend_stats *stats)
 {
-	const struct mb_intake *intake = source->state;
+	const struct mb_rx_counters *rx = backend->state;
 
-	*stats = (struct mb_source_stats){
-		.frames = intake->frames,
-		.bytes = intake->bytes,
-		.dropped = intake->losses.dropped,
-		.drop_first_ns = intake->losses.first_ns,
-		.drop_last_ns = intake->losses.last_ns,
+	*stats = (struct mb_backend_stats){
+		.frames = rx->frames,
+		.bytes = rx->bytes,
+		.dropped = rx->drops.dropped,
+		.drop_first_ns = rx->drops.first_ns,
+		.drop_last_ns = rx->drops.last_ns,
 	};
 }
 
-bool mb_intake_loss(struct mb_source *source, struct mb_loss *loss)
+bool mb_rx_counters_loss(struct mb_backend *backend, struct mb_loss *loss)
 {
-	struct mb_intake *intake = source->state;
+	struct mb_rx_counters *rx = backend->state;
 
-	return mb_losses_take(&intake->losses, loss);
+	return mb_drop_queue_take(&rx->drops, loss);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every live source says of itself: the one interface that it reads, the frames that it has yielded,
- * those that it lost. The first member of such a source's state, so that these functions serve as its ops.
+ * What every live backend says of itself: the one interface that it reads, the frames that it has yielded,
+ * those that it lost. The first member of such a backend's state, so that these functions serve as its ops.
  */
 #ifndef MB_RX_COUNTERS_H
 #define MB_RX_COUNTERS_H
@@ -9,22 +9,22 @@
 #include "backend/backend.h"
 #include "backend/drop_queue.h"
 
-struct mb_intake {
+struct mb_rx_counters {
 	struct mb_interface interface;
 	uint64_t frames, bytes; /* that read() has yielded */
-	struct mb_losses losses;
+	struct mb_drop_queue drops;
 };
 
 /* The interface of OPTIONS->target, of which the link type and the speed are to be filled in. 0, or -EINVAL with
  * ERROR filled where the snap length is too long. */
-int mb_intake_init(struct mb_intake *intake, const struct mb_source_options *options, struct mb_error *error);
+int mb_rx_counters_init(struct mb_rx_counters *rx, const struct mb_backend_options *options, struct mb_error *error);
 
 /* Count the frames of BATCH, which read() is about to yield. Returns how many they are. */
-int mb_intake_count(struct mb_intake *intake, const struct mb_batch *batch);
+int mb_rx_counters_count(struct mb_rx_counters *rx, const struct mb_batch *batch);
 
-/* Entries of struct mb_source_ops. */
-const struct mb_interface *mb_intake_interfaces(const struct mb_source *source, size_t *count);
-void mb_intake_stats(const struct mb_source *source, struct mb_source_stats *stats);
-bool mb_intake_loss(struct mb_source *source, struct mb_loss *loss);
+/* Entries of struct mb_backend_ops. */
+const struct mb_interface *mb_rx_counters_interfaces(const struct mb_backend *backend, size_t *count);
+void mb_rx_counters_stats(const struct mb_backend *backend, struct mb_backend_stats *stats);
+bool mb_rx_counters_loss(struct mb_backend *backend, struct mb_loss *loss);
 
 #endif

@@ -23,14 +23,6 @@ static clockid_t phc_clockid(int fd)
 	return (clockid_t)((~(unsigned int)fd << 3) | 3);
 }
 
-int64_t mb_clock_ns(clockid_t clock)
-{
-	struct timespec now = { 0 };
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
-
 static int device_ioctl(const char *name, unsigned long request, void *data)
 {
 	mb_auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -126,7 +118,7 @@ static bool phc_ahead(struct mb_stamping *stamping, int32_t phc_index, int64_t *
 	return true;
 }
 
-/* Whether the stamps of hardware can be told in system time; what is not so goes to `notice`. */
+/* Whether the stamps of hardware can be converted to system time; why not goes to `notice`. */
 static bool compare_clocks(struct mb_stamping *stamping, int32_t phc_index)
 {
 	int64_t ahead_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stamps the frames of a live capture. Linux's three sources, best first: the network
+ * What stamps the frames of a live capture. Linux has three kinds, best first: the network
  * interface (SIOCSHWTSTAMP, raw hardware), the kernel on receipt (SO_TIMESTAMPING, software),
  * the kernel on copying to the ring. Documentation/networking/timestamping.rst of the kernel.
  */
@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "backend/backend.h"
+#include "clock.h"
 
 /* What an interface can do, by ETHTOOL_GET_TS_INFO. */
 struct mb_stamp_support {
@@ -53,9 +54,6 @@ void mb_stamping_adopt(struct mb_stamping *stamping);
 
 /* Ask for the stamps on a packet socket. */
 int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_error *error);
-
-/* CLOCK, now, in ns. */
-int64_t mb_clock_ns(clockid_t clock);
 
 /* MB_QUALITY_HW, _SW or _RING, as a ring's tp_status says. */
 uint8_t mb_stamp_quality(uint32_t tp_status);

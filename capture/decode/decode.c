@@ -8,6 +8,7 @@
 #include "decode/decode.h"
 
 #include "decode/walk.h"
+#include "linktype.h"
 
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define mb_inline inline __attribute__((always_inline))

@@ -62,7 +62,7 @@ struct mb_decode_options {
 	struct mb_seed seed; /* of the fingerprints of flows */
 	/* Take the innermost IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) that
 	 * can be read instead of the outermost. A tunnel's fragments are not looked into. What an
-	 * MPLS label stack carries besides IP is not told by the frame, and not guessed. */
+	 * MPLS label stack carries besides IP is not in the frame, and not guessed. */
 	bool inner;
 	/* Largest L3 size of one wire frame, 0 when not known. Larger TCP and UDP packets are
 	 * merged ones, and so are those of a frame with a gso_size that they exceed. */

@@ -3,6 +3,7 @@
  * Link layers as https://www.tcpdump.org/linktypes.html describes them.
  */
 #include "decode/walk.h"
+#include "linktype.h"
 
 /* A type field that holds a length instead announces IEEE 802.2. */
 static uint32_t type_or_length(uint16_t type)

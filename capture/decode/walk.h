@@ -23,24 +23,6 @@ enum {
 	MB_ECN = 3, /* bits of IP's traffic class */
 };
 
-/* As files have them. */
-enum {
-	MB_LINKTYPE_NULL = 0,
-	MB_LINKTYPE_ETHERNET = 1,
-	MB_LINKTYPE_PPP = 9,
-	MB_LINKTYPE_RAW_12 = 12, /* raw IP, as some systems number it */
-	MB_LINKTYPE_RAW_14 = 14,
-	MB_LINKTYPE_PPP_HDLC = 50,
-	MB_LINKTYPE_PPP_ETHER = 51,
-	MB_LINKTYPE_RAW = 101,
-	MB_LINKTYPE_C_HDLC = 104,
-	MB_LINKTYPE_LOOP = 108,
-	MB_LINKTYPE_LINUX_SLL = 113,
-	MB_LINKTYPE_IPV4 = 228,
-	MB_LINKTYPE_IPV6 = 229,
-	MB_LINKTYPE_LINUX_SLL2 = 276,
-};
-
 /* IANA protocol numbers. */
 enum {
 	MB_IPPROTO_HOPOPTS = 0,
@@ -77,7 +59,7 @@ enum mb_next {
 	MB_NEXT_OTHER = 0x10000, /* nothing that leads to an IP header */
 	MB_NEXT_LLC,             /* IEEE 802.2 */
 	MB_NEXT_PPP,
-	MB_NEXT_IP,              /* IP, its version told by the first four bits */
+	MB_NEXT_IP,              /* IP, its version in the first four bits */
 	MB_NEXT_UNLABELLED,      /* what the last MPLS label leaves: IP by those bits, or not known */
 };
 

@@ -12,7 +12,7 @@
 
 #include "error.h"
 
-#define MB_COMPRESSION_MAGIC 6 /* bytes that tell the kinds apart */
+#define MB_COMPRESSION_MAGIC 6 /* bytes that distinguish the kinds */
 
 enum mb_decompress {
 	MB_DECOMPRESS_MORE, /* wants more input, or more room */

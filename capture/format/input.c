@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
 #include "format/input.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Small enough to stay in the L2 cache between the copy and the parser. */
@@ -20,10 +20,7 @@
 
 static int64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return mb_clock_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
 void mb_input_set_timeout(struct mb_input *input, int timeout_ms)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "format/interfaces.h"
+#include "linktype.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -127,13 +128,11 @@ void mb_interface_set_stem(struct mb_interface *interface, const char *path)
 
 uint32_t mb_linktype_max_caplen(uint32_t linktype)
 {
-	enum { LINKTYPE_DBUS = 231, LINKTYPE_USBPCAP = 249, LINKTYPE_EBHSCR = 279 };
-
 	switch (linktype) {
-	case LINKTYPE_DBUS:
-	case LINKTYPE_USBPCAP:
+	case MB_LINKTYPE_DBUS:
+	case MB_LINKTYPE_USBPCAP:
 		return 128 << 20;
-	case LINKTYPE_EBHSCR:
+	case MB_LINKTYPE_EBHSCR:
 		return 32 << 20;
 	default:
 		return 256 << 10;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The list of interfaces that a source has met, and what their link types allow.
+ * The list of interfaces that a backend has met, and what their link types allow.
  */
 #ifndef MB_INTERFACES_H
 #define MB_INTERFACES_H
@@ -23,7 +23,7 @@ struct mb_interfaces {
 int mb_interfaces_add(struct mb_interfaces *interfaces, const struct mb_interface *interface);
 void mb_interfaces_deinit(struct mb_interfaces *interfaces);
 
-/* Index of what is told of once more: the interface called NAME that agrees with INTERFACE (link type, FCS, quality)
+/* Index of an interface that is described once more: the interface called NAME that agrees with INTERFACE (link type, FCS, quality)
  * and is the next such in TALLY, which counts those of one section or capture; appended when it is not listed yet.
  * NULL for NAME: it has none, and is always another. A negative errno as of mb_interfaces_add(). */
 int mb_interfaces_number(struct mb_interfaces *interfaces, struct mb_interface_index *tally, const char *name,
@@ -32,7 +32,7 @@ int mb_interfaces_number(struct mb_interfaces *interfaces, struct mb_interface_i
 /* Store TEXT as the interface's name: cut to fit, and what is not printable UTF-8 as '?'. */
 void mb_interface_set_name(struct mb_interface *interface, const char *text, size_t length);
 
-/* The same for an interface that only its file's PATH tells: "a/cache.pcap.gz" is "cache". */
+/* The same for an interface that only its file's PATH names: "a/cache.pcap.gz" is "cache". */
 void mb_interface_set_stem(struct mb_interface *interface, const char *path);
 
 /* The longest captured frame of LINKTYPE that libpcap and Wireshark take for sane. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pcap files: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ and the variants that
- * pcap_header.h tells apart.
+ * pcap_header.h distinguishes.
  */
 #include "format/reader.h"
 
@@ -112,7 +112,7 @@ static int end_of_records(struct mb_reader *reader, size_t wanted, struct mb_err
 			 "%s: %zu of its %zu bytes are there",
 			 input->name, mb_input_offset(input, input->at), mb_input_place(input),
 			 left, wanted);
-	return MB_SOURCE_END;
+	return MB_BACKEND_END;
 }
 
 static bool is_sane(const struct record *record, const struct mb_pcap_variant *variant,
@@ -167,7 +167,7 @@ static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct 
 	if (supply == MB_SUPPLY_SHORT)
 		return end_of_records(reader, size, error);
 	if (supply != MB_SUPPLY_READY)
-		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_SOURCE_END;
+		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_BACKEND_END;
 	if (!record.caplen && mb_input_check(input, error) < 0)
 		return -EIO;
 	put_frame(&batch->frames[batch->count++], input->at, record, *variant);
@@ -191,26 +191,26 @@ static int pcap_read(struct mb_reader *reader, struct mb_batch *batch, struct mb
 	return (int)batch->count;
 }
 
-/* Whether records are as a stretch has them. */
+/* Whether records are as a view has them. */
 static bool is_plain(const struct mb_pcap_variant *variant)
 {
 	return variant->header == MB_PCAP_RECORD_HEADER && variant->order == MB_PCAP_CAPLEN_FIRST &&
 	       !variant->padding && !variant->swapped;
 }
 
-static bool pcap_look(struct mb_reader *reader, struct mb_stretch *stretch)
+static bool pcap_look(struct mb_reader *reader, struct mb_frame_view *view)
 {
 	const struct pcap *pcap = reader->state;
 	const struct mb_input *input = &reader->input;
 	size_t left = (size_t)(input->end - input->at);
 
-	*stretch = (struct mb_stretch){
+	*view = (struct mb_frame_view){
 		.at = input->at,
-		.end = input->at + (left < MB_STRETCH_SPAN ? left : MB_STRETCH_SPAN),
+		.end = input->at + (left < MB_VIEW_SPAN ? left : MB_VIEW_SPAN),
 		.layout = pcap->variant.fraction_ns == 1 ? MB_LAYOUT_RECORDS_NS : MB_LAYOUT_RECORDS_US,
 		.max_caplen = pcap->max_caplen,
 	};
-	return is_plain(&pcap->variant) && mb_stretch_has(stretch, stretch->layout, stretch->at);
+	return is_plain(&pcap->variant) && mb_view_has(view, view->layout, view->at);
 }
 
 static int pcap_open(struct mb_reader *reader, struct mb_error *error)
@@ -240,7 +240,7 @@ static int pcap_open(struct mb_reader *reader, struct mb_error *error)
 }
 
 /* The format has no place for losses. */
-static void pcap_stats(const struct mb_reader *reader, struct mb_source_stats *stats)
+static void pcap_stats(const struct mb_reader *reader, struct mb_backend_stats *stats)
 {
 	(void)reader;
 	(void)stats;

@@ -80,7 +80,7 @@ static unsigned oddities(const uint8_t *at, uint32_t header, bool swapped, uint3
 }
 
 /* The same for the first records of the file, whose bytes behind its header are [at, end). */
-static unsigned judge(const uint8_t *at, const uint8_t *end, uint32_t header,
+static unsigned count_odd(const uint8_t *at, const uint8_t *end, uint32_t header,
 		      const struct mb_pcap_header *file)
 {
 	unsigned odd = 0;
@@ -110,7 +110,7 @@ static void guess_record_header(const struct mb_input *input, uint32_t file_head
 	unsigned least = UINT32_MAX;
 
 	for (int i = 0; i < (is_modified ? 2 : 3); i++) {
-		unsigned odd = judge(input->at + file_header, input->end, sizes[i], header);
+		unsigned odd = count_odd(input->at + file_header, input->end, sizes[i], header);
 
 		if (odd < least) {
 			least = odd;

@@ -9,7 +9,7 @@
  * - before version 2.3, and DG/UX's 543.0: the two lengths in the other order; 2.3: in either
  * - AIX: version 2.2, interface types of RFC 1573, nanoseconds
  *
- * Variants that share a magic are told apart as Wireshark does, by which of them makes the
+ * Variants that share a magic are distinguished as Wireshark does, by which of them makes the
  * first records look sane; in a stream, which cannot be looked ahead into, the usual one is
  * taken, as libpcap does.
  */

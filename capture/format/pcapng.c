@@ -51,7 +51,7 @@ static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 			 "%s%s: %" PRIu64 " packets have no time stamp and were given that of the "
 			 "packet before them",
 			 length ? "; " : "", input->name, pcapng->unstamped);
-	return MB_SOURCE_END;
+	return MB_BACKEND_END;
 }
 
 /* Have NEED bytes of the window; with frames in BATCH only what is there already, because
@@ -70,7 +70,7 @@ static int require(struct mb_reader *reader, const struct mb_batch *batch, size_
 	if (supply == MB_SUPPLY_READY)
 		return MB_PCAPNG_GO_ON;
 	if (supply != MB_SUPPLY_SHORT)
-		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_SOURCE_END;
+		return supply == MB_SUPPLY_LATE ? 0 : supply < 0 ? supply : MB_BACKEND_END;
 	return end_of_blocks(reader, error);
 }
 
@@ -231,7 +231,7 @@ static bool is_packet(uint32_t type)
 	       type == MB_PCAPNG_SIMPLE_PACKET;
 }
 
-/* Read the blocks before the first packet, so that a file tells its interfaces, or that it is
+/* Read the blocks before the first packet, so that a file names its interfaces, or that it is
  * none, when it is opened. As far as the time goes that opening may take; read() takes the rest. */
 static int read_preamble(struct mb_reader *reader, struct mb_error *error)
 {
@@ -250,7 +250,7 @@ static int read_preamble(struct mb_reader *reader, struct mb_error *error)
 		if (result == MB_PCAPNG_GO_ON)
 			result = next_block(reader, &none, error);
 	} while (result == MB_PCAPNG_GO_ON);
-	return result < 0 && result != MB_SOURCE_END ? result : MB_SUPPLY_READY;
+	return result < 0 && result != MB_BACKEND_END ? result : MB_SUPPLY_READY;
 }
 
 static int pcapng_open(struct mb_reader *reader, struct mb_error *error)
@@ -281,7 +281,7 @@ static int pcapng_read(struct mb_reader *reader, struct mb_batch *batch, struct 
 	return batch->count ? (int)batch->count : result;
 }
 
-static void pcapng_stats(const struct mb_reader *reader, struct mb_source_stats *stats)
+static void pcapng_stats(const struct mb_reader *reader, struct mb_backend_stats *stats)
 {
 	const struct mb_pcapng_loss lost = mb_pcapng_lost(reader->state);
 

@@ -56,8 +56,8 @@ int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_bl
 			     struct mb_error *error);
 int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block,
 			      struct mb_error *error);
-/* Index in the reader's list for packets of INTERFACE that tell an FCS of FCS_LEN bytes (0: do
- * not tell), or a negative errno. */
+/* Index in the reader's list for packets of INTERFACE that state an FCS of FCS_LEN bytes (0: do
+ * not state one), or a negative errno. */
 int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface,
 			    uint32_t fcs_len, struct mb_error *error);
 /* Forget the interfaces, but not what they lost. */

@@ -100,7 +100,7 @@ void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss
 		loss->first_ns = more->first_ns;
 	if (!loss->packets || more->last_ns > loss->last_ns)
 		loss->last_ns = more->last_ns;
-	loss->packets = mb_lost_in_all(loss->packets, more->packets);
+	loss->packets = mb_add_saturating(loss->packets, more->packets);
 	loss->adrift |= more->adrift;
 }
 
@@ -154,7 +154,7 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 						     &loss.last_ns);
 		if (option.code != ISB_IFDROP && option.code != ISB_OSDROP)
 			continue;
-		drops = mb_lost_in_all(drops, mb_load64(option.value, swapped));
+		drops = mb_add_saturating(drops, mb_load64(option.value, swapped));
 		has_drops = true;
 	}
 	if (!has_drops)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An interface of a pcapng section: its clock, and the losses that the file tells of.
+ * An interface of a pcapng section: its clock, and the losses that the file reports.
  * https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/ sections 4.2, 4.3 and 4.6.
  */
 #ifndef MB_PCAPNG_INTERFACE_H
@@ -45,7 +45,7 @@ bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock);
 struct mb_pcapng_loss {
 	uint64_t packets;
 	int64_t first_ns, last_ns; /* span in which all of them fell, unless `adrift` */
-	bool adrift;		   /* some fell at a time that the file does not tell */
+	bool adrift;		   /* some fell at a time that the file does not state */
 };
 
 void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss *more);
@@ -58,12 +58,12 @@ struct mb_pcapng_interface {
 	struct mb_pcapng_clock clock;
 	uint32_t snaplen, max_caplen;
 	int index;				 /* in the reader's list */
-	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same for packets that tell their FCS, or -1
+	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same for packets that state their FCS, or -1
 						  */
 	bool has_last;
 	int64_t last_ns;		/* of its latest packet */
-	struct mb_pcapng_loss counted;	/* what packets tell (epb_dropcount) */
-	struct mb_pcapng_loss reported; /* what statistics tell (isb_ifdrop, isb_osdrop) */
+	struct mb_pcapng_loss counted;	/* what packets report (epb_dropcount) */
+	struct mb_pcapng_loss reported; /* what statistics report (isb_ifdrop, isb_osdrop) */
 	uint64_t statistic;		/* latest of these; they count from the start */
 	bool has_statistic;
 	int64_t statistic_ns;

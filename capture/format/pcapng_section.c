@@ -88,7 +88,7 @@ int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_b
 	return MB_PCAPNG_GO_ON;
 }
 
-/* `fcs_len` holds for every frame of a listed interface, so packets that tell another one are
+/* `fcs_len` holds for every frame of a listed interface, so packets that state another one are
  * of another, which has the same name. */
 int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface,
 			    uint32_t fcs_len, struct mb_error *error)

@@ -65,8 +65,8 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	struct mb_lane_totals *totals = &lane->totals;
 	size_t i = rows->count;
 
-	if (unlikely(lane->lost.count) &&
-	    mb_lost_in(&lane->lost, number * lane->options->bin_ns, lane->options->bin_ns))
+	if (unlikely(lane->drop_spans.count) &&
+	    mb_drop_spans_overlap(&lane->drop_spans, number * lane->options->bin_ns, lane->options->bin_ns))
 		bin->quality |= MB_QUALITY_DROPS;
 	else if (!bin->packets && !bin->bytes) {
 		bin->quality = 0;
@@ -129,12 +129,12 @@ static int close_all(struct mb_lane *lane)
 	return error ? error : close_senders(lane, lane->sender_span.oldest, lane->sender_span.newest + 1);
 }
 
-/* Bins NUMBER to END, in which no packet came: rows where some were lost. */
-static int close_lost(struct mb_lane *lane, int64_t number, int64_t end)
+/* Bins NUMBER to END, in which no packet came: rows where some were drop_spans. */
+static int close_dropped(struct mb_lane *lane, int64_t number, int64_t end)
 {
-	if (lane->lost.count == 0)
+	if (lane->drop_spans.count == 0)
 		return 0;
-	return close_bins(lane, number, end - number < MB_LOST_BINS ? end : number + MB_LOST_BINS);
+	return close_bins(lane, number, end - number < MB_DROP_BINS ? end : number + MB_DROP_BINS);
 }
 
 /* Of bins that are open, the one that holds TS_NS. */
@@ -208,7 +208,7 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
 			     const struct mb_packet *packet)
 {
-	const struct mb_amount amount = {
+	const struct mb_subtotal subtotal = {
 		.bytes = packet->bytes, .packets = 1, .first_ns = packet->ts_ns, .last_ns = packet->ts_ns,
 	};
 	struct mb_sender *sender;
@@ -227,7 +227,7 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 	sender = mb_senders_find(senders, packet);
 	if (!sender)
 		return -ENOMEM;
-	mb_sender_add(sender, &amount);
+	mb_sender_add(sender, &subtotal);
 	return 0;
 }
 
@@ -315,11 +315,11 @@ static int move_bins(struct mb_lane *lane, int64_t ts_ns)
 	mb_span_move(span, ts_ns);
 	if (close_bins(lane, number, span->oldest < end ? span->oldest : end))
 		return -ENOMEM;
-	if (likely(!lane->lost.count))
+	if (likely(!lane->drop_spans.count))
 		return 0;
-	if (close_lost(lane, end, span->oldest))
+	if (close_dropped(lane, end, span->oldest))
 		return -ENOMEM;
-	mb_lost_forget(&lane->lost, ts_ns - lane->options->window_ns);
+	mb_drop_spans_forget(&lane->drop_spans, ts_ns - lane->options->window_ns);
 	return 0;
 }
 
@@ -405,54 +405,54 @@ void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
 }
 
 /* Count what the newest bin holds of a train. */
-static inline void add_amount(struct mb_lane *lane, const struct mb_packet *head, struct mb_sender *sender,
-			      const struct mb_amount *amount)
+static inline void add_subtotal(struct mb_lane *lane, const struct mb_packet *leader, struct mb_sender *sender,
+			      const struct mb_subtotal *subtotal)
 {
 	struct mb_bin *bin = lane->newest;
 
-	bin->bytes += amount->bytes;
-	bin->wire_bytes += amount->bytes + amount->padding + (uint64_t)amount->packets * MB_WIRE_OVERHEAD;
-	bin->packets += amount->packets;
-	bin->ce_packets += amount->ce_packets;
-	bin->quality |= head->quality;
-	mb_sender_add(sender, amount);
-	lane->newest_ns = amount->last_ns;
+	bin->bytes += subtotal->bytes;
+	bin->wire_bytes += subtotal->bytes + subtotal->padding + (uint64_t)subtotal->packets * MB_WIRE_OVERHEAD;
+	bin->packets += subtotal->packets;
+	bin->ce_packets += subtotal->ce_packets;
+	bin->quality |= leader->quality;
+	mb_sender_add(sender, subtotal);
+	lane->newest_ns = subtotal->last_ns;
 }
 
-/* Whether of a train of TCP none but HEAD repeats what was sent before, and *IS_BACK whether HEAD does. */
-static inline bool continues(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train,
+/* Whether of a train of TCP none but LEADER repeats what was sent before, and *IS_BACK whether LEADER does. */
+static inline bool continues(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train,
 			     bool *is_back)
 {
 	*is_back = false;
-	return !(head->marks & MB_MARK_TCP) ||
-	       mb_sequence_continues(mb_sequences_find(lane->sequences, head), head->tcp_seq, head->tcp_len,
+	return !(leader->marks & MB_MARK_TCP) ||
+	       mb_sequence_continues(mb_sequences_find(lane->sequences, leader), leader->tcp_seq, leader->tcp_len,
 				     train->tcp_end, is_back);
 }
 
-int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train)
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train)
 {
-	const struct mb_amount *amount = train->amounts, *end = amount + train->n_amounts;
+	const struct mb_subtotal *subtotal = train->subtotals, *end = subtotal + train->n_subtotals;
 	struct mb_sender *sender = NULL;
 	int64_t sender_bin = 0;
 	bool is_back;
 
-	if (unlikely(amount->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
-		     (lane->newest && amount->first_ns < lane->newest_ns) || !continues(lane, head, train, &is_back)))
+	if (unlikely(subtotal->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
+		     (lane->newest && subtotal->first_ns < lane->newest_ns) || !continues(lane, leader, train, &is_back)))
 		return 0;
 	if (unlikely(lane->n_pending))
 		count_late(lane);
-	for (; amount < end; amount++) {
-		int error = reach(lane, amount->first_ns);
+	for (; subtotal < end; subtotal++) {
+		int error = reach(lane, subtotal->first_ns);
 
 		if (error)
 			return error;
 		if (!sender || sender_bin != lane->sender_span.newest) {
 			sender_bin = lane->sender_span.newest;
-			sender = mb_senders_find(lane->newest_senders, head);
+			sender = mb_senders_find(lane->newest_senders, leader);
 			if (!sender)
 				return -ENOMEM;
 		}
-		add_amount(lane, head, sender, amount);
+		add_subtotal(lane, leader, sender, subtotal);
 		lane->newest->retransmits += is_back;
 		is_back = false;
 	}
@@ -474,9 +474,9 @@ int mb_lane_step(struct mb_lane *lane)
 	return lane->newest && lane->epoch < UINT16_MAX ? begin_epoch(lane) : 0;
 }
 
-void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
+void mb_lane_mark_drops(struct mb_lane *lane, int64_t first_ns, int64_t last_ns)
 {
-	mb_lost_add(&lane->lost, first_ns, last_ns);
+	mb_drop_spans_add(&lane->drop_spans, first_ns, last_ns);
 }
 
 int mb_lane_finish(struct mb_lane *lane)
@@ -489,10 +489,10 @@ int mb_lane_finish(struct mb_lane *lane)
 		return 0;
 	note_last(lane);
 	error = close_all(lane);
-	for (uint32_t i = 0; i < lane->lost.count; i++)
-		if (lane->lost.spans[i].last_ns > lost_ns)
-			lost_ns = lane->lost.spans[i].last_ns;
-	if (!error && lane->lost.count)
-		error = close_lost(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
+	for (uint32_t i = 0; i < lane->drop_spans.count; i++)
+		if (lane->drop_spans.spans[i].last_ns > lost_ns)
+			lost_ns = lane->drop_spans.spans[i].last_ns;
+	if (!error && lane->drop_spans.count)
+		error = close_dropped(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

@@ -35,7 +35,7 @@ struct mb_bins_options {
 };
 
 #define MB_BINS_OPEN (1 << 20)
-#define MB_LOST_BINS (1 << 20)
+#define MB_DROP_BINS (1 << 20)
 
 #define MB_BIN_COLUMNS 9
 extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
@@ -73,7 +73,7 @@ struct mb_lane {
 	bool stepped;           /* the next bin is the first of an epoch */
 	int64_t advanced_ns;    /* newest_ns is this where time moved on without a packet */
 	struct mb_packet *pending;
-	struct mb_lost lost;
+	struct mb_drop_spans drop_spans;
 	struct mb_lane_totals totals;
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
@@ -90,26 +90,26 @@ int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
 /* Count a packet as one that belongs in no bin. */
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
 
-/* Count at once the packets of a train of several, the first of which is HEAD. 1, or 0 when they do
+/* Count at once the packets of a train of several, the first of which is LEADER. 1, or 0 when they do
  * not continue what was counted before, in time or sequence, or have stamps that are no dates, and must
  * be added one by one; or -ENOMEM. */
-int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *head, const struct mb_train *train);
+int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train);
 
-/* Have the look-ups of HEAD's flow under way before it is added. */
-static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *head)
+/* Have the look-ups of LEADER's flow under way before it is added. */
+static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_packet *leader)
 {
 	if (lane->newest)
-		mb_senders_prefetch(lane->newest_senders, head);
-	mb_sequences_prefetch(lane->sequences, head);
+		mb_senders_prefetch(lane->newest_senders, leader);
+	mb_sequences_prefetch(lane->sequences, leader);
 }
 
 /* Somebody set the clock: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
 int mb_lane_step(struct mb_lane *lane);
 
 /* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as
- * losing, those that are open and those to come. Bins in it without a packet become rows, too,
- * up to MB_LOST_BINS in a row. */
-void mb_lane_lose(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
+ * having drops, those that are open and those to come. Bins in it without a packet become rows, too,
+ * up to MB_DROP_BINS in a row. */
+void mb_lane_mark_drops(struct mb_lane *lane, int64_t first_ns, int64_t last_ns);
 
 /* Close every bin that no packet newer than NOW_NS minus the window can change: for a source that
  * is silent. 0 or -ENOMEM. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "clock.h"
+#include "linktype.h"
 #include "measure/live.h"
 #include "measure/lookahead.h"
 
@@ -13,19 +15,18 @@
 #define ROWS 65536               /* that make run() return */
 #define SENDERS_ALL_BINS 262144  /* room in all open bins together: 64 B and two slots each */
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
-#define LINKTYPE_ETHERNET 1
 #define DIRECTIONS 3 /* enum mb_direction */
 
-struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_source *source)
+struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend)
 {
 	struct mb_engine *engine = calloc(1, sizeof(*engine));
 
 	if (!engine)
 		return NULL;
 	engine->options = *options;
-	engine->source = source;
+	engine->backend = backend;
 	mb_trains_init(&engine->trains, options->bins.bin_ns, options->bins.source_bin_ns);
-	mb_sides_init(&engine->sides, options->locals, options->n_locals);
+	mb_locals_init(&engine->locals, options->locals, options->n_locals);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;
 	engine->limits.flows_left = FLOWS_ALL_BINS;
@@ -55,27 +56,27 @@ void mb_engine_destroy(struct mb_engine *engine)
 	free(engine->sequences);
 	mb_table_release(engine->bin_rows);
 	mb_table_release(engine->sender_rows);
-	mb_head_drop(engine);
+	mb_lookahead_drop(engine);
 	free(engine);
 }
 
-/* The next batch: the head's frames first. As mb_source_read(). */
+/* The next batch: the lookahead's frames first. As mb_backend_read(). */
 static int next_batch(struct mb_engine *engine)
 {
-	uint32_t left = engine->n_head - engine->next_head;
+	uint32_t left = engine->n_lookahead - engine->next_lookahead;
 
 	if (left) {
 		engine->batch.count = left < MB_BATCH_FRAMES ? left : MB_BATCH_FRAMES;
-		memcpy(engine->batch.frames, engine->head + engine->next_head,
-		       engine->batch.count * sizeof(*engine->head));
-		engine->next_head += engine->batch.count;
+		memcpy(engine->batch.frames, engine->lookahead + engine->next_lookahead,
+		       engine->batch.count * sizeof(*engine->lookahead));
+		engine->next_lookahead += engine->batch.count;
 		return (int)engine->batch.count;
 	}
-	if (engine->head_end < 0)
-		return engine->head_end;
-	if (engine->head)
-		mb_head_drop(engine);
-	return mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+	if (engine->lookahead_end < 0)
+		return engine->lookahead_end;
+	if (engine->lookahead)
+		mb_lookahead_drop(engine);
+	return mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 }
 
 static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
@@ -145,50 +146,50 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 	return engine->lanes[engine->n_lanes - 1];
 }
 
-/* Fill in of a head what the decoder cannot know: the side, and the quality. True when it is foreign. */
-static inline bool complete_head(const struct mb_engine *engine, const struct mb_interface *interface,
-				 const struct mb_frame *frame, struct mb_packet *head)
+/* Fill in of a leader what the decoder cannot know: the side, and the quality. True when it is foreign. */
+static inline bool complete_leader(const struct mb_engine *engine, const struct mb_interface *interface,
+				 const struct mb_frame *frame, struct mb_packet *leader)
 {
 	bool is_foreign;
 
-	head->direction = mb_sides_tell(&engine->sides, frame, head, interface->linktype == LINKTYPE_ETHERNET,
+	leader->direction = mb_direction_of(&engine->locals, frame, leader, interface->linktype == MB_LINKTYPE_ETHERNET,
 					&is_foreign);
-	head->quality = (uint16_t)(interface->quality | frame->quality);
-	if (head->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
-		head->quality |= (head->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
-				 (head->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
+	leader->quality = (uint16_t)(interface->quality | frame->quality);
+	if (leader->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
+		leader->quality |= (leader->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
+				 (leader->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
 	return is_foreign;
 }
 
 /* The stamps of TRAIN are of a clock that was not set, unless they are no dates at all. */
-static void note_unset(struct mb_engine *engine, struct mb_packet *head, const struct mb_train *train)
+static void note_unset(struct mb_engine *engine, struct mb_packet *leader, const struct mb_train *train)
 {
-	if (!mb_date_is_sane(head->ts_ns))
+	if (!mb_date_is_sane(leader->ts_ns))
 		return;
-	head->quality |= MB_QUALITY_UNSYNCED;
+	leader->quality |= MB_QUALITY_UNSYNCED;
 	engine->dates.unset += train->count;
 }
 
-static void exclude(struct mb_engine *engine, const struct mb_packet *head, const struct mb_train *train)
+static void exclude(struct mb_engine *engine, const struct mb_packet *leader, const struct mb_train *train)
 {
 	engine->excluded_packets += train->count;
-	engine->excluded_bytes += train->count == 1 ? head->bytes : train->bytes;
+	engine->excluded_bytes += train->count == 1 ? leader->bytes : train->bytes;
 }
 
-/* Complete the heads, and find the lanes of their interface by direction, as far as any is of it; NULL for
- * directions that were not asked for. Has the look-ups of the heads' flows under way. */
+/* Complete the leaders, and find the lanes of their interface by direction, as far as any is of it; NULL for
+ * directions that were not asked for. Has the look-ups of the leaders' flows under way. */
 static int find_lanes(struct mb_engine *engine, const struct mb_interface *interface, uint16_t number,
 		      struct mb_lane *lanes[DIRECTIONS], struct mb_error *error)
 {
 	struct mb_trains *trains = &engine->trains;
 
 	for (uint32_t i = 0; i < trains->count; i++) {
-		struct mb_packet *head = &trains->heads[i];
+		struct mb_packet *leader = &trains->leaders[i];
 		uint8_t side;
 
-		if (complete_head(engine, interface, &trains->head_frames[i], head))
+		if (complete_leader(engine, interface, &trains->leader_frames[i], leader))
 			engine->foreign_packets += trains->trains[i].count;
-		side = head->direction;
+		side = leader->direction;
 		if (!lanes[side]) {
 			struct mb_engine_lane *lane;
 
@@ -199,9 +200,9 @@ static int find_lanes(struct mb_engine *engine, const struct mb_interface *inter
 				return -ENOMEM;
 			lanes[side] = &lane->lane;
 		}
-		if (__builtin_expect(mb_date_is_unset(head->ts_ns), 0))
-			note_unset(engine, head, &trains->trains[i]);
-		mb_lane_prefetch(lanes[side], head);
+		if (__builtin_expect(mb_date_is_unset(leader->ts_ns), 0))
+			note_unset(engine, leader, &trains->trains[i]);
+		mb_lane_prefetch(lanes[side], leader);
 	}
 	return 0;
 }
@@ -219,58 +220,58 @@ static int add_packet(struct mb_engine *engine, struct mb_lane *lane, const stru
 }
 
 /* The packets of a train that its lane could not take at once. */
-static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+static int add_apart(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *leader,
 		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
 {
 	const uint8_t *at = train->at;
 	int code = 0;
 
 	for (uint32_t i = 0; at < (const uint8_t *)train->end && !code; i++) {
-		struct mb_frame frame = mb_stretch_frame(layout, at);
+		struct mb_frame frame = mb_view_frame(layout, at);
 		struct mb_packet packet;
 
 		mb_decode(&frame, 1, interface, &engine->options.decode, &packet);
-		packet.direction = head->direction;
-		packet.quality = head->quality;
+		packet.direction = leader->direction;
+		packet.quality = leader->quality;
 		code = add_packet(engine, lane, &packet, i);
-		at += mb_stretch_stride(layout, frame.caplen);
+		at += mb_view_stride(layout, frame.caplen);
 	}
 	return code;
 }
 
-static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *head,
+static int add_train(struct mb_engine *engine, struct mb_lane *lane, const struct mb_packet *leader,
 		     const struct mb_train *train, enum mb_layout layout, const struct mb_interface *interface)
 {
 	int code;
 
 	if (train->count == 1)
-		return add_packet(engine, lane, head, 0);
-	code = mb_lane_add_train(lane, head, train);
-	return code > 0 ? 0 : code ? code : add_apart(engine, lane, head, train, layout, interface);
+		return add_packet(engine, lane, leader, 0);
+	code = mb_lane_add_train(lane, leader, train);
+	return code > 0 ? 0 : code ? code : add_apart(engine, lane, leader, train, layout, interface);
 }
 
-/* Count frames at the front of STRETCH that are of one interface, and take them off it: one at least.
+/* Count frames at the front of VIEW that are of one interface, and take them off it: one at least.
  * 0 or a negative errno. */
-static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, struct mb_error *error)
+static int count_frames(struct mb_engine *engine, struct mb_frame_view *view, struct mb_error *error)
 {
-	const uint16_t number = mb_stretch_frame(stretch->layout, stretch->at).interface;
+	const uint16_t number = mb_view_frame(view->layout, view->at).interface;
 	const struct mb_interface *interface;
 	struct mb_lane *lanes[DIRECTIONS] = { NULL }; /* by enum mb_direction */
 	struct mb_trains *trains = &engine->trains;
 	size_t n_interfaces;
 
-	interface = &mb_source_interfaces(engine->source, &n_interfaces)[number];
-	mb_trains_decode(trains, stretch, interface, &engine->options.decode);
-	engine->ethernet_packets += interface->linktype == LINKTYPE_ETHERNET ? trains->frames : 0;
+	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[number];
+	mb_trains_decode(trains, view, interface, &engine->options.decode);
+	engine->ethernet_packets += interface->linktype == MB_LINKTYPE_ETHERNET ? trains->frames : 0;
 	if (find_lanes(engine, interface, number, lanes, error))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < trains->count; i++) {
-		const struct mb_packet *head = &trains->heads[i];
-		struct mb_lane *lane = lanes[head->direction];
+		const struct mb_packet *leader = &trains->leaders[i];
+		struct mb_lane *lane = lanes[leader->direction];
 
 		if (!lane)
-			exclude(engine, head, &trains->trains[i]);
-		else if (add_train(engine, lane, head, &trains->trains[i], stretch->layout, interface))
+			exclude(engine, leader, &trains->trains[i]);
+		else if (add_train(engine, lane, leader, &trains->trains[i], view->layout, interface))
 			return mb_fail(error, ENOMEM, "out of memory");
 		engine->packets += trains->trains[i].count;
 	}
@@ -279,18 +280,18 @@ static int count_frames(struct mb_engine *engine, struct mb_stretch *stretch, st
 
 static int count_batch(struct mb_engine *engine, struct mb_error *error)
 {
-	struct mb_stretch stretch = mb_stretch_of(engine->batch.frames, engine->batch.count);
+	struct mb_frame_view view = mb_view_of(engine->batch.frames, engine->batch.count);
 	int code = 0;
 
-	while (stretch.at < stretch.end && !code)
-		code = count_frames(engine, &stretch, error);
+	while (view.at < view.end && !code)
+		code = count_frames(engine, &view, error);
 	return code;
 }
 
-/* The next batch of a live source, counted. As next_batch(). */
+/* The next batch of a live backend, counted. As next_batch(). */
 static int run_live(struct mb_engine *engine)
 {
-	int n = mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+	int n = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
 
 	mb_live_mark_losses(engine);
 	if (n < 0)
@@ -310,16 +311,16 @@ static int run_live(struct mb_engine *engine)
 	return n;
 }
 
-/* Count frames where the source has them. 1, 0 when they are to be read, or a negative errno. */
+/* Count frames where the backend has them. 1, 0 when they are to be read, or a negative errno. */
 static int count_in_place(struct mb_engine *engine)
 {
-	struct mb_stretch stretch;
+	struct mb_frame_view view;
 	int code;
 
-	if (engine->head || engine->head_end < 0 || !mb_source_look(engine->source, &stretch))
+	if (engine->lookahead || engine->lookahead_end < 0 || !mb_backend_look(engine->backend, &view))
 		return 0;
-	code = count_frames(engine, &stretch, &engine->failure);
-	mb_source_take(engine->source, &stretch, engine->trains.frames, engine->trains.bytes);
+	code = count_frames(engine, &view, &engine->failure);
+	mb_backend_take(engine->backend, &view, engine->trains.frames, engine->trains.bytes);
 	return code ? code : 1;
 }
 
@@ -345,7 +346,7 @@ static int add_silent_lanes(struct mb_engine *engine)
 static int finish(struct mb_engine *engine, struct mb_error *error)
 {
 	engine->finished = true;
-	if (engine->source->live && !engine->n_lanes && add_silent_lanes(engine))
+	if (engine->backend->live && !engine->n_lanes && add_silent_lanes(engine))
 		return mb_fail(error, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < engine->n_lanes; i++)
 		if (mb_lane_finish(&engine->lanes[i]->lane))
@@ -360,11 +361,11 @@ static bool is_full(const struct mb_engine *engine)
 
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error)
 {
-	const bool live = engine->source->live;
-	const int64_t deadline_ns = mb_live_now() + TURN_NS;
+	const bool live = engine->backend->live;
+	const int64_t deadline_ns = mb_clock_ns(CLOCK_MONOTONIC) + TURN_NS;
 
-	if (!engine->head_done) {
-		int more = mb_head_read(engine, deadline_ns);
+	if (!engine->lookahead_done) {
+		int more = mb_lookahead_read(engine, deadline_ns);
 
 		if (more)
 			return more > 0 ? 1 : mb_fail(error, ENOMEM, "out of memory");
@@ -372,11 +373,11 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 	for (; batches && !engine->finished && !is_full(engine); batches--) {
 		int n = live ? run_live(engine) : run_file(engine);
 
-		if (n >= 0 && ((live && n == 0) || mb_live_now() >= deadline_ns))
+		if (n >= 0 && ((live && n == 0) || mb_clock_ns(CLOCK_MONOTONIC) >= deadline_ns))
 			return 1;
 		if (n >= 0)
 			continue;
-		engine->failed = n == MB_SOURCE_END ? 0 : n;
+		engine->failed = n == MB_BACKEND_END ? 0 : n;
 		if (finish(engine, error))
 			return -ENOMEM;
 	}

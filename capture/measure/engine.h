@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The whole way of a capture: frames from a source, decoded, told apart by interface and
+ * The whole way of a capture: frames from a backend, decoded, divided by interface and
  * direction, counted into bins, out as tables.
  */
 #ifndef MB_ENGINE_H
@@ -32,11 +32,11 @@ struct mb_engine_options {
 	bool infer_mtu;         /* take decode.mtu from the first frames */
 	uint32_t directions;    /* MB_LANE_IN | MB_LANE_OUT */
 	uint32_t max_sources;   /* rows of their own for senders in a bin */
-	uint32_t n_locals;      /* 0: infer this host's address where the source does not tell sides */
+	uint32_t n_locals;      /* 0: infer this host's address where the backend does not say directions */
 	struct mb_address locals[MB_LOCALS];
 };
 
-/* Of a live source. */
+/* Of a live backend. */
 struct mb_live_clock {
 	int64_t newest_ns, newest_read_ns; /* the newest stamp, and CLOCK_MONOTONIC when it was read */
 	int64_t ahead_ns;                  /* CLOCK_REALTIME minus CLOCK_MONOTONIC_RAW */
@@ -51,13 +51,13 @@ struct mb_engine_lane {
 
 struct mb_engine {
 	struct mb_engine_options options;
-	struct mb_source *source;
+	struct mb_backend *backend;
 	struct mb_senders_limits limits;
 	struct mb_sequences *sequences;
 	struct mb_inference inference;
-	struct mb_sides sides;
+	struct mb_locals locals;
 	struct mb_live_clock clock;
-	struct mb_losses losses; /* of a live source, marked in bins and not yet taken by the caller */
+	struct mb_drop_queue losses; /* of a live backend, marked in bins and not yet taken by the caller */
 	struct mb_table *bin_rows, *sender_rows;
 	struct mb_engine_lane **lanes;
 	uint32_t n_lanes;
@@ -69,24 +69,24 @@ struct mb_engine {
 	uint64_t packets; /* that were counted or excluded */
 	struct mb_dates dates;
 	/* The first frames, held back until the inference is made. */
-	struct mb_frame *head;
-	uint8_t *head_bytes;
-	uint32_t n_head, next_head;
-	int head_end;           /* what the source said behind the head */
-	size_t head_used;       /* bytes in head_bytes … */
-	size_t head_room;       /* … and how many there may be */
+	struct mb_frame *lookahead;
+	uint8_t *lookahead_bytes;
+	uint32_t n_lookahead, next_lookahead;
+	int lookahead_end;           /* what read() returned behind these frames */
+	size_t lookahead_used;       /* bytes in lookahead_bytes … */
+	size_t lookahead_room;       /* … and how many there may be */
 	int64_t silent_ns;      /* how long nothing came before it was whole */
-	bool head_done;
+	bool lookahead_done;
 	bool finished;
-	struct mb_error failure; /* why the source ended early */
+	struct mb_error failure; /* why the backend ended early */
 	int failed;
 	struct mb_batch batch;
 	struct mb_trains trains;
 };
 
-/* SOURCE stays the caller's and must outlive the engine. NULL when memory is out. */
+/* BACKEND stays the caller's and must outlive the engine. NULL when memory is out. */
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
-				   struct mb_source *source);
+				   struct mb_backend *backend);
 void mb_engine_destroy(struct mb_engine *engine);
 
 /* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table

@@ -8,14 +8,12 @@
 
 #include "cleanup.h"
 #include "hash.h"
+#include "linktype.h"
 
 #define SLOTS 4096               /* a power of two; addresses beyond half of it are not followed */
 #define NEARLY_EVERY 0.95        /* of the unicast frames */
 #define ETHERNET_LARGEST 1526    /* 1500 behind an Ethernet header and two or three tags */
 #define JUMBO_LARGEST 9234       /* 9216 likewise: larger frames exist in no Ethernet */
-#define LINKTYPE_NULL 0
-#define LINKTYPE_ETHERNET 1
-#define LINKTYPE_LOOP 108
 
 struct endpoint {
 	struct mb_address address;
@@ -71,7 +69,7 @@ static bool addresses_of(const struct mb_frame *frame, const struct mb_interface
 	struct mb_packet packet;
 
 	*sender = *receiver = (struct mb_address){ .family = MB_FAMILY_MAC };
-	if (interface->linktype == LINKTYPE_ETHERNET)
+	if (interface->linktype == MB_LINKTYPE_ETHERNET)
 		return mb_decode_macs(frame, interface, &sender->lo, &receiver->lo);
 	mb_decode(frame, 1, interface, &outermost, &packet);
 	*sender = packet.source;
@@ -128,8 +126,8 @@ static void infer_local(const struct sample *sample, struct mb_inference *infere
 		return;
 	if (!n) {
 		snprintf(inference->note, sizeof(inference->note),
-			 "no address stands in nearly all of the first %u unicast frames: taken as a "
-			 "mirror port, all frames as one direction (--local tells this host's address)",
+			 "no address is in nearly all of the first %u unicast frames: assuming a "
+			 "mirror port, all frames as one direction; override with --local",
 			 sample->unicast);
 		return;
 	}
@@ -137,14 +135,14 @@ static void infer_local(const struct sample *sample, struct mb_inference *infere
 	mb_address_format(&locals[0]->address, first);
 	if (n == 1) {
 		snprintf(inference->note, sizeof(inference->note),
-			 "%s is taken as this host: it stands in %.4g %% of the first %u unicast frames",
+			 "assuming %s is this host: it is in %.4g %% of the first %u unicast frames",
 			 first, 100.0 * locals[0]->frames / sample->unicast, sample->unicast);
 		return;
 	}
 	mb_address_format(&locals[1]->address, second);
 	snprintf(inference->note, sizeof(inference->note),
-		 "both %s and %s stand in nearly all of the first %u unicast frames: the first, which "
-		 "received more, is taken as this host (--local tells)", first, second, sample->unicast);
+		 "both %s and %s are in nearly all of the first %u unicast frames: assuming the first, "
+		 "which received more, is this host; override with --local", first, second, sample->unicast);
 }
 
 /* Whether a TCP payload of whole 1500-byte segments makes a frame of LEN bytes: headers of IPv4 or
@@ -165,7 +163,7 @@ static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count,
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t linktype = interfaces[frames[i].interface].linktype;
 
-		if (linktype == LINKTYPE_NULL || linktype == LINKTYPE_LOOP ||
+		if (linktype == MB_LINKTYPE_NULL || linktype == MB_LINKTYPE_LOOP ||
 		    frames[i].len <= ETHERNET_LARGEST)
 			continue;
 		over++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the first frames of a capture tell about the rest: which address is this host's own,
+ * What is inferred from the first frames of a capture: which address is this host's own,
  * and how large a frame the wire takes.
  */
 #ifndef MB_INFER_H
@@ -13,12 +13,12 @@
 #define MB_INFERENCE_NOTE 256
 
 struct mb_inference {
-	struct mb_address local; /* family NONE: no address stands in nearly every frame */
-	uint32_t mtu;            /* largest IP packet of one wire frame; 0: cannot tell merged ones */
+	struct mb_address local; /* family NONE: no address is in nearly every frame */
+	uint32_t mtu;            /* largest IP packet of one wire frame; 0: merged ones cannot be recognized */
 	char note[MB_INFERENCE_NOTE]; /* what was inferred and from how much, for the user */
 };
 
-/* Infer from COUNT frames, with INTERFACES as the source numbers them. Only Ethernet, cooked and
+/* Infer from COUNT frames, with INTERFACES as the backend numbers them. Only Ethernet, cooked and
  * raw IP interfaces say anything. 0 or -ENOMEM. */
 int mb_infer(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interfaces,
 	     const struct mb_seed *seed, struct mb_inference *inference);

@@ -2,35 +2,23 @@
 #include "measure/live.h"
 
 #include <errno.h>
-#include <time.h>
 
-/* Of silence, after which nothing from before it is to come: several times what the slowest source
+#include "clock.h"
+
+/* Of silence, after which nothing from before it is to come: several times what the slowest backend
  * holds frames back. */
 #define SILENCE_NS 100000000
 /* NTP slews by 500 ppm at most; in the time between two batches that is far less. */
 #define LEAST_STEP_NS 1000000
 
-static int64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ll + now.tv_nsec;
-}
-
-int64_t mb_live_now(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 void mb_live_mark_losses(struct mb_engine *engine)
 {
 	struct mb_loss loss;
 
-	while (engine->n_lanes && mb_source_loss(engine->source, &loss)) {
-		mb_losses_add(&engine->losses, &loss);
+	while (engine->n_lanes && mb_backend_loss(engine->backend, &loss)) {
+		mb_drop_queue_add(&engine->losses, &loss);
 		for (uint32_t i = 0; i < engine->n_lanes; i++)
-			mb_lane_lose(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
+			mb_lane_mark_drops(&engine->lanes[i]->lane, loss.first_ns, loss.last_ns);
 	}
 }
 
@@ -38,9 +26,9 @@ void mb_live_mark_losses(struct mb_engine *engine)
  * step. False when there was one. */
 static bool read_ahead(int64_t *ahead_ns)
 {
-	int64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
-	int64_t real = clock_ns(CLOCK_REALTIME);
-	int64_t after = clock_ns(CLOCK_MONOTONIC_RAW);
+	int64_t before = mb_clock_ns(CLOCK_MONOTONIC_RAW);
+	int64_t real = mb_clock_ns(CLOCK_REALTIME);
+	int64_t after = mb_clock_ns(CLOCK_MONOTONIC_RAW);
 
 	*ahead_ns = real - before;
 	return after - before < LEAST_STEP_NS / 4;
@@ -70,7 +58,7 @@ int mb_live_check_clock(struct mb_engine *engine)
 int mb_live_pass_time(struct mb_engine *engine)
 {
 	struct mb_live_clock *clock = &engine->clock;
-	int64_t now = mb_live_now(), passed;
+	int64_t now = mb_clock_ns(CLOCK_MONOTONIC), passed;
 
 	if (engine->batch.count && mb_date_is_sane(engine->batch.frames[engine->batch.count - 1].ts_ns)) {
 		clock->newest_ns = engine->batch.frames[engine->batch.count - 1].ts_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engine does for a live source only: time passes, clocks are set, packets are lost.
+ * What the engine does for a live backend only: time passes, clocks are set, packets are lost.
  */
 #ifndef MB_LIVE_H
 #define MB_LIVE_H
@@ -9,10 +9,7 @@
 
 #include "measure/engine.h"
 
-/* CLOCK_MONOTONIC in ns. */
-int64_t mb_live_now(void);
-
-/* Mark the bins of the losses that the source tells of; before there is a lane, it keeps them. */
+/* Mark the bins of the losses that the backend reports; before there is a lane, it keeps them. */
 void mb_live_mark_losses(struct mb_engine *engine);
 
 /* Begin an epoch when somebody set the system's clock since the last call: when it moved against

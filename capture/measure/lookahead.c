@@ -5,29 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "measure/live.h"
 
-#define HEAD_FRAMES 8192         /* that the inference sees */
-#define HEAD_BYTES (8u << 20)
-#define HEAD_SILENCE_NS 1000000000 /* ends the head of a pipe that is fed slowly */
+#define LOOKAHEAD_FRAMES 8192         /* that the inference sees */
+#define LOOKAHEAD_BYTES (8u << 20)
+#define LOOKAHEAD_SILENCE_NS 1000000000 /* ends the lookahead of a pipe that is fed slowly */
 
-void mb_head_drop(struct mb_engine *engine)
+void mb_lookahead_drop(struct mb_engine *engine)
 {
-	free(engine->head);
-	free(engine->head_bytes);
-	engine->head = NULL;
-	engine->head_bytes = NULL;
+	free(engine->lookahead);
+	free(engine->lookahead_bytes);
+	engine->lookahead = NULL;
+	engine->lookahead_bytes = NULL;
 }
 
-/* Copy BATCH to the head, which has room for it. */
+/* Copy BATCH to the lookahead, which has room for it. */
 static void keep_batch(struct mb_engine *engine, const struct mb_batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
-		struct mb_frame *kept = &engine->head[engine->n_head++];
+		struct mb_frame *kept = &engine->lookahead[engine->n_lookahead++];
 
 		*kept = batch->frames[i];
-		kept->data = memcpy(engine->head_bytes + engine->head_used, kept->data, kept->caplen);
-		engine->head_used += kept->caplen;
+		kept->data = memcpy(engine->lookahead_bytes + engine->lookahead_used, kept->data, kept->caplen);
+		engine->lookahead_used += kept->caplen;
 	}
 }
 
@@ -40,19 +41,19 @@ static size_t captured_bytes(const struct mb_batch *batch)
 	return bytes;
 }
 
-static bool told_sides(const struct mb_engine *engine)
+static bool has_directions(const struct mb_engine *engine)
 {
 	const struct mb_interface *interfaces;
 	size_t n_interfaces;
 
 	if (engine->options.n_locals)
 		return true;
-	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
-	for (uint32_t i = 0; i < engine->n_head; i++) {
+	interfaces = mb_backend_interfaces(engine->backend, &n_interfaces);
+	for (uint32_t i = 0; i < engine->n_lookahead; i++) {
 		static const struct mb_decode_options outermost = { 0 };
 		struct mb_packet packet;
 
-		mb_decode(&engine->head[i], 1, &interfaces[engine->head[i].interface], &outermost,
+		mb_decode(&engine->lookahead[i], 1, &interfaces[engine->lookahead[i].interface], &outermost,
 			  &packet);
 		if (packet.direction != MB_DIRECTION_UNKNOWN)
 			return true;
@@ -64,79 +65,79 @@ static int make_inference(struct mb_engine *engine)
 {
 	const struct mb_interface *interfaces;
 	size_t n_interfaces;
-	bool told = told_sides(engine);
+	bool known = has_directions(engine);
 
-	interfaces = mb_source_interfaces(engine->source, &n_interfaces);
-	if (mb_infer(engine->head, engine->n_head, interfaces, &engine->limits.seed, &engine->inference))
+	interfaces = mb_backend_interfaces(engine->backend, &n_interfaces);
+	if (mb_infer(engine->lookahead, engine->n_lookahead, interfaces, &engine->limits.seed, &engine->inference))
 		return -ENOMEM;
 	if (engine->options.infer_mtu)
 		engine->options.decode.mtu = engine->inference.mtu;
-	if (told) {
+	if (known) {
 		engine->inference.note[0] = '\0';
 		engine->inference.local.family = MB_FAMILY_NONE;
 	} else if (engine->inference.local.family != MB_FAMILY_NONE) {
-		mb_sides_init(&engine->sides, &engine->inference.local, 1);
+		mb_locals_init(&engine->locals, &engine->inference.local, 1);
 	}
 	return 0;
 }
 
-static int begin_head(struct mb_engine *engine)
+static int begin_lookahead(struct mb_engine *engine)
 {
-	engine->head_room = HEAD_BYTES;
-	engine->head = calloc(HEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->head));
-	engine->head_bytes = malloc(engine->head_room);
-	return engine->head && engine->head_bytes ? 0 : -ENOMEM;
+	engine->lookahead_room = LOOKAHEAD_BYTES;
+	engine->lookahead = calloc(LOOKAHEAD_FRAMES + MB_BATCH_FRAMES, sizeof(*engine->lookahead));
+	engine->lookahead_bytes = malloc(engine->lookahead_room);
+	return engine->lookahead && engine->lookahead_bytes ? 0 : -ENOMEM;
 }
 
-static int grow_head(struct mb_engine *engine, size_t more)
+static int grow_lookahead(struct mb_engine *engine, size_t more)
 {
-	uint8_t *old = engine->head_bytes, *grown;
+	uint8_t *old = engine->lookahead_bytes, *grown;
 
-	if (engine->head_used + more <= engine->head_room)
+	if (engine->lookahead_used + more <= engine->lookahead_room)
 		return 0;
-	grown = malloc(engine->head_room += more);
+	grown = malloc(engine->lookahead_room += more);
 	if (!grown)
 		return -ENOMEM;
-	memcpy(grown, old, engine->head_used);
-	for (uint32_t i = 0; i < engine->n_head; i++)
-		engine->head[i].data = grown + (engine->head[i].data - old);
-	engine->head_bytes = grown;
+	memcpy(grown, old, engine->lookahead_used);
+	for (uint32_t i = 0; i < engine->n_lookahead; i++)
+		engine->lookahead[i].data = grown + (engine->lookahead[i].data - old);
+	engine->lookahead_bytes = grown;
 	free(old);
 	return 0;
 }
 
-/* Read the next of the first frames. 1: there are more to come; 0: the head is whole, and what ended it is kept
+/* Read the next of the first frames. 1: there are more to come; 0: the lookahead is whole, and what ended it is kept
  * for behind it; or -ENOMEM. */
-static int extend_head(struct mb_engine *engine)
+static int extend_lookahead(struct mb_engine *engine)
 {
-	int64_t begun = mb_live_now(), waited;
+	int64_t begun = mb_clock_ns(CLOCK_MONOTONIC), waited;
 
-	engine->head_end = mb_source_read(engine->source, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
-	if (engine->head_end < 0)
+	engine->lookahead_end = mb_backend_read(engine->backend, &engine->batch, MB_READ_TIMEOUT_MS, &engine->failure);
+	if (engine->lookahead_end < 0)
 		return 0;
-	waited = mb_live_now() - begun;
-	engine->silent_ns = engine->source->starved ? engine->silent_ns + waited : 0;
-	if (!engine->head_end)
-		return engine->silent_ns < HEAD_SILENCE_NS;
-	if (grow_head(engine, captured_bytes(&engine->batch)))
+	waited = mb_clock_ns(CLOCK_MONOTONIC) - begun;
+	engine->silent_ns = engine->backend->starved ? engine->silent_ns + waited : 0;
+	if (!engine->lookahead_end)
+		return engine->silent_ns < LOOKAHEAD_SILENCE_NS;
+	if (grow_lookahead(engine, captured_bytes(&engine->batch)))
 		return -ENOMEM;
 	keep_batch(engine, &engine->batch);
-	return engine->n_head < HEAD_FRAMES && engine->head_used < HEAD_BYTES;
+	return engine->n_lookahead < LOOKAHEAD_FRAMES && engine->lookahead_used < LOOKAHEAD_BYTES;
 }
 
-int mb_head_read(struct mb_engine *engine, int64_t deadline_ns)
+int mb_lookahead_read(struct mb_engine *engine, int64_t deadline_ns)
 {
-	int more = !engine->source->live;
+	int more = !engine->backend->live;
 
-	if (more && !engine->head && begin_head(engine))
+	if (more && !engine->lookahead && begin_lookahead(engine))
 		return -ENOMEM;
 	while (more > 0) {
-		if (mb_live_now() >= deadline_ns)
+		if (mb_clock_ns(CLOCK_MONOTONIC) >= deadline_ns)
 			return 1;
-		more = extend_head(engine);
+		more = extend_lookahead(engine);
 	}
 	if (more < 0)
 		return more;
-	engine->head_done = true;
+	engine->lookahead_done = true;
 	return make_inference(engine);
 }

@@ -11,9 +11,9 @@
 
 /* Read the first frames and infer from them, until DEADLINE_NS (CLOCK_MONOTONIC) at most. 1: there is more to read; 0 when
  * it is done, with what ended it kept for behind them; or -ENOMEM. */
-int mb_head_read(struct mb_engine *engine, int64_t deadline_ns);
+int mb_lookahead_read(struct mb_engine *engine, int64_t deadline_ns);
 
 /* Forget the frames. */
-void mb_head_drop(struct mb_engine *engine);
+void mb_lookahead_drop(struct mb_engine *engine);
 
 #endif

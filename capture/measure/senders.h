@@ -77,18 +77,18 @@ static inline void mb_senders_prefetch(const struct mb_senders *senders,
 struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_packet *packet);
 
 /* Packets of one flow within a bin, in order of time. */
-struct mb_amount {
+struct mb_subtotal {
 	uint64_t bytes, padding; /* of L2 without FCS; and up to the shortest that Ethernet sends */
 	int64_t first_ns, last_ns;
 	uint32_t packets, ce_packets;
 };
 
-static inline void mb_sender_add(struct mb_sender *sender, const struct mb_amount *amount)
+static inline void mb_sender_add(struct mb_sender *sender, const struct mb_subtotal *subtotal)
 {
-	sender->bytes += amount->bytes;
-	sender->packets += amount->packets;
-	sender->last_ns = amount->last_ns > sender->last_ns ? amount->last_ns : sender->last_ns;
-	sender->first_ns = amount->first_ns < sender->first_ns ? amount->first_ns : sender->first_ns;
+	sender->bytes += subtotal->bytes;
+	sender->packets += subtotal->packets;
+	sender->last_ns = subtotal->last_ns > sender->last_ns ? subtotal->last_ns : sender->last_ns;
+	sender->first_ns = subtotal->first_ns < sender->first_ns ? subtotal->first_ns : sender->first_ns;
 }
 
 /* Columns of mb_senders_close()'s rows. */

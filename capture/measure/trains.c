@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "decode/walk.h"
+#include "linktype.h"
 #include "measure/span.h"
 
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
@@ -196,14 +197,14 @@ static inline void move_cell(struct mb_cell *cell, int64_t ts_ns)
 	cell->end_ns = (int64_t)(begin + width);
 }
 
-/* Begin an amount with a frame at TS_NS. */
-static mb_inline struct mb_amount *begin_amount(struct mb_trains *trains, int64_t ts_ns)
+/* Begin a subtotal with a frame at TS_NS. */
+static mb_inline struct mb_subtotal *begin_subtotal(struct mb_trains *trains, int64_t ts_ns)
 {
-	struct mb_amount *amount = &trains->amounts[trains->n_amounts++];
+	struct mb_subtotal *subtotal = &trains->subtotals[trains->n_subtotals++];
 
 	move_cell(&trains->cell, ts_ns);
-	*amount = (struct mb_amount){ .first_ns = ts_ns };
-	return amount;
+	*subtotal = (struct mb_subtotal){ .first_ns = ts_ns };
+	return subtotal;
 }
 
 /* A train while it is made. */
@@ -212,7 +213,7 @@ struct making {
 	struct mb_frame frame;
 	int64_t last_ns;          /* … the stamp of the one before it … */
 	uint32_t sequence;        /* … and where that one of TCP ended */
-	struct mb_amount *amount; /* of the latest bin, but for the run */
+	struct mb_subtotal *subtotal; /* of the latest bin, but for the run */
 	uint64_t bytes;           /* of all, but for the run */
 	uint32_t count;
 };
@@ -233,15 +234,15 @@ struct run {
 /* Begin a run with the frame that is looked at. False when it is not whole on the wire or contradicts itself: what is
  * too small has wrapped around. */
 static mb_inline bool begin_run(struct run *run, const struct making *train, const struct common *common,
-				const struct mb_stretch *stretch, const struct shape *shape, enum mb_layout layout)
+				const struct mb_frame_view *view, const struct shape *shape, enum mb_layout layout)
 {
 	uint32_t available = train->frame.len - common->fcs_len - shape->ip;
 	uint32_t length = mb_be16(train->frame.data + shape->length) + shape->uncounted;
 
 	run->count = 0;
-	run->lengths = mb_stretch_lengths(layout, train->at);
-	run->stride = mb_stretch_stride(layout, train->frame.caplen);
-	run->last = (const uint8_t *)stretch->end - run->stride;
+	run->lengths = mb_view_lengths(layout, train->at);
+	run->stride = mb_view_stride(layout, train->frame.caplen);
+	run->last = (const uint8_t *)view->end - run->stride;
 	run->l2 = train->frame.len - common->fcs_len;
 	run->payload = length - common->header;
 	run->is_ce = mb_is_ce(train->frame.data[shape->ip + 1] >> shape->ecn);
@@ -253,12 +254,12 @@ static mb_inline void add_run(struct making *train, struct run *run)
 {
 	uint64_t bytes = (uint64_t)run->count * run->l2;
 
-	train->amount->bytes += bytes;
+	train->subtotal->bytes += bytes;
 	if (run->l2 < MB_WIRE_SHORTEST)
-		train->amount->padding += (uint64_t)run->count * (MB_WIRE_SHORTEST - run->l2);
-	train->amount->packets += run->count;
-	train->amount->ce_packets += run->is_ce ? run->count : 0;
-	train->amount->last_ns = train->last_ns;
+		train->subtotal->padding += (uint64_t)run->count * (MB_WIRE_SHORTEST - run->l2);
+	train->subtotal->packets += run->count;
+	train->subtotal->ce_packets += run->is_ce ? run->count : 0;
+	train->subtotal->last_ns = train->last_ns;
 	train->bytes += bytes;
 	train->count += run->count;
 }
@@ -272,11 +273,11 @@ static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, 
 	if (unlikely(is_tcp && mb_be32(frame->data + shape->transport + TCP_SEQUENCE) != train->sequence))
 		return false;
 	if (unlikely(frame->ts_ns >= trains->cell.end_ns)) {
-		if (trains->n_amounts == MB_AMOUNTS)
+		if (trains->n_subtotals == MB_SUBTOTALS)
 			return false;
 		add_run(train, run);
 		run->count = 0;
-		train->amount = begin_amount(trains, frame->ts_ns);
+		train->subtotal = begin_subtotal(trains, frame->ts_ns);
 	}
 	prefetch_ahead(frame->data);
 	train->sequence += run->payload;
@@ -290,63 +291,63 @@ static mb_inline bool goes_on(struct making *train, const struct run *run, uint6
 			      enum mb_layout layout)
 {
 	train->at += run->stride;
-	if (train->at > run->last || mb_stretch_lengths(layout, train->at) != run->lengths ||
-	    mb_stretch_nature(layout, train->at) != nature || !mb_stretch_fraction_is_sane(layout, train->at))
+	if (train->at > run->last || mb_view_lengths(layout, train->at) != run->lengths ||
+	    mb_view_nature(layout, train->at) != nature || !mb_view_fraction_is_sane(layout, train->at))
 		return false;
-	train->frame = mb_stretch_frame(layout, train->at);
+	train->frame = mb_view_frame(layout, train->at);
 	return train->frame.ts_ns >= train->last_ns && is_alike(&run->headers, shape, train->frame.data);
 }
 
 /* Whether the frame behind a run is of the train all the same. */
 static mb_inline bool follows(struct making *train, uint64_t nature, const struct common *common,
-			      const struct mb_stretch *stretch, const struct shape *shape, enum mb_layout layout)
+			      const struct mb_frame_view *view, const struct shape *shape, enum mb_layout layout)
 {
 	struct headers headers;
 
-	if (!mb_stretch_has(stretch, layout, train->at) || mb_stretch_nature(layout, train->at) != nature)
+	if (!mb_view_has(view, layout, train->at) || mb_view_nature(layout, train->at) != nature)
 		return false;
-	train->frame = mb_stretch_frame(layout, train->at);
+	train->frame = mb_view_frame(layout, train->at);
 	if (train->frame.ts_ns < train->last_ns || train->frame.caplen < shape->captured)
 		return false;
-	load_headers(&headers, shape, mb_stretch_frame(layout, stretch->at).data, common->alike);
+	load_headers(&headers, shape, mb_view_frame(layout, view->at).data, common->alike);
 	return is_alike(&headers, shape, train->frame.data);
 }
 
-/* Make of TRAIN, of the frame at the front of STRETCH, one of those that follow it as well. SHAPE, IS_TCP and LAYOUT
+/* Make of TRAIN, of the frame at the front of VIEW, one of those that follow it as well. SHAPE, IS_TCP and LAYOUT
  * are constants. */
 static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, const struct common *shared,
-			     const struct mb_stretch *stretch, const struct shape *shape, bool is_tcp,
+			     const struct mb_frame_view *view, const struct shape *shape, bool is_tcp,
 			     enum mb_layout layout)
 {
 	const struct common common = *shared;
-	const uint64_t nature = mb_stretch_nature(layout, stretch->at);
-	const uint32_t first_amount = trains->n_amounts;
-	struct making making = { .at = stretch->at, .frame = mb_stretch_frame(layout, stretch->at) };
+	const uint64_t nature = mb_view_nature(layout, view->at);
+	const uint32_t first_subtotal = trains->n_subtotals;
+	struct making making = { .at = view->at, .frame = mb_view_frame(layout, view->at) };
 	struct run run;
 
 	making.last_ns = making.frame.ts_ns;
 	making.sequence = mb_be32(making.frame.data + shape->transport + TCP_SEQUENCE);
-	making.amount = begin_amount(trains, making.last_ns);
+	making.subtotal = begin_subtotal(trains, making.last_ns);
 	do {
-		if (!begin_run(&run, &making, &common, stretch, shape, layout))
+		if (!begin_run(&run, &making, &common, view, shape, layout))
 			break;
 		while (add_frame(trains, &making, &run, shape, is_tcp) &&
 		       goes_on(&making, &run, nature, shape, layout))
 			;
 		add_run(&making, &run);
-	} while (run.count && follows(&making, nature, &common, stretch, shape, layout));
+	} while (run.count && follows(&making, nature, &common, view, shape, layout));
 	if (making.count < 2) {
-		trains->n_amounts = first_amount;
+		trains->n_subtotals = first_subtotal;
 		return;
 	}
 	*train = (struct mb_train){
-		.at = stretch->at,
+		.at = view->at,
 		.end = making.at,
 		.count = making.count,
 		.tcp_end = making.sequence,
 		.bytes = making.bytes,
-		.amounts = &trains->amounts[first_amount],
-		.n_amounts = trains->n_amounts - first_amount,
+		.subtotals = &trains->subtotals[first_subtotal],
+		.n_subtotals = trains->n_subtotals - first_subtotal,
 	};
 }
 
@@ -354,11 +355,11 @@ static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, c
 #define FOLLOW(name, is_tagged, is_ipv6, is_tcp, layout)                                           \
 	static __attribute__((noinline)) void name(struct mb_trains *trains, struct mb_train *train, \
 						   const struct common *common,                    \
-						   const struct mb_stretch *stretch)               \
+						   const struct mb_frame_view *view)               \
 	{                                                                                          \
 		const struct shape shape = shape_of(is_tagged, is_ipv6);                           \
                                                                                                    \
-		follow(trains, train, common, stretch, &shape, is_tcp, layout);                    \
+		follow(trains, train, common, view, &shape, is_tcp, layout);                    \
 	}
 
 #define FOLLOW_LAYOUT(suffix, layout)                                                              \
@@ -386,7 +387,7 @@ FOLLOW_LAYOUT(us, MB_LAYOUT_RECORDS_US)
 /* By layout, and by the same indices as mb_trains.alike. */
 static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains, struct mb_train *train,
 							const struct common *common,
-							const struct mb_stretch *stretch) = {
+							const struct mb_frame_view *view) = {
 	[MB_LAYOUT_FRAMES] = SHAPES(frames),
 	[MB_LAYOUT_RECORDS_NS] = SHAPES(ns),
 	[MB_LAYOUT_RECORDS_US] = SHAPES(us),
@@ -419,8 +420,8 @@ static mb_inline bool may_follow(const struct mb_frame *frame, const struct mb_f
 	       mb_load32(one + 8, false) == mb_load32(other + 8, false);
 }
 
-/* Have TRAIN, of the frame FIRST at the front of STRETCH, go on with those that follow it. LAYOUT is a constant. */
-static mb_inline void make_train(struct mb_trains *trains, struct mb_train *train, const struct mb_stretch *stretch,
+/* Have TRAIN, of the frame FIRST at the front of VIEW, go on with those that follow it. LAYOUT is a constant. */
+static mb_inline void make_train(struct mb_trains *trains, struct mb_train *train, const struct mb_frame_view *view,
 				 const struct mb_frame *first, enum mb_layout layout, struct common *common)
 {
 	const uint8_t *data = first->data, *ip;
@@ -429,9 +430,9 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	struct shape shape;
 	uint8_t protocol;
 
-	if (first->caplen < LEAST || first->gso_size || !mb_stretch_has(stretch, layout, train->end))
+	if (first->caplen < LEAST || first->gso_size || !mb_view_has(view, layout, train->end))
 		return;
-	second = mb_stretch_frame(layout, train->end);
+	second = mb_view_frame(layout, train->end);
 	if (second.caplen < LEAST || !may_follow(first, &second))
 		return;
 	is_tagged = mb_be16(data + ETHER_TYPE) == MB_NEXT_VLAN;
@@ -446,37 +447,37 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	common->same = &trains->same[is_tagged][is_ipv6][is_udp];
 	common->header = shape.transport - shape.ip +
 			 (is_udp ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
-	follow_shapes[layout][is_tagged][is_ipv6][is_udp](trains, train, common, stretch);
+	follow_shapes[layout][is_tagged][is_ipv6][is_udp](trains, train, common, view);
 }
 
-/* mb_trains_decode() but for decoding the heads. LAYOUT is a constant. */
-static mb_inline void divide(struct mb_trains *trains, struct mb_stretch *stretch, enum mb_layout layout,
+/* mb_trains_decode() but for decoding the leaders. LAYOUT is a constant. */
+static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *view, enum mb_layout layout,
 			     bool can_follow, struct common *common)
 {
-	const uint16_t number = mb_stretch_frame(layout, stretch->at).interface;
+	const uint16_t number = mb_view_frame(layout, view->at).interface;
 
-	while (trains->count < MB_TRAINS && trains->n_amounts < MB_AMOUNTS &&
-	       mb_stretch_has(stretch, layout, stretch->at)) {
+	while (trains->count < MB_TRAINS && trains->n_subtotals < MB_SUBTOTALS &&
+	       mb_view_has(view, layout, view->at)) {
 		struct mb_train *train = &trains->trains[trains->count];
-		struct mb_frame *first = &trains->head_frames[trains->count];
+		struct mb_frame *first = &trains->leader_frames[trains->count];
 
-		mb_stretch_load(layout, stretch->at, first);
+		mb_view_load(layout, view->at, first);
 		if (first->interface != number)
 			break;
-		train->at = stretch->at;
-		train->end = (const uint8_t *)stretch->at + mb_stretch_stride(layout, first->caplen);
+		train->at = view->at;
+		train->end = (const uint8_t *)view->at + mb_view_stride(layout, first->caplen);
 		train->count = 1;
 		if (can_follow)
-			make_train(trains, train, stretch, first, layout, common);
+			make_train(trains, train, view, first, layout, common);
 		trains->count++;
 		trains->frames += train->count;
 		trains->bytes += train->count == 1 ? first->len
 						   : train->bytes + (uint64_t)train->count * common->fcs_len;
-		stretch->at = train->end;
+		view->at = train->end;
 	}
 }
 
-void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch, const struct mb_interface *interface,
+void mb_trains_decode(struct mb_trains *trains, struct mb_frame_view *view, const struct mb_interface *interface,
 		      const struct mb_decode_options *options)
 {
 	const bool can_follow = interface->linktype == MB_LINKTYPE_ETHERNET && !options->inner;
@@ -485,13 +486,13 @@ void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch, cons
 		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,
 	};
 
-	trains->count = trains->n_amounts = 0;
+	trains->count = trains->n_subtotals = 0;
 	trains->frames = trains->bytes = 0;
-	if (stretch->layout == MB_LAYOUT_FRAMES)
-		divide(trains, stretch, MB_LAYOUT_FRAMES, can_follow, &common);
-	else if (stretch->layout == MB_LAYOUT_RECORDS_NS)
-		divide(trains, stretch, MB_LAYOUT_RECORDS_NS, can_follow, &common);
+	if (view->layout == MB_LAYOUT_FRAMES)
+		divide(trains, view, MB_LAYOUT_FRAMES, can_follow, &common);
+	else if (view->layout == MB_LAYOUT_RECORDS_NS)
+		divide(trains, view, MB_LAYOUT_RECORDS_NS, can_follow, &common);
 	else
-		divide(trains, stretch, MB_LAYOUT_RECORDS_US, can_follow, &common);
-	mb_decode(trains->head_frames, trains->count, interface, options, trains->heads);
+		divide(trains, view, MB_LAYOUT_RECORDS_US, can_follow, &common);
+	mb_decode(trains->leader_frames, trains->count, interface, options, trains->leaders);
 }

@@ -16,12 +16,12 @@
 /* Frames of one flow, in order of time and, TCP's, each beginning where the one before it ended.
  * One frame is a train, whatever it is; of several each is one frame on the wire. */
 struct mb_train {
-	const void *at, *end; /* in the stretch that was divided */
+	const void *at, *end; /* in the view that was divided */
 	uint32_t count;
 	uint32_t tcp_end; /* of several: the sequence number behind the last … */
 	uint64_t bytes;   /* … their L2 bytes without FCS … */
-	const struct mb_amount *amounts; /* … and what came in each cell */
-	uint32_t n_amounts;
+	const struct mb_subtotal *subtotals; /* … and what came in each cell */
+	uint32_t n_subtotals;
 };
 
 #define MB_ALIKE_BLOCK 16
@@ -46,27 +46,27 @@ struct mb_cell {
 };
 
 #define MB_TRAINS MB_BATCH_FRAMES
-#define MB_AMOUNTS (2 * MB_TRAINS)
+#define MB_SUBTOTALS (2 * MB_TRAINS)
 
 struct mb_trains {
-	uint32_t count, n_amounts;
-	uint64_t frames, bytes; /* in all trains; bytes with FCS, as the source counts them */
+	uint32_t count, n_subtotals;
+	uint64_t frames, bytes; /* in all trains; bytes with FCS, as the backend counts them */
 	struct mb_train trains[MB_TRAINS];
-	struct mb_packet heads[MB_TRAINS]; /* of each train its first frame, decoded */
-	struct mb_frame head_frames[MB_TRAINS];
-	struct mb_amount amounts[MB_AMOUNTS];
+	struct mb_packet leaders[MB_TRAINS]; /* of each train its first frame, decoded */
+	struct mb_frame leader_frames[MB_TRAINS];
+	struct mb_subtotal subtotals[MB_SUBTOTALS];
 	struct mb_cell cell;
 	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP: what decides on sender, flow and side … */
 	struct mb_alike same[2][2][2];  /* … and the length of the packet and MB_MARK_CE */
 };
 
-/* Amounts are of one bin of each width, 1 ns or more. */
+/* Subtotals are of one bin of each width, 1 ns or more. */
 void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin_ns);
 
-/* Divide into trains the frames at the front of STRETCH that come from the INTERFACE of the first, and
+/* Divide into trains the frames at the front of VIEW that come from the INTERFACE of the first, and
  * take them off it: all that there is room for. Every packet of a train is as mb_decode() says of its
  * first frame, but for stamp, lengths, sequence number and MB_MARK_CE. The frames must outlive the trains. */
-void mb_trains_decode(struct mb_trains *trains, struct mb_stretch *stretch,
+void mb_trains_decode(struct mb_trains *trains, struct mb_frame_view *view,
 		      const struct mb_interface *interface, const struct mb_decode_options *options);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The type Capture: a source and the engine on it.
+ * The type Capture: a backend and the engine on it.
  */
 #include "python/module.h"
 
@@ -16,7 +16,7 @@
 
 struct capture_object {
 	PyObject_HEAD
-	struct mb_source source;
+	struct mb_backend backend;
 	struct mb_engine *engine;
 	bool busy; /* a thread is inside run(): the GIL is released there */
 };
@@ -32,7 +32,7 @@ static PyObject *raise_error(struct mb_module_state *state, int code, const stru
 static void capture_clear(struct capture_object *self)
 {
 	mb_engine_destroy(self->engine);
-	mb_source_close(&self->source);
+	mb_backend_close(&self->backend);
 	self->engine = NULL;
 }
 
@@ -97,7 +97,7 @@ static int check_options(const struct mb_engine_options *options)
 }
 
 static int open_capture(struct capture_object *self, struct mb_module_state *state, PyObject *targets,
-			const struct mb_source_options *source_options,
+			const struct mb_backend_options *backend_options,
 			const struct mb_engine_options *options)
 {
 	Py_ssize_t count = PyList_Size(targets);
@@ -116,13 +116,13 @@ static int open_capture(struct capture_object *self, struct mb_module_state *sta
 	if (read_strings(targets, names, count))
 		return -1;
 	Py_BEGIN_ALLOW_THREADS
-	code = mb_merge_open(&self->source, names, (size_t)count, source_options, &error);
+	code = mb_merge_open(&self->backend, names, (size_t)count, backend_options, &error);
 	Py_END_ALLOW_THREADS
 	if (code) {
 		raise_error(state, code, &error);
 		return -1;
 	}
-	self->engine = mb_engine_create(options, &self->source);
+	self->engine = mb_engine_create(options, &self->backend);
 	if (!self->engine) {
 		PyErr_NoMemory();
 		return -1;
@@ -130,20 +130,20 @@ static int open_capture(struct capture_object *self, struct mb_module_state *sta
 	return 0;
 }
 
-static void read_choices(const char *directions, const char *stamps, struct mb_source_options *source,
+static void read_choices(const char *directions, const char *stamps, struct mb_backend_options *backend,
 			 struct mb_engine_options *options)
 {
 	if (!strcmp(directions, "in")) {
 		options->directions = MB_LANE_IN;
-		source->direction = MB_DIRECTION_IN;
+		backend->direction = MB_DIRECTION_IN;
 	} else if (!strcmp(directions, "out")) {
 		options->directions = MB_LANE_OUT;
-		source->direction = MB_DIRECTION_OUT;
+		backend->direction = MB_DIRECTION_OUT;
 	}
 	if (!strcmp(stamps, "hw"))
-		source->stamps = MB_STAMPS_HW;
+		backend->stamps = MB_STAMPS_HW;
 	else if (!strcmp(stamps, "sw"))
-		source->stamps = MB_STAMPS_SW;
+		backend->stamps = MB_STAMPS_SW;
 }
 
 static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -159,7 +159,7 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 		.max_sources = 4096,
 	};
 	PyObject *targets, *locals = NULL;
-	struct mb_source_options source = { 0 };
+	struct mb_backend_options backend = { 0 };
 	const char *directions = "both", *stamps = "auto";
 	int inner = 0, promiscuous = 1;
 	unsigned long long ring_bytes = 0;
@@ -171,13 +171,13 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 					 &targets, &options.bins.bin_ns,
 					 &options.bins.source_bin_ns, &options.bins.window_ns,
 					 &directions, &PyList_Type, &locals, &options.max_sources,
-					 &inner, &mtu, &spread_bps, &source.backend, &source.filter,
-					 &source.snaplen, &source.threads, &ring_bytes, &stamps,
-					 &promiscuous, &source.cluster))
+					 &inner, &mtu, &spread_bps, &backend.backend, &backend.filter,
+					 &backend.snaplen, &backend.threads, &ring_bytes, &stamps,
+					 &promiscuous, &backend.cluster))
 		return NULL;
-	read_choices(directions, stamps, &source, &options);
-	source.ring_bytes = ring_bytes;
-	source.own_traffic = !promiscuous;
+	read_choices(directions, stamps, &backend, &options);
+	backend.ring_bytes = ring_bytes;
+	backend.own_traffic = !promiscuous;
 	options.decode.inner = inner;
 	options.decode.mtu = mtu < 0 ? 0 : (uint32_t)mtu;
 	options.infer_mtu = mtu < 0;
@@ -187,10 +187,10 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 	self = PyObject_New(struct capture_object, type);
 	if (!self)
 		return NULL;
-	memset(&self->source, 0, sizeof(self->source));
+	memset(&self->backend, 0, sizeof(self->backend));
 	self->engine = NULL;
 	self->busy = false;
-	if (open_capture(self, state, targets, &source, &options)) {
+	if (open_capture(self, state, targets, &backend, &options)) {
 		Py_DECREF(self);
 		return NULL;
 	}
@@ -211,7 +211,7 @@ static int run_engine(struct capture_object *self, struct mb_module_state *state
 		self->busy = false;
 		if (PyErr_CheckSignals())
 			return -1;
-	} while (code == 1 && !self->source.live && !self->engine->bin_rows->count &&
+	} while (code == 1 && !self->backend.live && !self->engine->bin_rows->count &&
 		 !self->engine->sender_rows->count);
 	if (code < 0)
 		raise_error(state, code, &error);
@@ -260,7 +260,7 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 	const struct mb_interface *interface;
 	size_t n_interfaces;
 
-	interface = &mb_source_interfaces(engine->source, &n_interfaces)[lane->interface];
+	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[lane->interface];
 	return Py_BuildValue(
 		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}",
 		"interface", interface->name, "index", (unsigned int)lane->interface, "linktype", interface->linktype,
@@ -294,9 +294,9 @@ static PyObject *capture_lanes(PyObject *object, void *closure)
 }
 
 /* The interface's counters at the start, or None. */
-static PyObject *describe_begun(const struct mb_source *source)
+static PyObject *describe_begun(const struct mb_backend *backend)
 {
-	const struct mb_device_counts *counts = source->ops->begun ? source->ops->begun(source) : NULL;
+	const struct mb_device_counts *counts = backend->ops->begun ? backend->ops->begun(backend) : NULL;
 
 	if (!counts)
 		Py_RETURN_NONE;
@@ -304,16 +304,16 @@ static PyObject *describe_begun(const struct mb_source *source)
 			     (unsigned long long)counts->tx_packets, (unsigned long long)counts->tx_bytes);
 }
 
-/* What the source and the stamps of its packets should have users know, a sentence a line; None for nothing. */
+/* What the backend and the stamps of its packets should have users know, a sentence a line; None for nothing. */
 static PyObject *describe_notice(const struct capture_object *self)
 {
-	const char *of_source = self->source.ops->notice(&self->source);
+	const char *of_backend = self->backend.ops->notice(&self->backend);
 	char of_dates[2 * MB_ERROR_LENGTH];
 	bool has_dates = mb_dates_describe(&self->engine->dates, of_dates, sizeof(of_dates));
 
-	if (!of_source && !has_dates)
+	if (!of_backend && !has_dates)
 		return Py_NewRef(Py_None);
-	return PyUnicode_FromFormat("%s%s%s", of_source ? of_source : "", of_source && has_dates ? "\n" : "",
+	return PyUnicode_FromFormat("%s%s%s", of_backend ? of_backend : "", of_backend && has_dates ? "\n" : "",
 				    has_dates ? of_dates : "");
 }
 
@@ -321,7 +321,7 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 {
 	struct capture_object *self = (struct capture_object *)object;
 	const struct mb_engine *engine = self->engine;
-	struct mb_source_stats stats = { 0 };
+	struct mb_backend_stats stats = { 0 };
 
 	py_auto *notice = NULL;
 
@@ -331,10 +331,10 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	notice = describe_notice(self);
 	if (!notice)
 		return NULL;
-	self->source.ops->stats(&self->source, &stats);
+	self->backend.ops->stats(&self->backend, &stats);
 	return Py_BuildValue(
 		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}",
-		"backend", self->source.ops->name, "live", self->source.live ? Py_True : Py_False,
+		"backend", self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False,
 		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
 		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
 		"excluded_bytes", engine->excluded_bytes,
@@ -343,11 +343,11 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 		"folded_bins", engine->limits.folded_early,
 		"flows_unseen", engine->limits.flows_unseen,
 		"misdated", engine->dates.misdated,
-		"restores", self->source.restores ? Py_True : Py_False,
+		"restores", self->backend.restores ? Py_True : Py_False,
 		"mtu", engine->options.decode.mtu,
 		"inferred", engine->inference.note,
 		"notice", notice,
-		"begun", describe_begun(&self->source));
+		"begun", describe_begun(&self->backend));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)
@@ -359,7 +359,7 @@ static PyObject *capture_losses(PyObject *object, PyObject *unused)
 	(void)unused;
 	if (!list || check_usable(self))
 		return NULL;
-	while (mb_losses_take(&self->engine->losses, &loss)) {
+	while (mb_drop_queue_take(&self->engine->losses, &loss)) {
 		py_auto *item = Py_BuildValue("(LLK)", (long long)loss.first_ns, (long long)loss.last_ns,
 					      (unsigned long long)loss.packets);
 
@@ -374,7 +374,7 @@ static PyObject *capture_stop(PyObject *object, PyObject *unused)
 	struct capture_object *self = (struct capture_object *)object;
 
 	(void)unused;
-	mb_source_stop(&self->source);
+	mb_backend_stop(&self->backend);
 	Py_RETURN_NONE;
 }
 

@@ -27,7 +27,7 @@ static PyObject *host_sources(PyObject *module, PyObject *argument)
 	(void)module;
 	if (!list || (argument != Py_None && !target))
 		return NULL;
-	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
+	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
 		struct mb_error error = { "" };
 
 		if (!(*ops)->check)

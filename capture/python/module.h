@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the Python module mburst.capture._engine (python/*.c) share. _engine.pyi
+ * What the files of the Python module mburst.capture._engine (python/) share. _engine.pyi
  * documents what they offer. Nothing else in the engine knows Python.
  */
 #ifndef MB_MODULE_H
@@ -34,7 +34,7 @@ PyObject *mb_make_rows(struct mb_module_state *state, struct mb_table *table);
 /* The type Capture (capture.c). */
 extern PyType_Spec mb_capture_spec;
 
-/* The functions that tell of this host: sources and interfaces (host.c). */
+/* The functions about this host, its backends and interfaces (host.c). */
 extern PyMethodDef mb_host_methods[];
 
 #endif

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "clock.h"
 
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
@@ -78,14 +79,6 @@ static void on_signal(int number, siginfo_t *info, void *context)
 	errno = before;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static bool is_there(int thread)
 {
 	return syscall(SYS_tgkill, getpid(), thread, 0) == 0;
@@ -105,7 +98,7 @@ static int send(int thread)
 static bool reach(int thread)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
-	uint64_t until = now_ns() + ANSWER_NS;
+	int64_t until = mb_clock_ns(CLOCK_MONOTONIC) + ANSWER_NS;
 
 	atomic_store(&answered, 0);
 	if (send(thread))
@@ -113,7 +106,7 @@ static bool reach(int thread)
 	while (atomic_load(&answered) != thread) {
 		if (!is_there(thread))
 			return true;
-		if (now_ns() > until)
+		if (mb_clock_ns(CLOCK_MONOTONIC) > until)
 			return false;
 		nanosleep(&pause, NULL);
 	}

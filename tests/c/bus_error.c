@@ -37,9 +37,9 @@ static bool faults(const char *path)
 int main(int argc, char **argv)
 {
 	struct sigaction ours = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER}, after;
-	struct mb_source_options options = {0};
+	struct mb_backend_options options = {0};
 	static struct mb_batch batch;
-	struct mb_source source;
+	struct mb_backend backend;
 	struct mb_error error;
 	int result;
 
@@ -47,15 +47,15 @@ int main(int argc, char **argv)
 		return 2;
 	options.target = argv[1];
 	sigaction(SIGBUS, &ours, NULL);
-	if (mb_source_open(&source, &options, &error) < 0)
+	if (mb_backend_open(&backend, &options, &error) < 0)
 		return 2;
 	printf("outside: %s\n", faults(argv[2]) ? "handled" : "lost");
 	if (truncate(argv[1], 0))
 		return 2;
-	while ((result = mb_source_read(&source, &batch, -1, &error)) >= 0)
+	while ((result = mb_backend_read(&backend, &batch, -1, &error)) >= 0)
 		;
 	printf("inside: %s\n", error.message);
-	mb_source_close(&source);
+	mb_backend_close(&backend);
 	sigaction(SIGBUS, NULL, &after);
 	printf("after: %s\n", after.sa_handler == on_bus_error ? "restored" : "changed");
 	return 0;

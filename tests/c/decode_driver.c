@@ -8,7 +8,7 @@
  *   'D'  struct batch, then for each frame struct frame_head and its bytes
  *        → for each frame struct mb_packet, struct extras
  *   'T'  i64 two widths of bins, then the same, at most MB_BATCH_FRAMES frames
- *        → u32 count of trains, then for each struct train_head, its amounts, and the struct mb_packet of its head
+ *        → u32 count of trains, then for each struct train_head, its subtotals, and the struct mb_packet of its leader
  *   'N'  'U'  the same, with the frames as records of a pcap file, of ns or us: captured, and without
  *        direction or segment size
  *   'F'  struct mb_address → u32 length, text
@@ -34,7 +34,7 @@ struct frame_head {
 };
 
 struct train_head {
-	uint32_t first, count, tcp_end, n_amounts;
+	uint32_t first, count, tcp_end, n_subtotals;
 };
 
 struct extras {
@@ -66,19 +66,19 @@ static void *allocate(size_t size)
 
 static void get_frame(struct mb_frame *frame)
 {
-	struct frame_head head;
+	struct frame_head leader;
 	uint8_t *data;
 
-	get(&head, sizeof(head));
-	data = allocate(head.caplen);
-	get(data, head.caplen);
+	get(&leader, sizeof(leader));
+	data = allocate(leader.caplen);
+	get(data, leader.caplen);
 	*frame = (struct mb_frame){
-		.ts_ns = head.ts_ns,
+		.ts_ns = leader.ts_ns,
 		.data = data,
-		.caplen = head.caplen,
-		.len = head.len,
-		.gso_size = head.gso_size,
-		.direction = head.direction,
+		.caplen = leader.caplen,
+		.len = leader.len,
+		.gso_size = leader.gso_size,
+		.direction = leader.direction,
 	};
 }
 
@@ -142,29 +142,29 @@ static void decode(void)
 static void put_train(const struct mb_train *train, const struct mb_packet *packet, uint32_t first)
 {
 	bool is_one = train->count == 1;
-	struct train_head head = {
-		first, train->count, is_one ? 0 : train->tcp_end, is_one ? 0 : train->n_amounts,
+	struct train_head leader = {
+		first, train->count, is_one ? 0 : train->tcp_end, is_one ? 0 : train->n_subtotals,
 	};
 
-	put(&head, sizeof(head));
+	put(&leader, sizeof(leader));
 	if (!is_one)
-		put(train->amounts, train->n_amounts * sizeof(*train->amounts));
+		put(train->subtotals, train->n_subtotals * sizeof(*train->subtotals));
 	put(packet, sizeof(*packet));
 }
 
-/* Divide STRETCH of COUNT frames, which is taken off to its end. */
-static void divide(struct mb_stretch *stretch, const struct frames *got, int64_t bin_ns, int64_t source_bin_ns)
+/* Divide VIEW of COUNT frames, which is taken off to its end. */
+static void divide(struct mb_frame_view *view, const struct frames *got, int64_t bin_ns, int64_t source_bin_ns)
 {
 	struct mb_trains *trains = allocate(sizeof(*trains));
 	uint32_t first = 0;
 
 	mb_trains_init(trains, bin_ns, source_bin_ns);
-	mb_trains_decode(trains, stretch, &got->interface, &got->options);
-	if (trains->frames != got->count || stretch->at != stretch->end)
+	mb_trains_decode(trains, view, &got->interface, &got->options);
+	if (trains->frames != got->count || view->at != view->end)
 		exit(6);
 	put(&trains->count, sizeof(trains->count));
 	for (uint32_t i = 0; i < trains->count; i++) {
-		put_train(&trains->trains[i], &trains->heads[i], first);
+		put_train(&trains->trains[i], &trains->leaders[i], first);
 		first += trains->trains[i].count;
 	}
 	free(trains);
@@ -174,12 +174,12 @@ static void divide_frames(void)
 {
 	int64_t widths[2];
 	struct frames got;
-	struct mb_stretch stretch;
+	struct mb_frame_view view;
 
 	get(widths, sizeof(widths));
 	got = get_frames();
-	stretch = mb_stretch_of(got.frames, got.count);
-	divide(&stretch, &got, widths[0], widths[1]);
+	view = mb_view_of(got.frames, got.count);
+	divide(&view, &got, widths[0], widths[1]);
 	drop_frames(&got);
 }
 
@@ -208,7 +208,7 @@ static void divide_records(enum mb_layout layout)
 		memcpy(records + size + sizeof(header), frame->data, frame->caplen);
 		size += sizeof(header) + frame->caplen;
 	}
-	divide(&(struct mb_stretch){ records, records + size, layout, UINT32_MAX }, &got, widths[0], widths[1]);
+	divide(&(struct mb_frame_view){ records, records + size, layout, UINT32_MAX }, &got, widths[0], widths[1]);
 	free(records);
 	drop_frames(&got);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-s STOP_MS] [-e] [-p] [-q] FILE…: what the sources
+ * dump_frames [-f FILTER] [-t TIMEOUT_MS] [-s STOP_MS] [-e] [-p] [-q] FILE…: what the backends
  * make of the files, for tests. One line per frame (unless -q), then how often a read was late,
  * the interfaces, the statistics and the notice; "error: …" and exit code 1 where one fails.
  * -e takes each file for itself, with a line "file …" before it, instead of merging them; -s
- * stops the source from a signal handler after that time; -p waits for a line of input between
+ * stops the backend from a signal handler after that time; -p waits for a line of input between
  * the first read and the use of its frames.
  */
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 #include "backend/merge.h"
 
-static struct mb_source source;
+static struct mb_backend backend;
 
 /* FNV-1a, so that every captured byte is read (and checked by the sanitizers). */
 static uint32_t fingerprint(const uint8_t *data, uint32_t length)
@@ -43,26 +43,26 @@ static void print_batch(const struct mb_batch *batch)
 static void print_rest(void)
 {
 	const struct mb_interface *interfaces;
-	struct mb_source_stats stats;
+	struct mb_backend_stats stats;
 	size_t count;
 
-	interfaces = source.ops->interfaces(&source, &count);
+	interfaces = backend.ops->interfaces(&backend, &count);
 	for (size_t i = 0; i < count; i++)
 		printf("interface %zu %u %u %" PRIu64 " %u %u %s\n", i, interfaces[i].linktype,
 		       interfaces[i].snaplen, interfaces[i].link_bps, interfaces[i].fcs_len,
 		       interfaces[i].quality, interfaces[i].name);
-	source.ops->stats(&source, &stats);
+	backend.ops->stats(&backend, &stats);
 	printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n",
 	       stats.frames, stats.bytes, stats.filtered, stats.dropped, stats.drop_first_ns,
 	       stats.drop_last_ns);
-	if (source.ops->notice(&source))
-		printf("notice %s\n", source.ops->notice(&source));
+	if (backend.ops->notice(&backend))
+		printf("notice %s\n", backend.ops->notice(&backend));
 }
 
 static void on_alarm(int number)
 {
 	(void)number;
-	mb_source_stop(&source);
+	mb_backend_stop(&backend);
 }
 
 static void stop_after(int ms)
@@ -86,7 +86,7 @@ static void wait_for_line(void)
 }
 
 struct settings {
-	struct mb_source_options options;
+	struct mb_backend_options options;
 	int timeout_ms, stop_ms;
 	bool each, pause, quiet;
 };
@@ -99,7 +99,7 @@ static int read_all(const struct settings *settings, struct mb_error *error)
 	unsigned late = 0;
 	int result;
 
-	while ((result = mb_source_read(&source, &batch, settings->timeout_ms, error)) >= 0) {
+	while ((result = mb_backend_read(&backend, &batch, settings->timeout_ms, error)) >= 0) {
 		if (pause)
 			wait_for_line();
 		pause = false;
@@ -116,7 +116,7 @@ static int read_all(const struct settings *settings, struct mb_error *error)
 static int dump(const struct settings *settings, char **files, size_t count)
 {
 	struct mb_error error;
-	int result = mb_merge_open(&source, (const char *const *)files, count, &settings->options,
+	int result = mb_merge_open(&backend, (const char *const *)files, count, &settings->options,
 				   &error);
 
 	if (result < 0) {
@@ -126,11 +126,11 @@ static int dump(const struct settings *settings, char **files, size_t count)
 	if (settings->stop_ms)
 		stop_after(settings->stop_ms);
 	result = read_all(settings, &error);
-	if (result != MB_SOURCE_END)
+	if (result != MB_BACKEND_END)
 		printf("error: %s\n", error.message);
 	print_rest();
-	mb_source_close(&source);
-	return result != MB_SOURCE_END;
+	mb_backend_close(&backend);
+	return result != MB_BACKEND_END;
 }
 
 static bool parse(int argc, char **argv, struct settings *settings)

@@ -52,22 +52,22 @@ int main(int count, char **arguments)
 		.directions = MB_LANE_IN | MB_LANE_OUT,
 		.max_sources = UINT32_MAX,
 	};
-	const struct mb_source_options target = { 0 };
-	struct mb_source source;
+	const struct mb_backend_options target = { 0 };
+	struct mb_backend backend;
 	struct mb_error error;
 	struct mb_engine *engine;
 	int failed;
 
 	if (!bin_ns)
 		return 2;
-	if (mb_merge_open(&source, (const char *const *)arguments + 1, 1, &target, &error)) {
+	if (mb_merge_open(&backend, (const char *const *)arguments + 1, 1, &target, &error)) {
 		printf("error: %s\n", error.message);
 		return 1;
 	}
-	engine = mb_engine_create(&options, &source);
+	engine = mb_engine_create(&options, &backend);
 	failed = !engine || run(engine);
 	printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", packets, mb_hash_steps, rows, flows);
 	mb_engine_destroy(engine);
-	mb_source_close(&source);
+	mb_backend_close(&backend);
 	return failed;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Captures with a live source and says what it got, as one JSON object a line.
- * Arguments are KEY=VALUE: the fields of struct mb_source_options, and
- *   mode=count|dump|check   totals only, every frame, or whether the source can run here
- *   mode=read               nothing but what the source itself does: for bench/bench_sources.py
+ * Captures with a live backend and says what it got, as one JSON object a line.
+ * Arguments are KEY=VALUE: the fields of struct mb_backend_options, and
+ *   mode=count|dump|check   totals only, every frame, or whether the backend can run here
+ *   mode=read               nothing but what the backend itself does: for bench/bench_sources.py
  *   seconds=N idle_ms=N     end after N seconds, or N ms after the last frame
  *   frames=N                end after N frames
  *   pause_ms=N              sleep N ms before the first read
- * First line: {"ready": …} once frames are being captured. SIGINT and SIGTERM stop the source.
+ * First line: {"ready": …} once frames are being captured. SIGINT and SIGTERM stop the backend.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@
 #define SEQUENCE_MAGIC "mbst"
 #define SEQUENCE_MAX (64u << 20)
 
-static struct mb_source source;
+static struct mb_backend backend;
 
 struct tally {
 	uint64_t frames, bytes, captured, merged;
@@ -37,7 +37,7 @@ struct tally {
 static void on_signal(int signal)
 {
 	(void)signal;
-	mb_source_stop(&source);
+	mb_backend_stop(&backend);
 }
 
 static const char *argument(int argc, char **argv, const char *key, const char *missing)
@@ -128,7 +128,7 @@ static void print_losses(void)
 {
 	struct mb_loss loss;
 
-	while (mb_source_loss(&source, &loss))
+	while (mb_backend_loss(&backend, &loss))
 		printf("{\"loss\": {\"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 ", \"packets\": %" PRIu64 "}}\n",
 		       loss.first_ns, loss.last_ns, loss.packets);
 }
@@ -144,7 +144,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 	int64_t last = 0;
 
 	while (now_ms() < end && (!idle || !last || now_ms() - last < idle)) {
-		int count = mb_source_read(&source, &batch, 50, error);
+		int count = mb_backend_read(&backend, &batch, 50, error);
 
 		print_losses();
 		if (count < 0)
@@ -164,12 +164,12 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 
 static void print_result(const struct tally *tally, int status, const struct mb_error *error)
 {
-	const char *notice = source.ops->notice ? source.ops->notice(&source) : NULL;
-	struct mb_source_stats stats;
+	const char *notice = backend.ops->notice ? backend.ops->notice(&backend) : NULL;
+	struct mb_backend_stats stats;
 	struct timespec cpu;
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-	source.ops->stats(&source, &stats);
+	backend.ops->stats(&backend, &stats);
 	print_losses(); /* those that were asked for just now */
 	printf("{\"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"merged\": %" PRIu64,
 	       tally->frames, tally->bytes, tally->captured, tally->merged);
@@ -184,8 +184,8 @@ static void print_result(const struct tally *tally, int status, const struct mb_
 	printf(", \"stats_frames\": %" PRIu64 ", \"stats_bytes\": %" PRIu64 ", \"dropped\": %" PRIu64,
 	       stats.frames, stats.bytes, stats.dropped);
 	printf(", \"cpu_ns\": %" PRId64, (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec);
-	printf(", \"status\": %d, ", status == MB_SOURCE_END ? 0 : status);
-	print_text("error", status < 0 && status != MB_SOURCE_END ? error->message : "");
+	printf(", \"status\": %d, ", status == MB_BACKEND_END ? 0 : status);
+	print_text("error", status < 0 && status != MB_BACKEND_END ? error->message : "");
 	printf(", ");
 	print_text("notice", notice ? notice : "");
 	printf("}\n");
@@ -195,7 +195,7 @@ static int print_check(int argc, char **argv)
 {
 	const char *backend = argument(argc, argv, "backend", ""), *target = argument(argc, argv, "target", NULL);
 
-	for (const struct mb_source_ops *const *ops = mb_sources; *ops; ops++) {
+	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
 		struct mb_error error = { "" };
 		int status;
 
@@ -209,12 +209,12 @@ static int print_check(int argc, char **argv)
 	return 0;
 }
 
-static struct mb_source_options parse_options(int argc, char **argv)
+static struct mb_backend_options parse_options(int argc, char **argv)
 {
 	const char *stamps = argument(argc, argv, "stamps", "auto");
 	const char *direction = argument(argc, argv, "direction", "both");
 
-	return (struct mb_source_options){
+	return (struct mb_backend_options){
 		.target = argument(argc, argv, "target", "lo"),
 		.backend = argument(argc, argv, "backend", NULL),
 		.filter = argument(argc, argv, "filter", NULL),
@@ -231,7 +231,7 @@ static struct mb_source_options parse_options(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	const struct mb_source_options options = parse_options(argc, argv);
+	const struct mb_backend_options options = parse_options(argc, argv);
 	struct mb_error error = { "" };
 	static struct tally tally;
 	const struct mb_interface *interface;
@@ -241,7 +241,7 @@ int main(int argc, char **argv)
 
 	if (!strcmp(argument(argc, argv, "mode", "count"), "check"))
 		return print_check(argc, argv);
-	status = mb_source_open(&source, &options, &error);
+	status = mb_backend_open(&backend, &options, &error);
 	if (status) {
 		printf("{\"status\": %d, ", status);
 		print_text("error", error.message);
@@ -250,13 +250,13 @@ int main(int argc, char **argv)
 	}
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
-	interface = source.ops->interfaces(&source, &interfaces);
+	interface = backend.ops->interfaces(&backend, &interfaces);
 	printf("{\"ready\": \"%s\", \"linktype\": %u, \"link_bps\": %" PRIu64 ", \"quality\": %u, \"snaplen\": %u}\n",
-	       source.ops->name, interface->linktype, interface->link_bps, interface->quality, interface->snaplen);
+	       backend.ops->name, interface->linktype, interface->link_bps, interface->quality, interface->snaplen);
 	fflush(stdout);
 	nanosleep(&(struct timespec){ .tv_sec = pause / 1000, .tv_nsec = pause % 1000 * 1000000 }, NULL);
 	status = capture(&tally, argc, argv, &error);
 	print_result(&tally, status, &error);
-	mb_source_close(&source);
+	mb_backend_close(&backend);
 	return 0;
 }

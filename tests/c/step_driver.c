@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine on a live source that this file plays, in a time that it plays, too (linked with
+ * The engine on a live backend that this file plays, in a time that it plays, too (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
  *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO]
  * System time is set by STEP_NS before that read; a loss is told of with that one, between those
@@ -32,15 +32,15 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-static int fake_read(struct mb_source *source, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
+static int fake_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
 	static const uint8_t data[60] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
 
-	(void)source;
+	(void)backend;
 	(void)timeout_ms;
 	(void)error;
 	if (reads == arguments[0])
-		return MB_SOURCE_END;
+		return MB_BACKEND_END;
 	if (reads++ == arguments[1])
 		step_ns = arguments[2];
 	batch->count = 0;
@@ -55,20 +55,20 @@ static int fake_read(struct mb_source *source, struct mb_batch *batch, int timeo
 	return (int)batch->count;
 }
 
-static const struct mb_interface *fake_interfaces(const struct mb_source *source, size_t *count)
+static const struct mb_interface *fake_interfaces(const struct mb_backend *backend, size_t *count)
 {
 	static const struct mb_interface interface = { .name = "eth7", .linktype = 1 };
 
-	(void)source;
+	(void)backend;
 	*count = 1;
 	return &interface;
 }
 
-static bool fake_loss(struct mb_source *source, struct mb_loss *loss)
+static bool fake_loss(struct mb_backend *backend, struct mb_loss *loss)
 {
 	static bool told;
 
-	(void)source;
+	(void)backend;
 	if (told || !arguments[3] || reads <= arguments[3])
 		return false;
 	told = true;
@@ -76,7 +76,7 @@ static bool fake_loss(struct mb_source *source, struct mb_loss *loss)
 	return true;
 }
 
-static const struct mb_source_ops fake = {
+static const struct mb_backend_ops fake = {
 	.name = "fake", .read = fake_read, .interfaces = fake_interfaces, .loss = fake_loss,
 };
 
@@ -101,13 +101,13 @@ int main(int argc, char **argv)
 		.directions = MB_LANE_IN | MB_LANE_OUT,
 		.max_sources = 16,
 	};
-	struct mb_source source = { .ops = &fake, .live = true };
+	struct mb_backend backend = { .ops = &fake, .live = true };
 	struct mb_error error = { "" };
 	struct mb_engine *engine;
 
 	for (int i = 1; i < argc && i < 9; i++)
 		arguments[i - 1] = strtol(argv[i], NULL, 0);
-	engine = mb_engine_create(&options, &source);
+	engine = mb_engine_create(&options, &backend);
 	while (engine && mb_engine_run(engine, 1, &error) > 0)
 		print_rows(engine);
 	mb_engine_destroy(engine);

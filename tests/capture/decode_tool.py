@@ -46,7 +46,7 @@ class Decoded(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """struct mb_amount."""
+    """struct mb_subtotal."""
 
     bytes: int
     padding: int

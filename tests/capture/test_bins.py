@@ -240,7 +240,7 @@ def test_retransmits_are_sequences_that_went_back():
 def test_directions_are_lanes_of_their_own_by_the_local_address():
     frames = [Frame(START_NS + i * 1000, i % 7, 100, outgoing=i % 3 == 0) for i in range(300)]
     _, senders, lanes, facts = record(frames)
-    assert "02:00:00:00:ff:ff is taken as this host" in facts["inferred"]
+    assert "assuming 02:00:00:00:ff:ff is this host" in facts["inferred"]
     assert {lane["direction"]: lane["packets"] for lane in lanes} == {"out": 100, "in": 200}
     out = next(i for i, lane in enumerate(lanes) if lane["direction"] == "out")
     assert {row["source"] for row in senders if row["lane"] == out} == {"192.0.2.1"}
@@ -260,7 +260,7 @@ def test_two_hosts_alone_are_told_apart_and_the_doubt_is_said():
     frames = [Frame(START_NS + i * 1000, 1, 60 if i % 2 else 1000, outgoing=bool(i % 2)) for i in range(100)]
     _, _, lanes, facts = record(frames)
     assert {lane["direction"] for lane in lanes} == {"in", "out"}
-    assert facts["inferred"].startswith("both 02:00:00:00:ff:ff and 02:00:00:00:00:01 stand in nearly all")
+    assert facts["inferred"].startswith("both 02:00:00:00:ff:ff and 02:00:00:00:00:01 are in nearly all")
 
 
 def test_a_mirror_port_is_one_direction_and_says_so():

@@ -57,11 +57,11 @@ static void check(bool holds, const char *what)
 	abort();
 }
 
-static void take(struct outcome *outcome, const struct mb_source *source,
+static void take(struct outcome *outcome, const struct mb_backend *backend,
 		 const struct mb_batch *batch)
 {
 	size_t count;
-	const struct mb_interface *interfaces = source->ops->interfaces(source, &count);
+	const struct mb_interface *interfaces = backend->ops->interfaces(backend, &count);
 
 	for (uint32_t i = 0; i < batch->count; i++) {
 		const struct mb_frame *frame = &batch->frames[i];
@@ -82,76 +82,76 @@ static void take(struct outcome *outcome, const struct mb_source *source,
 /* Read all of TARGET; how that ended, with the part of the message behind the file's name. */
 static struct outcome read_all(const char *target)
 {
-	struct mb_source_options options = {.target = target, .backend = "file"};
+	struct mb_backend_options options = {.target = target, .backend = "file"};
 	static struct mb_batch batch;
 	struct outcome outcome = {0};
 	struct mb_error error = {""};
-	struct mb_source_stats stats;
-	struct mb_source source;
+	struct mb_backend_stats stats;
+	struct mb_backend backend;
 
-	outcome.result = mb_source_open(&source, &options, &error);
+	outcome.result = mb_backend_open(&backend, &options, &error);
 	if (outcome.result == 0) {
-		while ((outcome.result = mb_source_read(&source, &batch, -1, &error)) > 0)
-			take(&outcome, &source, &batch);
-		check(mb_source_read(&source, &batch, -1, &error) == outcome.result,
-		      "the end of a source does not stay");
-		source.ops->stats(&source, &stats);
+		while ((outcome.result = mb_backend_read(&backend, &batch, -1, &error)) > 0)
+			take(&outcome, &backend, &batch);
+		check(mb_backend_read(&backend, &batch, -1, &error) == outcome.result,
+		      "the end of a backend does not stay");
+		backend.ops->stats(&backend, &stats);
 		check(stats.frames == outcome.frames && stats.bytes == outcome.bytes,
 		      "statistics that do not add up");
-		check(outcome.result == MB_SOURCE_END || error.message[0],
+		check(outcome.result == MB_BACKEND_END || error.message[0],
 		      "an error without words");
-		mb_source_close(&source);
+		mb_backend_close(&backend);
 	}
-	if (outcome.result != MB_SOURCE_END && strstr(error.message, ": "))
+	if (outcome.result != MB_BACKEND_END && strstr(error.message, ": "))
 		strcpy(outcome.message, strstr(error.message, ": "));
 	return outcome;
 }
 
-/* Divide into trains what SOURCE has in memory, and take its frames one by one. */
-static void take_in_place(struct outcome *outcome, struct mb_source *source, struct mb_stretch *stretch)
+/* Divide into trains what BACKEND has in memory, and take its frames one by one. */
+static void take_in_place(struct outcome *outcome, struct mb_backend *backend, struct mb_frame_view *view)
 {
 	static struct mb_batch one = {.count = 1};
 	static struct mb_trains trains;
 	struct mb_decode_options options = {.mtu = 1500};
 	uint64_t frames = outcome->frames, bytes = outcome->bytes;
-	const uint8_t *at = stretch->at;
+	const uint8_t *at = view->at;
 	size_t count;
 
 	mb_trains_init(&trains, 10000, 1000000);
-	mb_trains_decode(&trains, stretch, source->ops->interfaces(source, &count), &options);
-	check(at < (const uint8_t *)stretch->at, "a stretch without a frame");
-	while (at < (const uint8_t *)stretch->at) {
-		one.frames[0] = mb_stretch_frame(stretch->layout, at);
-		take(outcome, source, &one);
-		at += mb_stretch_stride(stretch->layout, one.frames[0].caplen);
+	mb_trains_decode(&trains, view, backend->ops->interfaces(backend, &count), &options);
+	check(at < (const uint8_t *)view->at, "a view without a frame");
+	while (at < (const uint8_t *)view->at) {
+		one.frames[0] = mb_view_frame(view->layout, at);
+		take(outcome, backend, &one);
+		at += mb_view_stride(view->layout, one.frames[0].caplen);
 	}
 	check(outcome->frames - frames == trains.frames && outcome->bytes - bytes == trains.bytes,
-	      "trains of other frames than their stretch");
-	mb_source_take(source, stretch, trains.frames, trains.bytes);
+	      "trains of other frames than their view");
+	mb_backend_take(backend, view, trains.frames, trains.bytes);
 }
 
 /* What was READ from TARGET is what it has in memory, as far as it has it there. */
 static void check_in_place(const char *target, const struct outcome *read)
 {
-	struct mb_source_options options = {.target = target, .backend = "file"};
+	struct mb_backend_options options = {.target = target, .backend = "file"};
 	static struct mb_batch batch;
 	struct outcome outcome = {0};
 	struct mb_error error = {""};
-	struct mb_source source;
-	struct mb_stretch stretch;
+	struct mb_backend backend;
+	struct mb_frame_view view;
 
-	if (mb_source_open(&source, &options, &error))
+	if (mb_backend_open(&backend, &options, &error))
 		return;
 	do {
-		while (mb_source_look(&source, &stretch))
-			take_in_place(&outcome, &source, &stretch);
-		outcome.result = mb_source_read(&source, &batch, -1, &error);
+		while (mb_backend_look(&backend, &view))
+			take_in_place(&outcome, &backend, &view);
+		outcome.result = mb_backend_read(&backend, &batch, -1, &error);
 		if (outcome.result > 0)
-			take(&outcome, &source, &batch);
+			take(&outcome, &backend, &batch);
 	} while (outcome.result > 0);
 	check(outcome.result == read->result && outcome.frames == read->frames && outcome.hash == read->hash,
 	      "other frames in place than were read");
-	mb_source_close(&source);
+	mb_backend_close(&backend);
 }
 
 static uint64_t column_sum(const struct mb_table *rows, uint32_t column)
@@ -163,7 +163,7 @@ static uint64_t column_sum(const struct mb_table *rows, uint32_t column)
 	return sum;
 }
 
-/* Bytes without FCS of what the source yielded and the engine was given. */
+/* Bytes without FCS of what the backend yielded and the engine was given. */
 static uint64_t counted_bytes(const struct mb_engine *engine)
 {
 	uint64_t bytes = engine->excluded_bytes;
@@ -189,16 +189,16 @@ static void check_sums(const struct mb_engine *engine, uint64_t bin_bytes, uint6
 /* Count all of TARGET; what is in bins, late or excluded. */
 static uint64_t count_all(const char *target, const struct mb_engine_options *options)
 {
-	struct mb_source_options source_options = {.target = target, .backend = "file"};
+	struct mb_backend_options backend_options = {.target = target, .backend = "file"};
 	uint64_t bin_bytes = 0, sender_bytes = 0, bytes = 0;
 	struct mb_table *bins, *senders;
 	struct mb_engine *engine;
 	struct mb_error error = {""};
-	struct mb_source source;
+	struct mb_backend backend;
 
-	if (mb_source_open(&source, &source_options, &error))
+	if (mb_backend_open(&backend, &backend_options, &error))
 		return 0;
-	engine = mb_engine_create(options, &source);
+	engine = mb_engine_create(options, &backend);
 	check(engine, "no memory for an engine");
 	while (mb_engine_run(engine, 16, &error) == 1) {
 		check(!mb_engine_take(engine, &bins, &senders), "no memory for rows");
@@ -210,7 +210,7 @@ static uint64_t count_all(const char *target, const struct mb_engine_options *op
 	check_sums(engine, bin_bytes, sender_bytes);
 	bytes = counted_bytes(engine);
 	mb_engine_destroy(engine);
-	mb_source_close(&source);
+	mb_backend_close(&backend);
 	return bytes;
 }
 

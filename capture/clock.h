@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A clock of the kernel, now.
+ */
+#ifndef MB_CLOCK_H
+#define MB_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* CLOCK in nanoseconds; 0 where there is no such clock. */
+static inline int64_t mb_clock_ns(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+#endif
