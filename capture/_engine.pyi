@@ -19,6 +19,7 @@ class Lane(TypedDict):
     """One direction of one interface; totals so far. `lane` in rows is the index into Capture.lanes.
     At its end a capture from an interface on which nothing came has those that it was to count.
 
+    It has a total for each counter of bins (MB_BIN_COUNTERS in measure/bins.h); those that Python uses are listed here.
     Packets and bytes (link layer, without FCS) are those in closed bins; late ones are in none.
     start_ns and end_ns hold once packets > 0. `interface` is the name that the capture gives, or
     empty; `index` tells interfaces without a name apart.

@@ -22,6 +22,25 @@ struct mb_column {
 	uint8_t dictionary;
 };
 
+/* An index into the table's texts. */
+typedef int32_t mb_text;
+
+/* The struct mb_column of a column of the C type TYPE, one of those that have a format here. */
+#define MB_COLUMN(name, type) { #name, MB_FORMAT_##type, sizeof(type), MB_DICTIONARY_##type }
+#define MB_FORMAT_int64_t "l"
+#define MB_FORMAT_uint32_t "I"
+#define MB_FORMAT_uint16_t "S"
+#define MB_FORMAT_int16_t "s"
+#define MB_FORMAT_mb_text "i"
+#define MB_DICTIONARY_int64_t 0
+#define MB_DICTIONARY_uint32_t 0
+#define MB_DICTIONARY_uint16_t 0
+#define MB_DICTIONARY_int16_t 0
+#define MB_DICTIONARY_mb_text 1
+
+/* Set row ROW of column COLUMN, of the C type TYPE, of a table that has room for it. */
+#define MB_SET(table, column, row, type, value) (((type *)(table)->data[column])[row] = (type)(value))
+
 /* Texts of a table's dictionary column, in Arrow's utf8 layout. */
 struct mb_texts {
 	uint32_t count, capacity;

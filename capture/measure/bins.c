@@ -9,9 +9,9 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
-	{ "lane", "s", 2, 0 },       { "clock_epoch", "S", 2, 0 },      { "ts_ns", "l", 8, 0 },
-	{ "bytes", "l", 8, 0 },      { "wire_bytes", "l", 8, 0 }, { "packets", "I", 4, 0 },
-	{ "ce_packets", "I", 4, 0 }, { "retransmits", "I", 4, 0 }, { "quality", "S", 2, 0 },
+#define COLUMN(name, type, ...) [MB_BIN_##name] = MB_COLUMN(name, type),
+	MB_BIN_KEYS(COLUMN) MB_BIN_COUNTERS(COLUMN)
+#undef COLUMN
 };
 
 static uint64_t elapsed(int64_t from, int64_t to)
@@ -58,12 +58,33 @@ void mb_lane_deinit(struct mb_lane *lane)
 	memset(lane, 0, sizeof(*lane));
 }
 
+static void append_bin(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin)
+{
+	const size_t i = rows->count++;
+
+	MB_SET(rows, MB_BIN_lane, i, int16_t, lane->index);
+	MB_SET(rows, MB_BIN_clock_epoch, i, uint16_t, lane->epoch);
+	MB_SET(rows, MB_BIN_ts_ns, i, int64_t, number * lane->options->bin_ns);
+#define APPEND(name, type, ...) MB_SET(rows, MB_BIN_##name, i, type, bin->name);
+	MB_BIN_COUNTERS(APPEND)
+#undef APPEND
+}
+
+static void add_to_totals(struct mb_lane_totals *totals, const struct mb_bin *bin)
+{
+#define COMBINE_SUM +=
+#define COMBINE_BITS |=
+#define COMBINE(name, type, kind) totals->name COMBINE_##kind (uint64_t)bin->name;
+	MB_BIN_COUNTERS(COMBINE)
+#undef COMBINE
+#undef COMBINE_SUM
+#undef COMBINE_BITS
+}
+
 static int close_bin(struct mb_lane *lane, int64_t number)
 {
 	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
 	struct mb_table *rows = *lane->bin_rows;
-	struct mb_lane_totals *totals = &lane->totals;
-	size_t i = rows->count;
 
 	if (unlikely(lane->drop_spans.count) &&
 	    mb_drop_spans_overlap(&lane->drop_spans, number * lane->options->bin_ns, lane->options->bin_ns))
@@ -74,22 +95,8 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	}
 	if (mb_table_reserve(rows, 1))
 		return -ENOMEM;
-	((int16_t *)rows->data[0])[i] = lane->index;
-	((uint16_t *)rows->data[1])[i] = lane->epoch;
-	((int64_t *)rows->data[2])[i] = number * lane->options->bin_ns;
-	((int64_t *)rows->data[3])[i] = (int64_t)bin->bytes;
-	((int64_t *)rows->data[4])[i] = (int64_t)bin->wire_bytes;
-	((uint32_t *)rows->data[5])[i] = bin->packets;
-	((uint32_t *)rows->data[6])[i] = bin->ce_packets;
-	((uint32_t *)rows->data[7])[i] = bin->retransmits;
-	((uint16_t *)rows->data[8])[i] = (uint16_t)bin->quality;
-	rows->count++;
-	totals->packets += bin->packets;
-	totals->bytes += bin->bytes;
-	totals->wire_bytes += bin->wire_bytes;
-	totals->ce_packets += bin->ce_packets;
-	totals->retransmits += bin->retransmits;
-	totals->quality |= bin->quality;
+	append_bin(rows, lane, number, bin);
+	add_to_totals(&lane->totals, bin);
 	*bin = (struct mb_bin){ 0 };
 	return 0;
 }

@@ -37,23 +37,47 @@ struct mb_bins_options {
 #define MB_BINS_OPEN (1 << 20)
 #define MB_DROP_BINS (1 << 20)
 
-#define MB_BIN_COLUMNS 9
+/* The counters of a bin. X(name, type of the column, SUM, or BITS of a set): a line here makes the field of a bin, the
+ * total of a lane, the column and its name. What a counter means is at its column in sql/schema/bins.sql: these two
+ * places are all that a counter has, but for the code that counts it. */
+#define MB_BIN_COUNTERS(X) \
+	X(bytes, int64_t, SUM) \
+	X(wire_bytes, int64_t, SUM) \
+	X(packets, uint32_t, SUM) \
+	X(ce_packets, uint32_t, SUM) \
+	X(retransmits, uint32_t, SUM) \
+	X(quality, uint16_t, BITS)
+
+/* Columns of the rows of bins: those that name the bin, X(name, type), and the counters. */
+#define MB_BIN_KEYS(X) \
+	X(lane, int16_t) \
+	X(clock_epoch, uint16_t) \
+	X(ts_ns, int64_t)
+
+enum mb_bin_column {
+#define MB_ENUMERATOR(name, ...) MB_BIN_##name,
+	MB_BIN_KEYS(MB_ENUMERATOR) MB_BIN_COUNTERS(MB_ENUMERATOR)
+#undef MB_ENUMERATOR
+	MB_BIN_COLUMNS,
+};
+
 extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
 
 struct mb_lane_totals {
-	uint64_t packets, bytes, wire_bytes; /* in bins */
+#define MB_TOTAL(name, ...) uint64_t name;
+	MB_BIN_COUNTERS(MB_TOTAL) /* of the bins that are closed */
+#undef MB_TOTAL
 	uint64_t unattributed_packets, unattributed_bytes; /* in bins, with no sender */
 	uint64_t late, late_bytes;           /* in no bin, misdated ones among them */
 	uint64_t unparsed, merged;
-	uint64_t ce_packets, retransmits;
 	int64_t first_ns, last_ns;           /* least and largest stamp in bins, once packets > 0 */
-	uint32_t quality;
 	uint32_t epochs;
 };
 
 struct mb_bin {
-	uint64_t bytes, wire_bytes;
-	uint32_t packets, ce_packets, retransmits, quality;
+#define MB_FIELD(name, type, ...) type name;
+	MB_BIN_COUNTERS(MB_FIELD)
+#undef MB_FIELD
 };
 
 struct mb_lane {

@@ -15,11 +15,34 @@ struct mb_sender_slot {
 	uint32_t index;
 };
 
+/* Columns of the rows: X(name, type, value). */
+#define SENDER_COLUMNS(X) \
+	X(lane, int16_t, lane) \
+	X(clock_epoch, uint16_t, epoch) \
+	X(ts_ns, int64_t, ts_ns) \
+	X(source, mb_text, text) \
+	X(bytes, int64_t, sender->bytes) \
+	X(packets, uint32_t, sender->packets) \
+	X(flows, uint32_t, sender->flows) \
+	X(members, uint32_t, members) \
+	X(first_ns, int64_t, sender->first_ns) \
+	X(last_ns, int64_t, sender->last_ns) \
+	X(source_port, uint16_t, elected(&sender->source_port, sender->flows)) \
+	X(destination_port, uint16_t, elected(&sender->destination_port, sender->flows))
+
+enum {
+#define ENUMERATOR(name, ...) COLUMN_##name,
+	SENDER_COLUMNS(ENUMERATOR)
+#undef ENUMERATOR
+	COLUMNS,
+};
+
+_Static_assert(COLUMNS == MB_SENDER_COLUMNS, "the header says how many columns there are");
+
 const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS] = {
-	{ "lane", "s", 2, 0 },    { "clock_epoch", "S", 2, 0 },   { "ts_ns", "l", 8, 0 },
-	{ "source", "i", 4, 1 },  { "bytes", "l", 8, 0 },   { "packets", "I", 4, 0 },
-	{ "flows", "I", 4, 0 },   { "members", "I", 4, 0 }, { "first_ns", "l", 8, 0 },
-	{ "last_ns", "l", 8, 0 }, { "source_port", "S", 2, 0 }, { "destination_port", "S", 2, 0 },
+#define COLUMN(name, type, ...) MB_COLUMN(name, type),
+	SENDER_COLUMNS(COLUMN)
+#undef COLUMN
 };
 
 void mb_senders_init(struct mb_senders *senders, struct mb_senders_limits *limits)
@@ -283,23 +306,14 @@ struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_pa
 static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows,
 		      int16_t lane, uint16_t epoch, int64_t ts_ns)
 {
-	size_t i = rows->count;
-	int32_t source = mb_table_intern(rows, &sender->address);
+	const size_t i = rows->count;
+	const mb_text text = mb_table_intern(rows, &sender->address);
 
-	if (source < 0)
-		return source;
-	((int16_t *)rows->data[0])[i] = lane;
-	((uint16_t *)rows->data[1])[i] = epoch;
-	((int64_t *)rows->data[2])[i] = ts_ns;
-	((int32_t *)rows->data[3])[i] = source;
-	((int64_t *)rows->data[4])[i] = (int64_t)sender->bytes;
-	((uint32_t *)rows->data[5])[i] = sender->packets;
-	((uint32_t *)rows->data[6])[i] = sender->flows;
-	((uint32_t *)rows->data[7])[i] = members;
-	((int64_t *)rows->data[8])[i] = sender->first_ns;
-	((int64_t *)rows->data[9])[i] = sender->last_ns;
-	((uint16_t *)rows->data[10])[i] = elected(&sender->source_port, sender->flows);
-	((uint16_t *)rows->data[11])[i] = elected(&sender->destination_port, sender->flows);
+	if (text < 0)
+		return text;
+#define SET(name, type, value) MB_SET(rows, COLUMN_##name, i, type, value);
+	SENDER_COLUMNS(SET)
+#undef SET
 	rows->count++;
 	return 0;
 }

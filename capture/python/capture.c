@@ -11,6 +11,7 @@
 #include "backend/device.h"
 #include "backend/merge.h"
 #include "measure/engine.h"
+#include "python/options.h"
 
 #define BATCHES_A_TURN 1024 /* between looks at signals: about half a million frames */
 
@@ -56,27 +57,6 @@ static int read_strings(PyObject *list, const char **strings, Py_ssize_t count)
 		if (!strings[i])
 			return -1;
 	}
-	return 0;
-}
-
-static int read_locals(PyObject *list, struct mb_engine_options *options)
-{
-	const char *texts[MB_LOCALS];
-	Py_ssize_t count = PyList_Size(list);
-
-	if (count > MB_LOCALS) {
-		PyErr_Format(PyExc_ValueError, "more than %d local addresses", MB_LOCALS);
-		return -1;
-	}
-	if (count < 0 || read_strings(list, texts, count))
-		return -1;
-	for (Py_ssize_t i = 0; i < count; i++) {
-		if (!mb_address_parse(texts[i], &options->locals[i])) {
-			PyErr_Format(PyExc_ValueError, "%s is no IP or MAC address", texts[i]);
-			return -1;
-		}
-	}
-	options->n_locals = (uint32_t)count;
 	return 0;
 }
 
@@ -130,59 +110,16 @@ static int open_capture(struct capture_object *self, struct mb_module_state *sta
 	return 0;
 }
 
-static void read_choices(const char *directions, const char *stamps, struct mb_backend_options *backend,
-			 struct mb_engine_options *options)
-{
-	if (!strcmp(directions, "in")) {
-		options->directions = MB_LANE_IN;
-		backend->direction = MB_DIRECTION_IN;
-	} else if (!strcmp(directions, "out")) {
-		options->directions = MB_LANE_OUT;
-		backend->direction = MB_DIRECTION_OUT;
-	}
-	if (!strcmp(stamps, "hw"))
-		backend->stamps = MB_STAMPS_HW;
-	else if (!strcmp(stamps, "sw"))
-		backend->stamps = MB_STAMPS_SW;
-}
-
 static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-	static char *names[] = { "targets", "bin_ns", "source_bin_ns", "window_ns", "directions",
-				 "local", "max_sources", "inner", "mtu", "spread_bps", "backend",
-				 "filter", "snaplen", "threads", "ring_bytes", "stamps",
-				 "promiscuous", "cluster", NULL };
 	struct mb_module_state *state = PyType_GetModuleState(type);
-	struct mb_engine_options options = {
-		.bins = { .bin_ns = 100000, .source_bin_ns = 1000000, .window_ns = 2000000 },
-		.directions = MB_LANE_IN | MB_LANE_OUT,
-		.max_sources = 4096,
-	};
-	PyObject *targets, *locals = NULL;
-	struct mb_backend_options backend = { 0 };
-	const char *directions = "both", *stamps = "auto";
-	int inner = 0, promiscuous = 1;
-	unsigned long long ring_bytes = 0;
-	long long mtu = -1;
-	unsigned long long spread_bps = 0;
+	struct mb_capture_options options;
+	PyObject *targets;
 	struct capture_object *self;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!|$LLLsO!IpLKzzIIKspI", names, &PyList_Type,
-					 &targets, &options.bins.bin_ns,
-					 &options.bins.source_bin_ns, &options.bins.window_ns,
-					 &directions, &PyList_Type, &locals, &options.max_sources,
-					 &inner, &mtu, &spread_bps, &backend.backend, &backend.filter,
-					 &backend.snaplen, &backend.threads, &ring_bytes, &stamps,
-					 &promiscuous, &backend.cluster))
+	if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &targets))
 		return NULL;
-	read_choices(directions, stamps, &backend, &options);
-	backend.ring_bytes = ring_bytes;
-	backend.own_traffic = !promiscuous;
-	options.decode.inner = inner;
-	options.decode.mtu = mtu < 0 ? 0 : (uint32_t)mtu;
-	options.infer_mtu = mtu < 0;
-	options.bins.spread_bps = spread_bps;
-	if ((locals && read_locals(locals, &options)) || check_options(&options))
+	if (mb_options_read(&options, keywords) || check_options(&options.engine))
 		return NULL;
 	self = PyObject_New(struct capture_object, type);
 	if (!self)
@@ -190,7 +127,7 @@ static PyObject *capture_new(PyTypeObject *type, PyObject *args, PyObject *keywo
 	memset(&self->backend, 0, sizeof(self->backend));
 	self->engine = NULL;
 	self->busy = false;
-	if (open_capture(self, state, targets, &backend, &options)) {
+	if (open_capture(self, state, targets, &options.backend, &options.engine)) {
 		Py_DECREF(self);
 		return NULL;
 	}
@@ -253,27 +190,47 @@ static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *co
 	return PyTuple_Pack(2, bin_rows, sender_rows);
 }
 
+/* Add the totals of the counters of bins, by their names. -1 with an exception set. */
+static int add_totals(PyObject *description, const struct mb_lane_totals *totals)
+{
+	static const struct {
+		const char *name;
+		size_t offset;
+	} counters[] = {
+#define COUNTER(name, ...) { #name, offsetof(struct mb_lane_totals, name) },
+		MB_BIN_COUNTERS(COUNTER)
+#undef COUNTER
+	};
+
+	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
+		py_auto *total = PyLong_FromUnsignedLongLong(*(const uint64_t *)((const char *)totals + counters[i].offset));
+
+		if (!total || PyDict_SetItemString(description, counters[i].name, total))
+			return -1;
+	}
+	return 0;
+}
+
 static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_engine_lane *lane)
 {
 	static const char *const directions[] = { "mirror", "in", "out" };
 	const struct mb_lane_totals *totals = &lane->lane.totals;
 	const struct mb_interface *interface;
+	py_auto *description = NULL;
 	size_t n_interfaces;
 
 	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[lane->interface];
-	return Py_BuildValue(
-		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}",
+	description = Py_BuildValue(
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:I}",
 		"interface", interface->name, "index", (unsigned int)lane->interface, "linktype", interface->linktype,
 		"snaplen", interface->snaplen, "link_bps", (unsigned long long)interface->link_bps,
 		"direction", directions[lane->direction],
 		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns,
-		"packets", totals->packets, "bytes", totals->bytes, "wire_bytes", totals->wire_bytes,
 		"unattributed_packets", totals->unattributed_packets,
 		"unattributed_bytes", totals->unattributed_bytes,
 		"late", totals->late, "late_bytes", totals->late_bytes,
-		"unparsed", totals->unparsed, "merged", totals->merged,
-		"ce_packets", totals->ce_packets, "retransmits", totals->retransmits,
-		"quality", totals->quality, "clock_epochs", totals->epochs);
+		"unparsed", totals->unparsed, "merged", totals->merged, "clock_epochs", totals->epochs);
+	return description && !add_totals(description, totals) ? Py_NewRef(description) : NULL;
 }
 
 static PyObject *capture_lanes(PyObject *object, void *closure)
