@@ -10,7 +10,7 @@ BUILD_PACKAGES := gcc libc6-dev libpcap-dev zlib1g-dev libzstd-dev liblzma-dev
 TEST_PACKAGES := tshark tcpdump clang chromium iproute2 ethtool zstd xz-utils poppler-utils e2fsprogs xfsprogs libfuse3-3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo gallery test lint docs fuzz faults bench lock audit clean
+.PHONY: help setup demo gallery test lint asan docs fuzz faults bench lock audit clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,14 @@ endif
 lint: $(VENV)/test-ready ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The module is loaded by tests/lib/asan_engine.py; the drivers that tests compile are sanitized anyhow. Leaks are found in the
+# drivers by `make test`: Python itself has some.
+asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with ASan and UBSan (PYTEST_OPTIONS)
+	CC="gcc -g -fsanitize=address,undefined -fno-sanitize-recover=all" $(BIN)/python setup.py --quiet build_ext \
+		--build-lib build/asan --build-temp build/asan-objects
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+		PYTHONPATH=tests $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
 
 docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, and the views of docs/schema.md
 	$(BIN)/python docs/write_cli.py

@@ -44,6 +44,8 @@ class Lane(TypedDict):
     merged: int
     ce_packets: int
     retransmits: int
+    cnp_packets: int
+    pause_frames: int
     quality: int
     clock_epochs: int
 
@@ -197,8 +199,8 @@ class Capture:
     @property
     def facts(self) -> Facts: ...
     def read(self) -> tuple[Rows, Rows] | None:
-        """The next rows of bins (lane, clock_epoch, ts_ns, bytes, wire_bytes, packets, ce_packets,
-        retransmits, quality) and of senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows,
+        """The next rows of bins (lane, clock_epoch, ts_ns, and the counters of sql/schema/bins.sql)
+        and of senders (lane, clock_epoch, ts_ns, source, bytes, packets, flows,
         members, first_ns, last_ns, source_port, destination_port), each sorted by time within a
         lane; None at the end. From an interface it returns at least every 0.1 s, with no rows when no bin is closed.
 

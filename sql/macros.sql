@@ -1,6 +1,9 @@
 -- A share of line rate. Wire bytes count preamble, FCS and gap; link_bps is of one direction.
 CREATE MACRO utilization(wire_bytes, span_ns, link_bps) AS wire_bytes * 8e9 / span_ns / link_bps;
 
+-- How long a link stops at most for a number of pause quanta, 512 bit times each (IEEE 802.3 annex 31B). Nanoseconds.
+CREATE MACRO pause_ns(pause_quanta, link_bps) AS pause_quanta * 512e9 / link_bps;
+
 -- The fewest wire bytes that fill a share of a bin. In integers, so that a bin of exactly that share is not lost to
 -- rounding; the share counts to nine digits.
 CREATE MACRO least_bytes(share, bin_ns, link_bps) AS

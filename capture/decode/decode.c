@@ -38,6 +38,9 @@ static mb_inline uint64_t usual_transport(const uint8_t *ip, uint32_t ip_header,
 	packet->tcp_len = 0;
 	packet->marks = (uint8_t)marks;
 	packet->ports = mb_be32(transport);
+	if (unlikely((uint16_t)packet->ports == MB_PORT_ROCE) && length >= ip_header + 8 + MB_ROCE_HEADER &&
+	    mb_is_cnp(transport[8]))
+		packet->marks |= MB_MARK_CNP;
 	return mb_flow_tail(packet->ports, MB_IPPROTO_UDP, family);
 }
 
@@ -146,11 +149,14 @@ static void read_to_ip(const struct mb_frame *frame, const struct mb_interface *
 		       const struct mb_seed *seed, struct mb_headers *headers)
 {
 	struct mb_walk *walk = &headers->walk;
+	uint32_t next;
 
 	walk_init(walk, frame, interface);
 	walk->seed = seed;
 	headers->bytes = walk->end;
-	headers->next = mb_walk_to_ip(walk, mb_link_read(walk, interface, &headers->link));
+	next = mb_link_read(walk, interface, &headers->link);
+	headers->control = next == MB_NEXT_MAC_CONTROL ? walk->offset : 0;
+	headers->next = mb_walk_to_ip(walk, next);
 	headers->l3 = walk->offset;
 }
 
@@ -173,6 +179,8 @@ static void read_ip(const struct mb_frame *frame, const struct common *common, s
 	packet->ports = ip->ports;
 	packet->tcp_seq = ip->tcp_seq;
 	packet->tcp_len = ip->tcp_len;
+	if (headers->control && mb_pause_read(&headers->walk, packet))
+		marks |= MB_MARK_PAUSE;
 	packet->marks = (uint8_t)(marks | headers->walk.marks | ip->marks);
 }
 

@@ -37,6 +37,9 @@ enum mb_mark {
 	MB_MARK_TRUNCATED = 1 << 3, /* the captured bytes end before sender, flow or marks were read, and
 				     * the frame's do not */
 	MB_MARK_MERGED = 1 << 4,    /* a GRO/TSO frame: several wire frames in one */
+	MB_MARK_CNP = 1 << 5,       /* a congestion notification packet of RoCEv2 */
+	MB_MARK_PAUSE = 1 << 6,     /* a pause frame (IEEE 802.3x, or 802.1Qbb by class): pause_quanta and
+				     * pause_classes hold */
 };
 
 struct mb_packet {
@@ -50,8 +53,15 @@ struct mb_packet {
 	uint64_t flow;            /* fingerprint of family, both addresses, protocol and ports (TCP, UDP,
 				   * UDP-Lite, SCTP, DCCP; 0 for others); the fragments of a datagram
 				   * share that of addresses and protocol; 0 when not IP */
-	uint32_t tcp_seq;         /* first sequence number */
-	uint32_t tcp_len;         /* sequence space it takes: payload, SYN and FIN */
+	union {
+		uint32_t tcp_seq;       /* first sequence number */
+		uint32_t pause_quanta;  /* the longest pause that it asks for of a class, in quanta of 512 bit
+					 * times; 0: it ends pauses */
+	};
+	union {
+		uint32_t tcp_len;       /* sequence space it takes: payload, SYN and FIN */
+		uint32_t pause_classes; /* bit i: class i is to pause; all eight of them by 802.3x */
+	};
 	uint8_t marks;            /* enum mb_mark */
 	uint8_t direction;        /* enum mb_direction as the link header says (cooked), else the frame's */
 	uint16_t quality;         /* filled by the engine: enum mb_quality of frame, interface and marks */

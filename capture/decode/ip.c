@@ -193,8 +193,11 @@ static uint32_t read_transport(struct mb_walk *walk, struct mb_ip *ip)
 		ip->payload = walk->offset + 8;
 	if (!header)
 		return 0;
-	if (ip->protocol == MB_IPPROTO_UDP)
+	if (ip->protocol == MB_IPPROTO_UDP) {
 		ip->destination_port = mb_be16(header + 2);
+		if (ip->destination_port == MB_PORT_ROCE)
+			ip->marks |= mb_cnp_read(walk);
+	}
 	if (ip->protocol == MB_IPPROTO_TCP)
 		read_tcp(walk, ip);
 	return mb_be32(header);

@@ -7,6 +7,7 @@
  *   link.c    link layer, tags and labels, down to an IP header
  *   ip.c      IPv4, IPv6, extension headers, ports, TCP
  *   tunnel.c  from an IP header to what it carries
+ *   control.c pause frames and congestion notifications
  *   merged.c  wire bytes of a frame that was several on the wire
  */
 #ifndef MB_WALK_H
@@ -52,6 +53,7 @@ enum mb_next {
 	MB_NEXT_PPP_TYPE = 0x880b,
 	MB_NEXT_MPLS = 0x8847,
 	MB_NEXT_MPLS_UPSTREAM = 0x8848,
+	MB_NEXT_MAC_CONTROL = 0x8808,
 	MB_NEXT_PPPOE = 0x8864,
 	MB_NEXT_QINQ = 0x88a8,
 	MB_NEXT_QINQ_OLD = 0x9100,
@@ -88,7 +90,7 @@ struct mb_ip {
 	uint32_t ports;     /* as in struct mb_packet */
 	uint16_t destination_port; /* of UDP */
 	uint8_t protocol;
-	uint8_t marks;      /* MB_MARK_CE, MB_MARK_TCP */
+	uint8_t marks;      /* MB_MARK_CE, MB_MARK_TCP, MB_MARK_CNP */
 	bool fragment;
 };
 
@@ -110,6 +112,18 @@ static inline uint64_t mb_be64(const uint8_t *bytes)
 static inline uint64_t mb_mac(const uint8_t *bytes)
 {
 	return (uint64_t)mb_be16(bytes) << 32 | mb_be32(bytes + 2);
+}
+
+enum {
+	MB_PORT_ROCE = 4791, /* RoCEv2, UDP */
+	MB_ROCE_HEADER = 12, /* InfiniBand's base transport header, behind UDP's; its first byte is the opcode */
+	MB_ROCE_CNP = 0x81,
+};
+
+/* Whether a RoCEv2 packet with this opcode is a congestion notification. */
+static inline bool mb_is_cnp(uint8_t opcode)
+{
+	return opcode == MB_ROCE_CNP;
 }
 
 /* Whether the ECN field of an IP header's traffic class, its two lowest bits, says CE (RFC 3168). */
@@ -206,6 +220,7 @@ struct mb_headers {
 	struct mb_walk walk; /* at that transport header, or where reading ended */
 	struct mb_link link;
 	uint32_t bytes;      /* of the frame, without FCS */
+	uint32_t control;    /* offset of a MAC control frame's payload; 0 when it is none */
 	uint32_t l3;         /* offset of the IP header, or of what is there instead */
 	uint32_t next;       /* MB_NEXT_IPV4 or MB_NEXT_IPV6, read or cut off; else MB_NEXT_OTHER */
 	bool has_ip;         /* `ip` holds */
@@ -222,6 +237,12 @@ uint32_t mb_walk_to_ip(struct mb_walk *walk, uint32_t next);
 /* Read the IP header that NEXT says and the transport header behind it; the walk is then at the
  * transport header and ends with the packet. False when there is no IP header to read. */
 bool mb_ip_read(struct mb_walk *walk, uint32_t next, struct mb_ip *ip);
+
+/* Whether the MAC control frame whose payload WALK is at is a pause frame: fills in what PACKET has of it. */
+bool mb_pause_read(struct mb_walk *walk, struct mb_packet *packet);
+
+/* MB_MARK_CNP when the RoCEv2 packet whose UDP header WALK is at is a congestion notification, else 0. */
+uint8_t mb_cnp_read(struct mb_walk *walk);
 
 /* Replace IP, whose transport header the walk is at, by the innermost IP header of the tunnels
  * that it carries. Fragments are not looked into: all of a datagram have one source. */

@@ -191,7 +191,17 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 	last->wire_bytes -= wire_before;
 }
 
-/* What few packets need, besides the sums. */
+static void count_pause(struct mb_bin *bin, const struct mb_packet *packet)
+{
+	if (packet->pause_quanta)
+		bin->pause_frames++;
+	else
+		bin->resume_frames++;
+	bin->pause_quanta += packet->pause_quanta;
+	bin->pause_classes |= (uint16_t)packet->pause_classes;
+}
+
+/* What few packets need, apart from the sums. */
 static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
 						 const struct mb_packet *packet)
 {
@@ -203,6 +213,10 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 	}
 	if (packet->marks & MB_MARK_CE)
 		bin->ce_packets++;
+	if (packet->marks & MB_MARK_CNP)
+		bin->cnp_packets++;
+	if (packet->marks & MB_MARK_PAUSE)
+		count_pause(bin, packet);
 	if (packet->marks & MB_MARK_UNPARSED)
 		totals->unparsed++;
 	if (packet->marks & MB_MARK_MERGED) {

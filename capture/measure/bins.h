@@ -46,7 +46,12 @@ struct mb_bins_options {
 	X(packets, uint32_t, SUM) \
 	X(ce_packets, uint32_t, SUM) \
 	X(retransmits, uint32_t, SUM) \
-	X(quality, uint16_t, BITS)
+	X(quality, uint16_t, BITS) \
+	X(cnp_packets, uint32_t, SUM) \
+	X(pause_frames, uint32_t, SUM) \
+	X(resume_frames, uint32_t, SUM) \
+	X(pause_quanta, int64_t, SUM) \
+	X(pause_classes, uint16_t, BITS)
 
 /* Columns of the rows of bins: those that name the bin, X(name, type), and the counters. */
 #define MB_BIN_KEYS(X) \

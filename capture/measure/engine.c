@@ -17,6 +17,13 @@
 #define FLOWS_ALL_BINS 1048576   /* 16 B each */
 #define DIRECTIONS 3 /* enum mb_direction */
 
+static bool has_no_trains(void)
+{
+	const char *word = getenv("MBURST_TRAINS");
+
+	return word && !strcmp(word, "off");
+}
+
 struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend)
 {
 	struct mb_engine *engine = calloc(1, sizeof(*engine));
@@ -26,6 +33,7 @@ struct mb_engine *mb_engine_create(const struct mb_engine_options *options, stru
 	engine->options = *options;
 	engine->backend = backend;
 	mb_trains_init(&engine->trains, options->bins.bin_ns, options->bins.source_bin_ns);
+	engine->trains.off = has_no_trains();
 	mb_locals_init(&engine->locals, options->locals, options->n_locals);
 	engine->limits.max_rows = options->max_sources;
 	engine->limits.senders_left = SENDERS_ALL_BINS;

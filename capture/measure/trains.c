@@ -24,6 +24,7 @@ enum {
 	TCP_OFFSET = 12,
 	TCP_FLAGS = 13,
 	FIN_SYN = 3,
+	ROCE_NOT_DATA = 0x80, /* in the opcode: data and acknowledgments are below, MB_ROCE_CNP is not */
 	AHEAD = 8192, /* bytes; a quarter of it and twice as many measured the same */
 	LEAST = MB_ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER, /* captured of any train's frame */
 };
@@ -86,7 +87,7 @@ static void compare_ipv6(struct mb_alike *alike, const struct shape *shape)
 	compare(alike, shape, shape->ip + 8, 32 + PORTS);
 }
 
-static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, bool is_udp, bool is_same)
+static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, enum mb_transport transport, bool is_same)
 {
 	struct shape shape = shape_of(is_tagged, is_ipv6);
 
@@ -100,9 +101,11 @@ static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, boo
 		compare(alike, &shape, shape.length, 2);
 	else
 		compare_bits(alike, &shape, shape.ip + 1, (uint8_t)~(MB_ECN << shape.ecn));
-	if (!is_udp) {
+	if (transport == MB_TRANSPORT_TCP) {
 		compare_bits(alike, &shape, shape.transport + TCP_OFFSET, 0xf0);
 		compare_bits(alike, &shape, shape.transport + TCP_FLAGS, FIN_SYN);
+	} else if (transport == MB_TRANSPORT_ROCE) {
+		compare_bits(alike, &shape, shape.transport + UDP_HEADER, ROCE_NOT_DATA);
 	}
 }
 
@@ -122,9 +125,12 @@ void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin
 	int64_t width_ns = common_divisor(bin_ns, source_bin_ns);
 
 	trains->cell = (struct mb_cell){ .width_ns = width_ns, .end_ns = width_ns };
-	for (int i = 0; i < 8; i++) {
-		alike_init(&trains->alike[i >> 2][i >> 1 & 1][i & 1], i >> 2, i >> 1 & 1, i & 1, false);
-		alike_init(&trains->same[i >> 2][i >> 1 & 1][i & 1], i >> 2, i >> 1 & 1, i & 1, true);
+	for (int i = 0; i < 4 * MB_TRANSPORTS; i++) {
+		const int tagged = i & 1, ipv6 = i >> 1 & 1;
+		const enum mb_transport transport = i >> 2;
+
+		alike_init(&trains->alike[tagged][ipv6][transport], tagged, ipv6, transport, false);
+		alike_init(&trains->same[tagged][ipv6][transport], tagged, ipv6, transport, true);
 	}
 }
 
@@ -384,7 +390,7 @@ FOLLOW_LAYOUT(us, MB_LAYOUT_RECORDS_US)
 		  { follow_tagged_ipv6_tcp_##suffix, follow_tagged_ipv6_udp_##suffix } },          \
 	}
 
-/* By layout, and by the same indices as mb_trains.alike. */
+/* By layout, tagged, IPv6, UDP. */
 static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains, struct mb_train *train,
 							const struct common *common,
 							const struct mb_frame_view *view) = {
@@ -392,6 +398,16 @@ static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains
 	[MB_LAYOUT_RECORDS_NS] = SHAPES(ns),
 	[MB_LAYOUT_RECORDS_US] = SHAPES(us),
 };
+
+/* Of what can lead a train. False when it is RoCEv2 that leads none. */
+static mb_inline bool find_transport(const uint8_t *transport, uint8_t protocol, enum mb_transport *kind)
+{
+	*kind = protocol == MB_IPPROTO_UDP ? MB_TRANSPORT_UDP : MB_TRANSPORT_TCP;
+	if (*kind == MB_TRANSPORT_TCP || mb_be16(transport + 2) != MB_PORT_ROCE)
+		return true;
+	*kind = MB_TRANSPORT_ROCE;
+	return !(transport[UDP_HEADER] & ROCE_NOT_DATA);
+}
 
 /* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
  * no fragment, neither the beginning nor the end of a connection (SYN and FIN take sequence space). */
@@ -425,7 +441,8 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 				 const struct mb_frame *first, enum mb_layout layout, struct common *common)
 {
 	const uint8_t *data = first->data, *ip;
-	bool is_tagged, is_ipv6, is_udp;
+	enum mb_transport transport;
+	bool is_tagged, is_ipv6;
 	struct mb_frame second;
 	struct shape shape;
 	uint8_t protocol;
@@ -439,15 +456,15 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	ip = data + MB_ETHERNET_HEADER + (is_tagged ? TAG : 0);
 	is_ipv6 = ip[0] >> 4 == 6;
 	protocol = ip[is_ipv6 ? 6 : 9];
-	is_udp = protocol == MB_IPPROTO_UDP;
 	shape = shape_of(is_tagged, is_ipv6);
-	if (!can_lead(first, &shape, is_ipv6, protocol))
+	if (!can_lead(first, &shape, is_ipv6, protocol) ||
+	    !find_transport(data + shape.transport, protocol, &transport))
 		return;
-	common->alike = &trains->alike[is_tagged][is_ipv6][is_udp];
-	common->same = &trains->same[is_tagged][is_ipv6][is_udp];
+	common->alike = &trains->alike[is_tagged][is_ipv6][transport];
+	common->same = &trains->same[is_tagged][is_ipv6][transport];
 	common->header = shape.transport - shape.ip +
-			 (is_udp ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
-	follow_shapes[layout][is_tagged][is_ipv6][is_udp](trains, train, common, view);
+			 (transport != MB_TRANSPORT_TCP ? UDP_HEADER : data[shape.transport + TCP_OFFSET] >> 2 & 0x3c);
+	follow_shapes[layout][is_tagged][is_ipv6][transport != MB_TRANSPORT_TCP](trains, train, common, view);
 }
 
 /* mb_trains_decode() but for decoding the leaders. LAYOUT is a constant. */
@@ -480,7 +497,7 @@ static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *vie
 void mb_trains_decode(struct mb_trains *trains, struct mb_frame_view *view, const struct mb_interface *interface,
 		      const struct mb_decode_options *options)
 {
-	const bool can_follow = interface->linktype == MB_LINKTYPE_ETHERNET && !options->inner;
+	const bool can_follow = interface->linktype == MB_LINKTYPE_ETHERNET && !options->inner && !trains->off;
 	struct common common = {
 		.fcs_len = interface->fcs_len,
 		.largest = options->mtu && options->mtu < UINT16_MAX ? options->mtu : UINT16_MAX,

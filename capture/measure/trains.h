@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * The invariant: feeding the engine frame by frame gives the same tables. Trains are there for speed alone. A capture
+ * with the environment variable MBURST_TRAINS=off has none, to find out whether a fault is in them;
+ * tests/capture/test_trains_off.py holds both ways to the same tables, tests/capture/test_trains.py each train to the
+ * decoder.
+ *
  * Senders send segment behind segment of one flow, and so they mostly arrive. A train is a run of
  * frames whose headers say the same but for lengths, sequence numbers and congestion marks: only the
- * first is decoded, the others are held against it.
+ * first, the leader, is decoded; the headers of the others are compared with its own.
  */
 #ifndef MB_TRAINS_H
 #define MB_TRAINS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "decode/decode.h"
@@ -18,9 +24,10 @@
 struct mb_train {
 	const void *at, *end; /* in the view that was divided */
 	uint32_t count;
-	uint32_t tcp_end; /* of several: the sequence number behind the last … */
-	uint64_t bytes;   /* … their L2 bytes without FCS … */
-	const struct mb_subtotal *subtotals; /* … and what came in each cell */
+	/* What follows is of trains of several frames only. */
+	uint32_t tcp_end; /* the sequence number behind the last frame */
+	uint64_t bytes;   /* L2 bytes without FCS of all frames */
+	const struct mb_subtotal *subtotals; /* what came in each cell */
 	uint32_t n_subtotals;
 };
 
@@ -45,6 +52,14 @@ struct mb_cell {
 	int64_t begin_ns, end_ns;
 };
 
+/* What makes trains. */
+enum mb_transport {
+	MB_TRANSPORT_TCP,
+	MB_TRANSPORT_UDP,
+	MB_TRANSPORT_ROCE, /* UDP whose first byte says what it is */
+	MB_TRANSPORTS,
+};
+
 #define MB_TRAINS MB_BATCH_FRAMES
 #define MB_SUBTOTALS (2 * MB_TRAINS)
 
@@ -56,8 +71,10 @@ struct mb_trains {
 	struct mb_frame leader_frames[MB_TRAINS];
 	struct mb_subtotal subtotals[MB_SUBTOTALS];
 	struct mb_cell cell;
-	struct mb_alike alike[2][2][2]; /* tagged, IPv6, UDP: what decides on sender, flow and side … */
-	struct mb_alike same[2][2][2];  /* … and the length of the packet and MB_MARK_CE */
+	struct mb_alike alike[2][2][MB_TRANSPORTS]; /* tagged, IPv6, transport: what decides on sender, flow,
+						     * direction and MB_MARK_CNP … */
+	struct mb_alike same[2][2][MB_TRANSPORTS];  /* … and the length of the packet and MB_MARK_CE */
+	bool off; /* every frame is a train of its own: the slow way to the same tables */
 };
 
 /* Subtotals are of one bin of each width, 1 ns or more. */

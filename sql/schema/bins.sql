@@ -13,5 +13,10 @@ CREATE TABLE bins (
     packets              UINTEGER NOT NULL,
     ce_packets           UINTEGER NOT NULL,  -- with the IP ECN mark CE (congestion experienced)
     retransmits          UINTEGER NOT NULL,  -- TCP segments with a repeated sequence number; a lower bound
-    quality              USMALLINT NOT NULL  -- bit set, see quality.sql
+    quality              USMALLINT NOT NULL, -- bit set, see quality.sql
+    cnp_packets          UINTEGER,           -- RoCEv2 congestion notifications; NULL: written by an mburst that did not count them
+    pause_frames         UINTEGER,           -- pause frames (802.3x, PFC) that ask the other end to stop; NULL as of cnp_packets
+    resume_frames        UINTEGER,           -- pause frames whose times are all 0: they end a pause; NULL as of cnp_packets
+    pause_quanta         BIGINT,             -- time asked for, of each frame its longest, in 512 bit times; an upper bound, as frames replace each other
+    pause_classes        USMALLINT           -- bit i: priority class i was asked to stop; 802.3x: all eight; NULL as of cnp_packets
 );

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from decode_oracle_link import Link, Rest, Stop, number, read_link, version_of
-from decode_words import CE, IPV4, IPV6, MERGED, TCP, TRUNCATED, UNPARSED, Address
+from decode_words import CE, CNP, IPV4, IPV6, MERGED, PAUSE, TCP, TRUNCATED, UNPARSED, Address
 
 WITH_PORTS = {6, 17, 33, 132, 136}
 
@@ -47,6 +47,7 @@ class Ip:
     payload: int | None = None
     ports: tuple[int, int] = (0, 0)
     tcp: tuple[int, int] | None = None
+    notifies: bool = False
     rest: Rest | None = None
     marks: int = 0
 
@@ -62,6 +63,7 @@ class Found:
     version: int | None = None  # of the IP header that is said to follow
     at: int = 0
     ip: Ip | None = None
+    pause: tuple[int, int] | None = None  # quanta, classes
     marks: int = 0
 
 
@@ -90,14 +92,16 @@ def decode(
         ip, more, _ = innermost(ip)
         marks |= more
     if ip:
-        marks |= ip.marks | (CE if ip.ce else 0) | (TCP if ip.tcp else 0)
+        marks |= ip.marks | (CE if ip.ce else 0) | (TCP if ip.tcp else 0) | (CNP if ip.notifies else 0)
+    marks |= PAUSE if found.pause else 0
+    seq, length_or_classes = (ip.tcp if ip and ip.tcp else None) or found.pause or (0, 0)
     return Packet(
         source=ip.source if ip else found.link.sender,
         bytes=size,
         wire_bytes=min(wire, 2**32 - 1),
         flow=ip.flow() if ip else None,
-        tcp_seq=ip.tcp[0] if ip and ip.tcp else 0,
-        tcp_len=ip.tcp[1] if ip and ip.tcp else 0,
+        tcp_seq=seq,
+        tcp_len=length_or_classes,
         marks=marks,
         direction=found.link.direction or direction,
         macs=found.link.macs,
@@ -113,6 +117,10 @@ def read_frame(rest: Rest, linktype: int) -> Found:
     found = Found()
     try:
         what = read_link(rest, linktype, found.link)
+        if what == ("type", 0x8808):
+            found.at = rest.at
+            found.pause = read_pause(rest)
+            return found
         found.version = version_of(rest, what)
         found.at = rest.at
         if found.version:
@@ -121,6 +129,19 @@ def read_frame(rest: Rest, linktype: int) -> Found:
         found.at = rest.at
         found.marks |= stop.mark
     return found
+
+
+def read_pause(rest: Rest) -> tuple[int, int] | None:
+    """The longest time of a MAC control frame's classes, and the set of those that have one."""
+    opcode = number(rest.need(2))
+    if opcode == 0x0001:
+        times = [number(rest.need(4)[2:])] * 8
+    elif opcode == 0x0101:
+        body = rest.need(20)
+        times = [number(body[4 + 2 * i : 6 + 2 * i]) * (number(body[2:4]) >> i & 1) for i in range(8)]
+    else:
+        return None
+    return max(times), sum(1 << i for i, time in enumerate(times) if time)
 
 
 # IP
@@ -214,6 +235,8 @@ def read_transport(rest: Rest, ip: Ip) -> None:
         ip.payload = rest.at + 8
     ports = rest.need(4)
     ip.ports = (number(ports[:2]), number(ports[2:]))
+    if ip.protocol == 17 and ip.ports[1] == 4791 and rest.end - rest.at >= 20:
+        ip.notifies = rest.need(9)[8] == 0x81
     if ip.protocol != 6:
         return
     head = rest.need(14)

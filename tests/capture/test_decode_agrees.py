@@ -20,8 +20,8 @@ octets = st.binary(max_size=40)
 
 @st.composite
 def transports(draw: st.DrawFn) -> tuple[int, bytes]:
-    ports = (draw(small), draw(st.sampled_from([53, 443, 4789, 8472, 6081])))
-    payload = draw(octets)
+    ports = (draw(small), draw(st.sampled_from([53, 443, 4789, 4791, 8472, 6081])))
+    payload = draw(st.sampled_from([b"", b"\x81"])) + draw(octets)
     match draw(st.sampled_from(["tcp", "tcp", "udp", "udp", "other", "tunnel"])):
         case "tcp":
             options = bytes(4 * draw(st.integers(0, 10)))
@@ -113,7 +113,10 @@ def frames(draw: st.DrawFn) -> tuple[int, bytes]:
     """A frame and its link type."""
     kind, packet = draw(packets())
     protocol = 0x21 if kind == 0x0800 else 0x57
-    match draw(st.integers(0, 16)):
+    match draw(st.integers(0, 17)):
+        case 17:
+            control = make.be16(draw(st.sampled_from([1, 0x0101, 0x0101, 2]))) + draw(octets)
+            return draw(st.sampled_from([(ETHERNET, make.ethernet(control, 0x8808)), (113, make.sll(control, 0x8808))]))
         case 0:
             return 113, make.sll(packet, kind, kind=draw(small), hardware=draw(st.sampled_from([1, 772, 803])))
         case 1:

@@ -13,9 +13,11 @@ KINDS = [(is_ipv6, is_tcp, tags) for is_ipv6 in (0, 1) for is_tcp in (0, 1) for 
 
 
 def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequence: int, ts_ns: int,
-          traffic_class: int = 0) -> Frame:
-    data = bytes(payload)
-    segment = make.tcp(data, (9, 80), sequence, options=bytes(12)) if is_tcp else make.udp(data, (9, 80))
+          traffic_class: int = 0, opcode: int | None = None) -> Frame:
+    """OPCODE: of RoCEv2, where the frame is UDP; else it is of another service."""
+    data = bytes([opcode or 0])[:payload] + bytes(max(payload - 1, 0))
+    port = 80 if opcode is None else 4791
+    segment = make.tcp(data, (9, port), sequence, options=bytes(12)) if is_tcp else make.udp(data, (9, port))
     protocol = 6 if is_tcp else 17
     packet = v6(segment, protocol, traffic_class=traffic_class) if is_ipv6 else v4(segment, protocol, tos=traffic_class)
     whole = make.ethernet(packet, 0x86DD if is_ipv6 else 0x0800, tags=tags).ljust(80, b"\0")
@@ -25,6 +27,7 @@ def frame(is_ipv6: bool, is_tcp: bool, tags: tuple[int, ...], payload: int, sequ
 def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int) -> list[Frame]:
     """COUNT of them, from BEGIN_NS on some 50 ns apart; TROUBLE: the share that is damaged, and that goes back less."""
     frames, kind, sequence, ts_ns = [], draw.choice(KINDS), 0, begin_ns
+    is_roce = draw.random() < 0.3
     services = draw.choice([0, 0x28]), draw.choice([0, 0x28])
     for _ in range(count):
         if draw.random() < 0.1:
@@ -32,7 +35,8 @@ def random_frames(draw: random.Random, count: int, trouble: float, begin_ns: int
         payload = draw.choice([0, 1, 5, 100, 100, 700])
         ts_ns += draw.randrange(100) - (50 if draw.random() < trouble / 5 else 0)
         traffic_class = draw.choice(services) | draw.choice(MARKS)
-        made = frame(*kind, payload, sequence % 2**32, ts_ns, traffic_class)
+        opcode = draw.choice([0x07, 0x07, 0x07, 0x11, 0x81]) if is_roce else None
+        made = frame(*kind, payload, sequence % 2**32, ts_ns, traffic_class, opcode)
         sequence += payload - (draw.randrange(300) if draw.random() < trouble / 5 else 0)
         if draw.random() < trouble:
             made = damage(made, draw)

@@ -47,12 +47,9 @@ def store_case(
     }
     numbers = ("packets", "ce_packets", "retransmits", "clock_epoch", "quality")
     with store.writer("bins", "h", "a") as writer:
-        writer.append(
-            pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers},
-                      **{name: np.isin(used, at).astype(int) for name, at in columns.items()}})
-            .select(schema("bins").names)
-            .cast(schema("bins"))
-        )
+        table = pa.table({**rows, **{name: np.full(n, DEFAULTS[name]) for name in numbers},
+                          **{name: np.isin(used, at).astype(int) for name, at in columns.items()}})
+        writer.append(table.cast(pa.schema([schema("bins").field(name) for name in table.column_names])))
     write(store, "sources", *burst_sources(case))
     write_probes(store, case)
     assert len(probes)

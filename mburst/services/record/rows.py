@@ -123,7 +123,7 @@ def silent_lanes(recording: Recording) -> list[Lane]:
         "link_bps": found["link_bps"] if found else 0, "direction": side, "start_ns": 0, "end_ns": 0,
         "packets": 0, "bytes": 0, "wire_bytes": 0, "unattributed_packets": 0, "unattributed_bytes": 0,
         "late": 0, "late_bytes": 0, "unparsed": 0, "merged": 0, "ce_packets": 0, "retransmits": 0,
-        "quality": 0, "clock_epochs": 1,
+        "cnp_packets": 0, "pause_frames": 0, "quality": 0, "clock_epochs": 1,
     } for side in sides if recording.direction in (side, "both")]
 
 
@@ -163,6 +163,10 @@ def describe(capture: Capture, lanes: list[Lane]) -> list[str]:
     steps = sum(lane["clock_epochs"] - 1 for lane in lanes)
     if steps:
         notes.append(f"the clock stepped backwards {steps:,} times: a new clock epoch begins at each step")
+    if pauses := sum(lane["pause_frames"] for lane in lanes):
+        notes.append(f"{pauses:,} pause frames ask the other end of the link to stop sending")
+    if notified := sum(lane["cnp_packets"] for lane in lanes):
+        notes.append(f"{notified:,} congestion notifications of RoCEv2")
     if facts["folded_bins"]:
         notes.append(f"in {facts['folded_bins']:,} source bins there were more senders than fit in memory: "
                      "`other` may count one of them more than once")

@@ -1,0 +1,64 @@
+"""The invariant of trains (capture/measure/trains.h): frame by frame gives the same tables. MBURST_TRAINS=off has every
+frame be one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_builder import pcap_header, pcap_record
+from capture_rows import read_rows
+from frames import START_NS, Frame, pcap
+from train_builder import random_frames
+
+from mburst.capture import Capture
+
+
+def tables(path: Path, **options: Any) -> tuple[Any, ...]:
+    capture = Capture([str(path)], bin_ns=10_000, source_bin_ns=70_000, **options)
+    bins, senders = read_rows(capture)
+    return bins, sorted(map(str, senders)), capture.lanes
+
+
+def check(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, ...]:
+    monkeypatch.delenv("MBURST_TRAINS", raising=False)
+    with_trains = tables(path, **options)
+    monkeypatch.setenv("MBURST_TRAINS", "off")
+    assert with_trains == tables(path, **options)
+    return with_trains
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_flows(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(seed)
+    frames = random_frames(draw, 3000, draw.choice([0.0, 0.02, 0.2]), START_NS)
+    path = tmp_path / "flows.pcap"
+    records = (pcap_record(*divmod(made.ts_ns, 10**9), made.data, made.length)
+               for made in frames if made.data and made.length < 65_536)
+    path.write_bytes(pcap_header() + b"".join(records))
+    bins, _, _ = check(path, monkeypatch, local=["02:00:00:00:00:02"], mtu=draw.choice([0, 600, 1500]))
+    assert sum(row["packets"] for row in bins) > 1000
+
+
+def test_segments_of_tcp_that_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(1)
+    frames, sequence = [], 0
+    for i in range(4000):
+        size = draw.choice([600, 1514, 1514])
+        sequence = max(sequence + size - 54 - draw.choice([0] * 19 + [5000]), 0)
+        frames.append(Frame(START_NS + i * 700, draw.choice([1, 1, 1, 2]), size, sequence=sequence))
+    path = tmp_path / "tcp.pcap"
+    path.write_bytes(pcap(frames))
+    bins, _, _ = check(path, monkeypatch)
+    assert sum(row["retransmits"] for row in bins) > 100
+
+
+def test_recorded_captures(captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in sorted((captures / "wild").iterdir())[::20]:
+        try:
+            check(path, monkeypatch, local=["02:00:00:00:00:01"])
+        except Exception as error:
+            if type(error).__name__ != "MburstError":
+                raise
