@@ -102,8 +102,8 @@ def collected(updates: int, a_message: int) -> tuple[float, float, float]:
         finally:
             source.close()
         assert process.stdout
-        said = process.stdout.read()
-        assert f"{updates:,} values" in said and "dropped" not in said, said
+        printed = process.stdout.read()
+        assert f"{updates:,} values" in printed and "dropped" not in printed, printed
         first_ns, sync_ns = spans(folder / "store")
         return (
             updates * 1e9 / (sync_ns - first_ns),

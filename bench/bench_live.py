@@ -125,10 +125,10 @@ def serving(*target: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout
-        said = process.stdout.readline()
-        if not said:
+        printed = process.stdout.readline()
+        if not printed:
             raise SystemExit(f"mburst live {' '.join(target)} does not start")
-        yield process, said.rsplit(": ", 1)[1].strip()
+        yield process, printed.rsplit(": ", 1)[1].strip()
     finally:
         process.terminate()
         process.wait(30)
@@ -190,8 +190,8 @@ def watched(url: str, seconds: float, width: int) -> dict[str, Any]:
 
 def busy_s(session: CDPSession) -> float:
     """Seconds that the page's main thread has worked: script, style, layout and painting."""
-    told = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
-    return float(told["TaskDuration"])
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])
 
 
 def show(name: str, found: dict[str, Any], seconds: float) -> None:
@@ -252,17 +252,17 @@ def clients(seconds: float) -> None:
     """CPU of the server without and with CLIENTS, in turn, once they are connected."""
     lasting = seconds + 2 * ARRIVAL_S
     with growing() as store, serving(str(store)) as (process, url):
-        alone, told, more = [], [], []
+        alone, metrics, more = [], [], []
         for _ in range(ROUNDS):
             time.sleep(ARRIVAL_S)
             alone.append(share_of_a_core(process, seconds))
             with following(url, lasting) as browsers:
                 time.sleep(ARRIVAL_S)
                 more.append(share_of_a_core(process, seconds) - alone[-1])
-                told.append(int(browsers.communicate()[0]) / CLIENTS / lasting)
+                metrics.append(int(browsers.communicate()[0]) / CLIENTS / lasting)
         print(f"clients: the server takes {statistics.median(alone):.3f} of a core alone, with {CLIENTS} clients "
               f"{', '.join(f'{share:.3f}' for share in sorted(more))} more; "
-              f"{statistics.median(told):.1f} messages a second to each")
+              f"{statistics.median(metrics):.1f} messages a second to each")
 
 
 def share_of_a_core(process: subprocess.Popen[str], seconds: float) -> float:

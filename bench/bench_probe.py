@@ -52,10 +52,10 @@ def run(protocol: str, seconds: int, before: list[str]) -> Used:
             [*before, MBURST, "probe", WHERE, "--protocol", protocol, "--rate", f"{RATE}/s",
              "--duration", f"{seconds}s", "--json", "-o", f"{folder}/store"], stdout=subprocess.PIPE, text=True)
         assert prober.stdout
-        [told] = json.loads(prober.stdout.read())
+        [answer] = json.loads(prober.stdout.read())
         prober_s = cpu_s(prober)
     reflector.terminate()
-    return Used(prober_s, cpu_s(reflector), told["sent"], told["lost"])
+    return Used(prober_s, cpu_s(reflector), answer["sent"], answer["lost"])
 
 
 def cpu_s(process: subprocess.Popen[str]) -> float:

@@ -60,9 +60,9 @@ def packets_of(output: str) -> int:
     """How many packets the reader says it got."""
     for line in output.splitlines():
         if line.startswith("{"):
-            told = json.loads(line)
-            if "stats_frames" in told or "packets" in told:
-                return int(told.get("stats_frames", told.get("packets")))
+            counts = json.loads(line)
+            if "stats_frames" in counts or "packets" in counts:
+                return int(counts.get("stats_frames", counts.get("packets")))
         if "packets captured" in line or "Packets captured" in line:
             return int("".join(character for character in line if character.isdigit()))
         if line.startswith("Packets received/dropped"):
@@ -92,14 +92,14 @@ def run(name: str, lab: livelab.Lab, command: list[str], send: list[str]) -> Cos
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
         wait_for_capture(lab, process)
         user, system = cpu_ns(process.pid)
-        told = json.loads(lab.tell(lab.near, " ".join(send)))
+        counts = json.loads(lab.tell(lab.near, " ".join(send)))
         time.sleep(1.2)
         user_after, system_after = cpu_ns(process.pid)
         process.send_signal(signal.SIGINT)
         process.wait()
         output.seek(0)
-        got, sent = packets_of(output.read()), told["sent"]
-    return Cost(name, (user_after - user) / sent, (system_after - system) / sent, got, sent, sent / told["seconds"])
+        got, sent = packets_of(output.read()), counts["sent"]
+    return Cost(name, (user_after - user) / sent, (system_after - system) / sent, got, sent, sent / counts["seconds"])
 
 
 def main() -> None:

@@ -56,8 +56,8 @@ def answered(kind: str, seed: int, explain: bool) -> Answered:
 
 
 def matrix_row(kind: str, cases: list[Answered]) -> str:
-    said = Counter(case.cause for case in cases)
-    counts = " | ".join(str(said[cause] or "") for cause in CAUSES)
+    answers = Counter(case.cause for case in cases)
+    counts = " | ".join(str(answers[cause] or "") for cause in CAUSES)
     return f"| {kind} | {counts} | {sum(case.right for case in cases)} of {len(cases)} |"
 
 
@@ -82,9 +82,9 @@ def calibration(cases: list[Answered]) -> list[str]:
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
     for low, high in pairwise(STATED):
         here = [case for case in cases if low <= case.share < high or case.share == high == 1]
-        said = [case for case in here if case.cause == "bursts"]
-        true, kept = (sum(case.truth == "bursts" for case in some) for some in (here, said))
-        lines.append(f"| {low:.0%} to {high:.0%} | {len(here)} | {true} | {len(said)} | {kept} |")
+        answers = [case for case in here if case.cause == "bursts"]
+        true, kept = (sum(case.truth == "bursts" for case in some) for some in (here, answers))
+        lines.append(f"| {low:.0%} to {high:.0%} | {len(here)} | {true} | {len(answers)} | {kept} |")
     return lines
 
 

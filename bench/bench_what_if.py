@@ -34,15 +34,15 @@ def main() -> None:
             drain = case.made.setting.drain_ns
             more = [Change("as is"), Change("half a burst's stagger", stagger_ns=drain / 2), Change("one", fan_in=1)]
             for outcome in what_if(replay, [*more, *usual_changes(replay)]):
-                truth, said = case.p99(outcome.change), outcome.quantiles_ns[1] or 0.0
+                truth, predicted = case.p99(outcome.change), outcome.quantiles_ns[1] or 0.0
                 low, high = outcome.p99_range or (0.0, np.inf)
-                near = abs(said - truth) <= 0.25 * truth
-                row = (near, said / truth, 0.9 * low <= truth <= 1.1 * high, bool(outcome.unsure))
+                near = abs(predicted - truth) <= 0.25 * truth
+                row = (near, predicted / truth, 0.9 * low <= truth <= 1.1 * high, bool(outcome.unsure))
                 name = "fan-in" if outcome.change.fan_in else outcome.change.name
                 found[name, kind].append(row)
                 found[name, "all"].append(row)
                 if arguments.explain and not near:
-                    print(f"{kind} {seed} {outcome.change}: {truth / 1e3:.0f} µs, said {said / 1e3:.0f} "
+                    print(f"{kind} {seed} {outcome.change}: {truth / 1e3:.0f} µs, said {predicted / 1e3:.0f} "
                           f"({low / 1e3:.0f} to {high / 1e3:.0f}) {outcome.unsure}; error {replay.relative_error:.3f} "
                           f"{case.made}", file=sys.stderr)  # fmt: skip
     kinds = list(dict.fromkeys(kind for _, kind in found))

@@ -67,8 +67,8 @@ def _watch(pid: int) -> int:
         ended.register(handle)
         while not ended.poll(WATCH_MS):
             status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-            said = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
-            peak = max(peak, int(said[1]) * 1024 if said else 0)
+            line = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
+            peak = max(peak, int(line[1]) * 1024 if line else 0)
     return peak
 
 

@@ -43,7 +43,7 @@ def say(text: str) -> None:
     print(("\r\033[K" if sys.stderr.isatty() else "") + f"mburst: {shown(text)}", file=sys.stderr, flush=True)
 
 
-def tell(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Lines for people on standard output."""
     for line in lines:
         print(shown(line), flush=True)

@@ -1,4 +1,4 @@
-"""How what runs until it is told to end is told: a process of ours by SIGINT and SIGTERM, in another's by an event."""
+"""The stop of what runs until a signal: a process of ours by SIGINT and SIGTERM, in another's by an event."""
 
 from __future__ import annotations
 

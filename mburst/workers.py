@@ -36,12 +36,12 @@ class Workers:
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """What FUNCTION returns or raises. Raises Busy. Work whose waiter was cancelled is not begun."""
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
         future: Future[T] = Future()
 
         def wake(_: Any) -> None:
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(told.set)
+                loop.call_soon_threadsafe(done.set)
 
         future.add_done_callback(wake)
         try:
@@ -49,7 +49,7 @@ class Workers:
         except queue.Full:
             raise Busy("too many queries at once", "try again in a few seconds") from None
         try:
-            await told.wait()
+            await done.wait()
         except asyncio.CancelledError:
             future.cancel()
             raise

@@ -58,7 +58,7 @@ class Found:
         self.listeners: list[Callable[[DamagedFile], None]] = []
 
     def add(self, damage: DamagedFile) -> None:
-        """Keep it, and have the listeners told where it is new."""
+        """Keep it, and notify the listeners where it is new."""
         if damage.path not in self.files:
             self.files[damage.path] = damage
             for listener in self.listeners:

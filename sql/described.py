@@ -36,22 +36,22 @@ def columns(text: str) -> list[Described]:
 def about(name: str) -> dict[str, str]:
     """What the columns of a table, view or named query are, by their names; those that nothing is written of are left
     out."""
-    told: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for path in (HERE / folder / f"{name}.sql" for folder in FOLDERS):
         if path.exists():
             text = path.read_text(encoding="utf-8")
             before = ""
-            for column, said in [(one.name, one.about) for one in columns(text)] or _STORED.findall(text):
-                before = _spelt_out(column, said, before)
-                told.setdefault(column, before)
-    return {column: said for column, said in told.items() if said}
+            for column, meaning in [(one.name, one.about) for one in columns(text)] or _STORED.findall(text):
+                before = _spelt_out(column, meaning, before)
+                meanings.setdefault(column, before)
+    return {column: meaning for column, meaning in meanings.items() if meaning}
 
 
-def _spelt_out(column: str, said: str, before: str) -> str:
+def _spelt_out(column: str, meaning: str, before: str) -> str:
     """A meaning without reference to another: to what another table says of the column, or to the one BEFORE."""
-    if other := _AS_IN.fullmatch(said):
+    if other := _AS_IN.fullmatch(meaning):
         return about(other[1]).get(column, "")
-    return before if said == "likewise" else said
+    return before if meaning == "likewise" else meaning
 
 
 def unit(column: str) -> str:

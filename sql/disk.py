@@ -118,8 +118,8 @@ def read_from(descriptor: int, offset: int) -> bytes:
 
 
 class Syncing:
-    """A file that is written to disk by a thread of its own, so that it waits for no other: what is told to `dirty` is
-    on the disk within SYNC_S, or that is said."""
+    """A file that is written to disk by a thread of its own, so that it waits for no other: what `dirty` gets is on
+    the disk within SYNC_S, or it is reported."""
 
     def __init__(self, descriptor: int, syncer: Syncer, on_late: Callable[[float], None]) -> None:
         self._descriptor = descriptor
@@ -162,7 +162,7 @@ class Syncing:
             self._writing_since = None
         self._syncer.wrote(self, late_s)
 
-    def tell(self, late_s: float) -> None:
+    def report(self, late_s: float) -> None:
         """Rows were at risk for LATE_S."""
         self._on_late(late_s)
 
@@ -197,7 +197,7 @@ class Syncer:
     def __init__(self) -> None:
         self._watched: list[Syncing] = []
         self._process = os.getpid()
-        self._said_s = self._late_at = 0.0
+        self._reported_s = self._late_at = 0.0
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name="mburst-sync", daemon=True).start()
 
@@ -231,12 +231,12 @@ class Syncer:
         with self._lock:
             now = time.monotonic()
             if now - self._late_at > SPELL_S:
-                self._said_s = 0.0
+                self._reported_s = 0.0
             self._late_at = now
-            if least_s <= self._said_s:
+            if least_s <= self._reported_s:
                 return
-            self._said_s = late_s
-        syncing.tell(late_s)
+            self._reported_s = late_s
+        syncing.report(late_s)
 
     def _run(self) -> None:
         while True:

@@ -31,7 +31,7 @@ class Writer:
     When `append` has returned, its rows are acknowledged: readers see them, and they survive the death of this
     process (kill -9). They survive that of the machine a second later at most. They are sealed when the writer is
     closed, and after ROLL_ROWS rows or ROLL_S seconds, by a thread behind the appends, so that `close` is short. A seal
-    that fails is told to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log meanwhile."""
+    that fails is reported to ON_TROUBLE, and tried again every RETRY_S; the rows are in the hot log meanwhile."""
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ def conform(batch: pa.RecordBatch | pa.Table, table: str, earlier: pa.Schema | N
 
 
 def seal_abandoned(store: Path, table: str, failed: Callable[[MburstError], None]) -> int:
-    """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is told to
-    FAILED and does not keep the others from it; the next writer that begins or ends tries again."""
+    """Seal the logs that writers of TABLE left behind when they died; how many. A log that cannot be sealed is reported
+    to FAILED and does not keep the others from it; the next writer that begins or ends tries again."""
     sealed = 0
     for path in segments.list_hot(store, table).logs:
         try:
@@ -241,7 +241,7 @@ class _Segment:
 
 
 class _Behind:
-    """A thread that does what it is asked, in order. What fails as a user can mend it is told to ON_TROUBLE and tried
+    """A thread that does what it is asked, in order. What a user can mend is reported to ON_TROUBLE and tried
     again by RETRY, every RETRY_S, until it works; whether it did, `stop` says."""
 
     def __init__(self, retry: Callable[[], None], on_trouble: Callable[[MburstError], None]) -> None:

@@ -245,9 +245,9 @@ class CsvFile:
             row = pc.index(mask, True).as_py()
             if row >= 0:
                 value = block[column][row].as_py()
-                said = f"{column} is empty" if value in (None, "") else f"{column} {value} {fault}"
+                problem = f"{column} is empty" if value in (None, "") else f"{column} {value} {fault}"
                 hint = _coarser(value) if fault == NO_STAMP else ""
-                raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {said}", hint)
+                raise MburstError(f"{self._name} line {self._line(first + row + 2)}: {problem}", hint)
 
     def _complete(self, block: pa.RecordBatch, first: int, summary: Summary, protocol: str) -> pa.RecordBatch:
         """A block with everything that the schema wants filled."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LEVELS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 WIDTHS = (1, 10, 100, 500, 1000)
 ROUNDS = 400
-LEAST_BLOCKS = 8  # with fewer, an interval would claim more than the time can tell
+LEAST_BLOCKS = 8  # with fewer, an interval would claim more than the time can show
 BLOCKS = 60
 SHORTEST_BLOCK_NS = 100e6  # longer than the queue of a burst takes to drain
 LEAST_DIFFERENCE = 0.05  # of a percentile: what is surely there, but smaller, is alike
@@ -101,7 +101,7 @@ class Comparison:
 
 
 def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: str | None = None) -> Latency:
-    """What the selected probes met: one of paths.MEASURES; unless told, each path by its own measure."""
+    """What the selected probes met: one of paths.MEASURES; by default, each path by its own measure."""
     values, blocks, lost, first = [], [], 0, 0
     for met in read_met(con, selection):
         latency = met.values[measure] if measure else met.latency
@@ -119,7 +119,7 @@ def read_latency(con: duckdb.DuckDBPyConnection, selection: Selection, measure: 
 
 def compare(a: Latency, b: Latency, threshold_ns: float | None, bursts_a: Bursts | None, bursts_b: Bursts | None,
             seed: int = 1) -> Comparison:
-    """The comparison. `threshold_ns`: what is slow in a fan-out; unless told the p99 of A, so that one of a hundred of
+    """The comparison. `threshold_ns`: what is slow in a fan-out; by default the p99 of A, so that one of a hundred of
     its answers is."""
     rng = np.random.default_rng(seed)
     levels = _levels(a, b, rng)
@@ -239,7 +239,7 @@ def _verdict(a: Latency, b: Latency, levels: list[Level], bursts_a: Bursts | Non
 
 
 def _sign(level: Level) -> int:
-    """1 where B / A is surely above 1, -1 where surely below, 0 where that cannot be told or is next to nothing."""
+    """1 where B / A is surely above 1, -1 where surely below, 0 where that cannot be determined or is negligible."""
     ratio = level.ratio
     if ratio is None or abs(ratio.value - 1) < LEAST_DIFFERENCE:
         return 0

@@ -217,7 +217,8 @@ def gather(con: duckdb.DuckDBPyConnection, chosen: Sequence[Lane], bursts: Seque
     return [
         replace(_lane_report(con, lane, recorded, facts, qualities, own, share), damaged=[
             file for file in damaged if file.host in ("", lane.host) and file.rack in ("", lane.rack)],
-            endings=[told for run in lane.runs if (told := ending(run, behind.get(run["recording_id"])))], curves=known)
+            endings=[sentence for run in lane.runs if (sentence := ending(run, behind.get(run["recording_id"])))],
+            curves=known)
         for lane, own in zip(chosen, owned, strict=True)
     ]
 
@@ -304,7 +305,7 @@ def _qualities(lane: Lane, rows: Sequence[Mapping[str, Any]]) -> list[Quality]:
 
 
 def marked(con: duckdb.DuckDBPyConnection, where: Slice, bit: int, limit: int) -> list[Interval]:
-    """When bins carry a quality bit, as at most `limit` intervals (told in cells where the period is long)."""
+    """When bins carry a quality bit, as at most `limit` intervals (in cells where the period is long)."""
     span = max(1, (where.until_ns - where.since_ns) // where.bin_ns)
     width = where.bin_ns * max(1, -(-span // 1_000_000))
     cells = read_bins.marked_cells(con, where.parameters(), width, bit)

@@ -79,7 +79,7 @@ class Met:
     stamps: str  # hw, sw, app: the kinds that there are, the commonest first
     sent: int
     lost: int
-    every: int  # only each so-manieth probe was read: 1, unless there are more than MOST_PROBES
+    every: int  # sampling stride: 1 (all probes), unless there are more than MOST_PROBES
     start_ns: int
     end_ns: int
     clocks: ClockState | None
@@ -178,7 +178,7 @@ def measures(probes: Probes, round_trip: Floats, offset: Floats | None) -> dict[
 
 
 def compare_clocks(probes: Probes, clock_error: Floats) -> tuple[ClockState | None, Floats]:
-    """How the two clocks stand to each other, and the offset to take out of each probe's one-way delays (0 where the
+    """The relation of the two clocks, and the offset to take out of each probe's one-way delays (0 where the
     clocks are kept). None where no exchange was stamped in both directions.
 
     Kept: most answers come with the error of both clocks, it is less than half the fastest round trip (within which

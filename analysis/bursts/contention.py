@@ -119,7 +119,7 @@ def _common(a_start: Times, a_end: Times, b_start: Times, b_end: Times) -> int:
         whole = np.concatenate(([0], np.cumsum(b_end - b_start)))
         i = np.searchsorted(b_start, at, side="right")
         inside = np.minimum(at, b_end[np.maximum(i - 1, 0)]) - b_start[np.maximum(i - 1, 0)]
-        told: Times = np.where(i > 0, whole[np.maximum(i - 1, 0)] + inside, 0)
-        return told
+        total: Times = np.where(i > 0, whole[np.maximum(i - 1, 0)] + inside, 0)
+        return total
 
     return int((before(a_end) - before(a_start)).sum())

@@ -1,10 +1,10 @@
-"""How a recorder's clock stands to a sender's, from the canary bursts alone: what was sent at known times by the one
+"""The offset of a recorder's clock from a sender's, by the canary bursts: what was sent at known times by the one
 clock is laid over what came by the other.
 
 The waits between canary bursts are random, so that only one offset lays many of them over arrivals. It is found by
 votes over some successive bursts, and followed from there to both ends, as clocks drift. A line through the differences
 (slopes between pairs: Theil 1950, Sen 1968) is not drawn aside by bursts that were held up on their way. The offset
-holds the time that the way takes: one direction cannot tell these two apart. """
+holds the time that the way takes: one direction cannot separate these two. """
 
 from __future__ import annotations
 

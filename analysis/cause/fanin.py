@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALIKE = 0.5  # Jaccard index: two bursts with at least half of their senders in common are of one group
 CORE = 0.8  # a member of a group sends in at least this share of its bursts
 MOST = 20_000  # bursts that are grouped: the largest ones
-TOLD = 10  # groups whose service and trigger are looked up
+LOOKED_UP = 10  # groups whose service and trigger are looked up
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Group:
     onset_spread_ns: float | None  # median
     pattern: str  # the commonest
     racks: list[str]
-    port: int | None = None  # from which most of its members' bytes come; looked up for the first TOLD groups
+    port: int | None = None  # from which most of its members' bytes come; looked up for the first LOOKED_UP groups
     trigger: Trigger | None = None  # likewise
 
 
@@ -66,7 +66,7 @@ def groups(
     found.sort(key=lambda group: -group.share_of_bytes)
     if found:
         lane = by_number[found[0].bursts[0]]["host"], by_number[found[0].bursts[0]]["interface"]
-        ports = services(con, lane, [group.members for group in found[:TOLD]])
+        ports = services(con, lane, [group.members for group in found[:LOOKED_UP]])
         for k, port in enumerate(ports):
             asked = trigger(con, [by_number[number] for number in found[k].bursts])
             found[k] = replace(found[k], port=port, trigger=asked)

@@ -30,7 +30,7 @@ class Wait(IntEnum):
 
     IDLE = 0  # it had room: the packet did not wait here
     BUSY = 1  # it was full from beginning to end
-    COARSE = 2  # shorter than the bins can tell
+    COARSE = 2  # shorter than the bins can show
     LOSING = 3  # the capture lost packets meanwhile: the bins are lower bounds
     UNRECORDED = 4  # outside of the recording
 
@@ -55,7 +55,7 @@ class Port:
     rack: str = ""
     repeated: Floats | None = None  # sorted positions of the bins with TCP segments that were seen again
     marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
-    dropped: int = 0  # packets that its captures lost, and no bin tells where
+    dropped: int = 0  # packets that its captures lost, and no bin shows where
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -113,7 +113,7 @@ class Port:
 
         Taken from the bins that lie wholly inside, so that what happened before and after does not count; they must be
         full. The bins that the interval touches must hold enough bytes too. Without a whole bin inside, only bins that
-        are themselves full, or too empty to have made anybody wait, can tell.
+        are themselves full, or too empty to have made anybody wait, can show it.
         """
         from_, to = self.position(arrival - slack), self.position(departure + slack)
         known = np.isfinite(from_) & np.isfinite(to)

@@ -1,4 +1,4 @@
-"""The queue that recorded senders predict, against the windows that its switch told."""
+"""The queue that recorded senders predict, against the windows that its switch reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .port import Port
 
 
 class Prediction(NamedTuple):
-    """The queue that the senders' bins predict, against the windows that the switch told (bytes on bytes)."""
+    """The queue that the senders' bins predict, against the windows that the switch reported (bytes on bytes)."""
 
     senders: int
     peak_bytes: float

@@ -222,7 +222,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
     found: dict[int, Queue] = {}
     switch_ports = {row[:2] for row in listed}
     for port in ports:
-        if port.direction == "out":  # a switch's queue stands before a receiver
+        if port.direction == "out":  # a switch's queue is before a receiver
             continue
         rows = [row for row in listed if row[:2] == linked.get((port.host, port.interface))]
         rows = rows or [row for row in listed if names_port(row[1], port)]
@@ -243,7 +243,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
 def read_windows(
     con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], batches: list[str], origin: int
 ) -> Queue:
-    """The windows of one queue of which the device told a maximum. name: device, port, queue."""
+    """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
     windows = con.execute(
         """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
                   dropped_packets AS dropped, ecn_marked_packets AS marked
@@ -253,8 +253,8 @@ def read_windows(
         {"origin": origin, **dict(zip(("device", "port", "queue"), name, strict=True)), "batches": batches},
     ).fetchnumpy()
     begin, end, depth = (np.asarray(windows[key]).astype(np.float64) for key in ("begin", "end", "max_bytes"))
-    told = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
-    dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in told)
+    counts = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
+    dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in counts)
     device, port, queue = name
     return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked)
 

@@ -58,7 +58,7 @@ def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dic
 
 
 def queue_windows(con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int) -> Windows | None:
-    """What the queues of a switch port sent together, where it told."""
+    """What the queues of a switch port sent together, where it reported."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
     return by_port(con, _QUEUES, asked, origin).get(name)
 
@@ -92,11 +92,11 @@ def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name]) -> Na
     return next(iter([*linked, *(name for name in names if names_port(name[1], port))]), None)
 
 
-def content(con: duckdb.DuckDBPyConnection, port: Port, told: Windows, origin: int) -> Content:
+def content(con: duckdb.DuckDBPyConnection, port: Port, windows: Windows, origin: int) -> Content:
     """What the port's bins hold in each window."""
-    begin = told.start.astype(np.int64) + origin
+    begin = windows.start.astype(np.int64) + origin
     rows = con.execute(_CONTENT, {
-        "begin": begin.tolist(), "end": (told.end.astype(np.int64) + origin).tolist(), **period(port, origin),
+        "begin": begin.tolist(), "end": (windows.end.astype(np.int64) + origin).tolist(), **period(port, origin),
         "host": port.host, "interface": port.interface, "direction": port.direction,
     }).fetchnumpy()  # fmt: skip
     place = np.searchsorted(begin, np.asarray(rows["begin_ns"]))

@@ -92,7 +92,7 @@ def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: i
     rows = read_sources.fan_outs(con, host, interface, least)
     at, flows, port = (np.asarray(rows[name]).astype(np.int64) for name in ("first_ns", "flows", "port"))
     begins = np.diff(at, prepend=at[:1] - 10 * width) > 2 * width
-    # A round of requests may straddle two bins: the fuller one tells how many, and where to.
+    # A round of requests may straddle two bins: the fuller one shows how many, and where to.
     follows = np.append(~begins[1:], False)
     fuller = np.flatnonzero(follows & (np.append(flows[1:], 0) > flows)) if len(at) else np.zeros(0, dtype=np.int64)
     flows[fuller], port[fuller] = flows[fuller + 1], port[fuller + 1]

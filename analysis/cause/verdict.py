@@ -29,9 +29,9 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    l. the recording is sound where it counts: the port carried no more than its link can, and the capture did not lose
       more than IDLE of the bytes in most of the full stretches that delayed probes.
 5. `elsewhere` gives way where the port may be to blame all the same:
-   a. most of its lateness befell probes that met a burst, or came while the port carried as much as it ever did, and
+   a. most of its lateness is of probes that met a burst, or came while the port carried as much as it ever did, and
       more so than chance would have it: the bursts may act where the recording cannot see it (a slower hop before this
-      port, a link slower than it was said to be);
+      port, a link slower than stated);
    b. with another offset of the clocks the delays would fit the full link, and a queue there would explain most
       of the waiting, as in 4d;
    c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
@@ -126,8 +126,8 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
         return "the delays begin in bursts, but the link was not full while they lasted", speed
     filled, ceiling = evidence.filled or 0, evidence.ceiling or np.inf
     if (evidence.p_value or 1) <= SIGNIFICANT and filled >= AT_CEILING * ceiling:
-        said = f"the port carried as much as it ever did, {format_share(filled)} of its rate, while probes waited"
-        return said, speed
+        reason = f"the port carried as much as it ever did, {format_share(filled)} of its rate, while probes waited"
+        return reason, speed
     queue = evidence.lag_explained
     if evidence.lag_ns and (evidence.lag_share or 0) >= AT_CEILING and explains(queue):
         order = "before" if evidence.lag_ns < 0 else "after"
@@ -135,8 +135,8 @@ def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
         return f"the delays would fit the bursts exactly if they came {apart} {order} them", CLOCKS
     coincide = filled > MAJORITY and (evidence.p_value or 1) <= UNLIKELY
     if coincide and evidence.pairing_p is not None and evidence.pairing_p <= SIGNIFICANT:
-        said = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
-        return f"{said}, though the link was not full all the while", CLOCKS
+        reason = f"the delays fit their own bursts better than others (p = {evidence.pairing_p:.3g})"
+        return f"{reason}, though the link was not full all the while", CLOCKS
     return None
 
 
@@ -194,11 +194,11 @@ def doubts_about_recording(evidence: Evidence) -> list[Doubt]:
         return []
     doubts = []
     if sound.above:
-        said = f"the port carried {format_share(sound.above)} of its rate for {format_duration(sound.above_ns)}"
-        doubts.append((f"{said}: it is faster than was said, or frames were counted twice", SPEED))
+        reason = f"the port carried {format_share(sound.above)} of its rate for {format_duration(sound.above_ns)}"
+        doubts.append((f"{reason}: it is faster than stated, or frames were counted twice", SPEED))
     if sound.lossy > MAJORITY and sound.missing > IDLE:
-        said = f"the capture lost packets in {format_share(sound.lossy)} of the full stretches that delayed probes"
-        doubts.append((f"{said}: the host itself may have been late", MISSING["losing"]))
+        reason = f"the capture lost packets in {format_share(sound.lossy)} of the full stretches that delayed probes"
+        doubts.append((f"{reason}: the host itself may have been late", MISSING["losing"]))
     return doubts
 
 
@@ -263,8 +263,8 @@ def doubts_about_queue(evidence: Evidence) -> list[Doubt]:
         doubts.append(("whether all that met the full port waited cannot be tested", MORE_PROBES))
     elif model.standing.low <= MAJORITY or model.standing.high < STANDING:
         passed = format_share(1 - model.standing.value)
-        said = f"in {passed} of the full stretches that delayed a probe a later one did not wait, as in a queue it must"
-        doubts.append((said, QUEUES))
+        reason = f"in {passed} of the full stretches that delayed a probe, a later one did not wait as in a queue"
+        doubts.append((reason, QUEUES))
     if model.explained is None:
         doubts.append(("whether a queue at the port predicts the waits cannot be tested", MORE_PROBES))
     elif not explains(model.explained):
@@ -295,8 +295,8 @@ def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
         return []
     doubts = []
     if model is None or model.overflowed is None or model.overflowed.low <= MAJORITY:
-        said = "the queue was not surely long when those probes were sent that were answered after a timeout"
-        doubts.append((said, DROPS))
+        reason = "the queue was not surely long when those probes were sent that were answered after a timeout"
+        doubts.append((reason, DROPS))
     again = evidence.seen_again
     if again is not None and again.share.high < MAJORITY:
         doubts.append(("the port recorded repeated segments, but not when the repeated probes were answered", DROPS))
@@ -305,7 +305,7 @@ def doubts_about_repeats(evidence: Evidence) -> list[Doubt]:
 
 def failed_controls(evidence: Evidence) -> list[Control]:
     """Controls that are surely more at risk in bursts, and at least half as often late in them as the tested path: a
-    weaker effect cannot make the tail. Rates are compared, not relative risks, which hang on the few late probes
+    weaker effect cannot make the tail. Rates are compared, not relative risks, which depend on the few late probes
     outside."""
     own = evidence.exposed_late / max(evidence.exposed, 1)
     return [

@@ -44,8 +44,8 @@ class BurstWatch:
             self._follower.add(rows.get("bins"), rows.get("sources"), time.time_ns())
 
     def look(self) -> bool:
-        """Tell each lane its bursts that ended; whether any did. Raises MburstError where the definition does not fit
-        what was recorded, once those that it fits are told."""
+        """Give each lane its bursts that ended; whether any did. Raises MburstError where the definition does not fit
+        what was recorded, once those that it fits are given."""
         found, self._found = [*self._found, *self._follower.ended(time.time_ns())], []
         of_lane: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for burst in found:

@@ -26,7 +26,7 @@ _REMEMBERED = 1200  # changes: two minutes at ten a second
 
 
 class Changes:
-    """Which time changed at which count, so that somebody who knows the state of a count is told only the rest."""
+    """Which time changed at which count, so that somebody who knows the state of a count gets only the rest."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -99,7 +99,7 @@ class LiveLane:
         return str(newest["recording_id"]) if max(newest["written_ns"], self.heard_ns) > ended_ns else None
 
     def _known(self) -> dict[tuple[str, int], Interval]:
-        """When each run and epoch was recorded: by its bins, and by its row where that tells of one epoch alone."""
+        """When each run and epoch was recorded: by its bins, and by its row where that has one epoch alone."""
         known = dict(self.spans)
         for name, run in self.runs.items():
             if run["clock_epochs"] == 1 and run["start_ns"] is not None and run["end_ns"] is not None:
@@ -133,7 +133,7 @@ class LiveLane:
         return [(max(a, start_ns), min(b, end_ns)) for a, b in self.coverage() if b > start_ns and a < end_ns]
 
     def changed(self, before: list[Interval], low_ns: int = NEVER) -> None:
-        """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone tells of silence."""
+        """Bins of LOW_NS or later came, or the coverage is not what it was BEFORE: it alone shows silence."""
         self.changes.add(min(low_ns, _first_difference(before, self.coverage())))
 
     def add(self, run: str, epoch: int, columns: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ Measures = dict[tuple[str, ...], str]
 
 
 class Beside:
-    """Series of what is told beside the lanes, by name: the path of probes, or the queue of a switch."""
+    """Series beside the lanes, by name: the path of probes, or the queue of a switch."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
@@ -94,7 +94,7 @@ class LiveStore:
                                   if line not in self._damaged)]
 
     def _begin(self) -> None:
-        """Take what is stored of the newest minutes. What the tails tell a second time changes nothing."""
+        """Take what is stored of the newest minutes. Rows that the tails return a second time change nothing."""
         con = self.store.connect(self.rack)
         newest = con.execute("SELECT max(ts_ns) FROM newest").fetchall()[0][0] or 0
         self.complete_from_ns = newest - REMEMBERED_NS

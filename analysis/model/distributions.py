@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True)
 class Summary:
-    """Quantiles by nearest rank: values that occurred. None where n cannot tell that quantile from the maximum."""
+    """Quantiles by nearest rank: values that occurred. None where n cannot separate that quantile from the maximum."""
 
     n: int
     least: float | None = None

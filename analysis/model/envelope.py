@@ -148,7 +148,7 @@ def read_seconds(con: duckdb.DuckDBPyConnection, where: Slice, finer: Envelope |
 def finest(con: duckdb.DuckDBPyConnection, where: Slice, count: int, limit: int) -> Envelope:
     """The finest envelope of at most `limit` cells whose width is the bin's times 1, 2, 5, 10, 20, 50, …
 
-    `count` is how many bins there are. A sketch counts cells where nothing else tells; what it underrates is halved.
+    `count` is how many bins there are. A sketch counts cells where nothing else is known; what it underrates is halved.
     """
     factor = 1
     if count > limit:

@@ -48,7 +48,7 @@ class Series:
         if at < len(self):
             places = np.searchsorted(self.times, given[0])
             if places[-1] < len(self) and (self.times[places] == given[0]).all():
-                self._rows[:, self._begin + places] = given  # all of them told before
+                self._rows[:, self._begin + places] = given  # all of them given before
                 return
             behind = self._rows[:, self._begin + at : self._end]
             given = _last_of_each(np.concatenate([behind, given], axis=1))

@@ -1,4 +1,4 @@
-"""What changed in a rack against an earlier period, told as rates, since the two need not be recorded alike."""
+"""What changed in a rack against an earlier period, as rates, since the two need not be recorded alike."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ GROUP BY device, port, queue, semantics
 
 @dataclass(frozen=True)
 class Side:
-    """Probes of a path that met a burst, or those that did not. Latency in ns; a quantile that n cannot tell from the
+    """Probes of a path that met a burst, or the others. Latency in ns; a quantile that n cannot separate from the
     largest is None."""
 
     sent: int
@@ -78,7 +78,7 @@ class Path:
 @dataclass(frozen=True)
 class Queue:
     """A switch queue: the fullest window and when it began, how full 99 % of the windows at most were, and its losses.
-    `hosts` are what hangs on the port, where the store knows it. `impossible` windows are not to be believed, and left
+    `hosts` are attached to the port, where the store has it. `impossible` windows are not used, and left
     out."""
 
     device: str
@@ -111,7 +111,7 @@ def read_paths(con: duckdb.DuckDBPyConnection, period: Period, limit: int) -> tu
 
 
 def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit: int) -> tuple[list[Queue], int, bool]:
-    """The queues that dropped most, then the fullest; how many there are; and whether links tell which are the rack's.
+    """The queues that dropped most, then the fullest; how many there are; and whether links name the rack's.
 
     Queues that were empty in every window and dropped nothing count, but are not listed."""
     where = {"since": period.since_ns, "until": period.until_ns}
@@ -125,10 +125,10 @@ def read_queues(con: duckdb.DuckDBPyConnection, rack: str, period: Period, limit
               row["dropped"], row["dropping_windows"], row["ecn_marked"], row["impossible"])
         for row in rows
     ]
-    told = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
-    told.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
+    shown_queues = [queue for queue in found if queue.max_bytes or queue.dropped or queue.impossible]
+    shown_queues.sort(key=lambda queue: (-queue.dropped, -(queue.max_bytes or 0), queue.device, queue.port, queue.queue,
                                  queue.semantics))
-    return told[:limit], len(found), bool(ports)
+    return shown_queues[:limit], len(found), bool(ports)
 
 
 def _ports(con: duckdb.DuckDBPyConnection, rack: str, period: Period) -> dict[tuple[str, str, str], list[str]]:

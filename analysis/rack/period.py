@@ -199,7 +199,7 @@ def lanes(con: duckdb.DuckDBPyConnection, period: Period) -> list[Lane]:
 
 def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dict[str, Any] | None,
           recorded: Mapping[str, Sequence[Interval]]) -> Lane:
-    told = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
+    counts = burst or {"bursts": 0, "burst_ns": 0, "bytes": 0, "under_loss": 0}
     quality = 0
     for run in runs:
         quality |= run["quality"]
@@ -210,11 +210,12 @@ def _lane(name: tuple[str, str, str], runs: Sequence[dict[str, Any]], burst: dic
         packets=int(sum(run["packets"] for run in runs)), wire_bytes=int(sum(run["wire_bytes"] for run in runs)),
         busiest_bin=max(run["largest"] * 8e9 / run["bin_ns"] for run in runs),
         busiest_second=max(run["busiest_second"] for run in runs) * 8.0,
-        bursts=told["bursts"], burst_ns=int(told["burst_ns"]), burst_bytes=int(told["bytes"]),
-        p50_ns=told.get("p50_ns"), p90_ns=told.get("p90_ns"), p99_ns=told.get("p99_ns"),
-        longest_ns=told.get("longest_ns"), peak_utilization=told.get("peak_utilization"), fan_in=told.get("fan_in"),
-        largest_fan_in=told.get("largest_fan_in"), patterns={name: told.get(name, 0) for name in PATTERNS},
-        under_loss=told["under_loss"], dropped=sum(run["dropped"] for run in runs),
+        bursts=counts["bursts"], burst_ns=int(counts["burst_ns"]), burst_bytes=int(counts["bytes"]),
+        p50_ns=counts.get("p50_ns"), p90_ns=counts.get("p90_ns"), p99_ns=counts.get("p99_ns"),
+        longest_ns=counts.get("longest_ns"), peak_utilization=counts.get("peak_utilization"),
+        fan_in=counts.get("fan_in"),
+        largest_fan_in=counts.get("largest_fan_in"), patterns={name: counts.get(name, 0) for name in PATTERNS},
+        under_loss=counts["under_loss"], dropped=sum(run["dropped"] for run in runs),
         late=sum(run["late"] for run in runs), losing_bins=int(sum(run["losing_bins"] for run in runs)),
         quality=quality, cut_off=sum(not run["complete"] for run in runs),
         clocks=sorted({run["clock"] for run in runs if run["clock"]}))

@@ -105,7 +105,7 @@ class RackReport:
 
 
 def slot_width(span_ns: int) -> int:
-    """How long the slots of time are in which a period is told."""
+    """How long the slots of time are of a period."""
     return next((width for beyond, width in SLOTS if span_ns > beyond), 10**9)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the table `bins`, beside sql/queries and the view `recorded`. A slice of it is told by the variables
+"""Questions to the table `bins`, beside sql/queries and the view `recorded`. A slice of it is given by the variables
 `ids` (recording_id), `since` and `until` (of ts_ns)."""
 
 from __future__ import annotations

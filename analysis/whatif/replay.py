@@ -288,12 +288,12 @@ def near_p99(total: Floats) -> tuple[float, float]:
 def with_doubts(replay: Replay, outcome: Outcome) -> Outcome:
     """The outcome with what the recording leaves open."""
     assert outcome.p99_range is not None
-    change, (low, high), said = outcome.change, outcome.p99_range, outcome.quantiles_ns[1] or 0.0
+    change, (low, high), predicted = outcome.change, outcome.p99_range, outcome.quantiles_ns[1] or 0.0
     others = [near_p99(replayed(replay, pieces, change)[0]) for pieces in possible(replay, change)]
     low, high = min([low, *(span[0] for span in others)]), max([high, *(span[1] for span in others)])
     most = hidden(replay, change)
     high = max(high, most)
-    wide = high > UNSURE * max(low, 1.0) or said < (1 - QUARTER) * most
+    wide = high > UNSURE * max(low, 1.0) or predicted < (1 - QUARTER) * most
     return outcome._replace(p99_range=(low, high), unsure=why_unsure(replay, change, most > 0) if wide else "")
 
 

@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 if __name__ == "__main__":
     supervisor = int(sys.argv[1])
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != supervisor:  # it died before we asked to be told
+    if os.getppid() != supervisor:  # it died before we asked for the signal
         sys.exit(1)
     privileges.own_process()
     sys.exit(main(sys.argv[2:]))

@@ -80,17 +80,17 @@ def load(path: Path, fill: bool = True) -> Config:
     for who delivers nothing. Raises MburstError where a file cannot be read, UsageError for what is wrong in it."""
     secrets = environment.read(path, fill)
     try:
-        told = tomllib.loads(files.read_text(path)[0])
+        content = tomllib.loads(files.read_text(path)[0])
     except OSError as error:
         raise MburstError(f"{path}: cannot read: {error.strerror}", "`mburst run --init` writes an example") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: invalid TOML: {error}") from error
     known = _runnable()
-    only(path, "the file", told, [*SHARED, *known, "report", "deliver"])
-    shared = {key: text(path, "the file", key, told[key]) for key in SHARED if key in told}
-    deliveries = _named(path, "deliver", told, lambda where, table: delivery_of(path, where, table, secrets))
-    reports = _named(path, "report", told, lambda where, table: _report(path, where, table, shared, deliveries))
-    parts = [part for verb in known for part in _parts(path, verb, told.get(verb, []), shared, known[verb])]
+    only(path, "the file", content, [*SHARED, *known, "report", "deliver"])
+    shared = {key: text(path, "the file", key, content[key]) for key in SHARED if key in content}
+    deliveries = _named(path, "deliver", content, lambda where, table: delivery_of(path, where, table, secrets))
+    reports = _named(path, "report", content, lambda where, table: _report(path, where, table, shared, deliveries))
+    parts = [part for verb in known for part in _parts(path, verb, content.get(verb, []), shared, known[verb])]
     names = [part.name for part in parts]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"{path}: duplicate part name {twice!r}", "give each a unique name")
@@ -177,9 +177,9 @@ def _naming(path: Path, where: str) -> Iterator[None]:
 # --- reports and deliveries -------------------------------------------------------------------------------------------
 
 
-def _named(path: Path, kind: str, told: Mapping[str, Any], make: Any) -> dict[str, Any]:
+def _named(path: Path, kind: str, content: Mapping[str, Any], make: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for number, table in enumerate(tables(path, kind, told.get(kind, [])), 1):
+    for number, table in enumerate(tables(path, kind, content.get(kind, [])), 1):
         name = table.get("name")
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise UsageError(f"{path}: [[{kind}]] number {number} needs a name of letters, digits, - and _")

@@ -19,7 +19,7 @@ _PARTS = re.compile(r"[/?&=;#@:]")
 
 
 class Secrets:
-    """Values that must not be told."""
+    """Values that must not be printed or sent."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.values = frozenset(value for value in values if value.strip())
@@ -33,10 +33,10 @@ class Secrets:
 
     def hide(self, text: str) -> str:
         """TEXT without them."""
-        told = self._pattern.sub(HIDDEN, text) if self._pattern else text
-        if any(one in told.lower() for one in self._short):
+        hidden = self._pattern.sub(HIDDEN, text) if self._pattern else text
+        if any(one in hidden.lower() for one in self._short):
             return f"{HIDDEN} (not shown: it may contain a secret)"
-        return told
+        return hidden
 
 
 def _parts(value: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from .config import Part
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0  # before a part that failed is started again
 STEADY_S = 60.0  # after which a part counts as having run
-STOP_S = 60.0  # for parts to end when told to
+STOP_S = 60.0  # for parts to end after a signal
 IMPATIENT_S = 1.0
 USAGE = 2
 
@@ -36,7 +36,7 @@ class Supervisor:
         self.children: dict[str, asyncio.subprocess.Process] = {}
         self.stopping = asyncio.Event()
         self.signal = 0
-        self.told_at = 0.0
+        self.signal_at = 0.0
         self.code = 0
 
     async def run(self) -> int:
@@ -44,7 +44,7 @@ class Supervisor:
         ended as wrongly called: what the file says was checked before, so that this is the part's trouble alone."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._told, number)
+            loop.add_signal_handler(number, self._on_signal, number)
         tasks = [asyncio.create_task(self._keep(part)) for part in self.parts]
         stop = asyncio.create_task(self.stopping.wait())
         pending = {*tasks}
@@ -55,15 +55,15 @@ class Supervisor:
         await self._end(tasks)
         return self.code or (130 if self.signal == signal.SIGINT else 0)
 
-    def _told(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         # A second Ctrl-C means at once. A second SIGTERM means nothing: some send one to each process of a group, and
         # one to the group. Nor does what comes with the first.
-        if number == signal.SIGINT and self.stopping.is_set() and time.monotonic() - self.told_at > IMPATIENT_S:
+        if number == signal.SIGINT and self.stopping.is_set() and time.monotonic() - self.signal_at > IMPATIENT_S:
             for child in self.children.values():
                 with suppress(ProcessLookupError):
                     child.kill()
         if not self.stopping.is_set():
-            self.signal, self.told_at = number, time.monotonic()
+            self.signal, self.signal_at = number, time.monotonic()
         self.stopping.set()
 
     async def _end(self, tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -104,13 +104,13 @@ class Supervisor:
             wait = min(2 * wait, LONGEST_WAIT_S)
 
     async def _once(self, part: Part) -> int:
-        # In a group of its own: a terminal's Ctrl-C is for us, who then tell each part.
+        # In a group of its own: a terminal's Ctrl-C is for us, who then signal each part.
         child = await asyncio.create_subprocess_exec(
             *command("mburst.agent.child", str(os.getpid()), *part.argv), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.environment, "PYTHONUNBUFFERED": "1"}, process_group=0)
         self.children[part.name] = child
-        if self.stopping.is_set():  # told while it was being started
+        if self.stopping.is_set():  # stopped while it was being started
             child.terminate()
         assert child.stdout is not None and child.stderr is not None
         await asyncio.gather(_pass_on(part.name, child.stdout, sys.stdout),

@@ -168,11 +168,12 @@ def sentence(found: Comparison) -> str:
     level = next((one for one in found.levels if f"p{100 * one.share:g}" == found.decided_by), None)
     if level is None or level.ratio is None or level.a is None or level.b is None:
         return f"{head}: no percentile differs significantly, and by 5 % or more."
-    said = (f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
+    difference = (
+            f"the {level_name(found.decided_by)} is {format_duration(level.b)} against {format_duration(level.a)}, "
             f"{interval(level.ratio)} times as long")
     if found.verdict == "undetermined":
-        return f"{head}: {said}, but another percentile or the loss shows the opposite."
-    return f"{head}: {said}."
+        return f"{head}: {difference}, but another percentile or the loss shows the opposite."
+    return f"{head}: {difference}."
 
 
 def level_name(name: str) -> str:

@@ -204,10 +204,10 @@ class WhatIf:
         dropped (shares of the probes; late ones include dropped ones)."""
         from .tables import of_rows
 
-        told = self.to_dict()
-        before = [{**told[name], "change": f"as {word}"} for name, word in (
+        facts = self.to_dict()
+        before = [{**facts[name], "change": f"as {word}"} for name, word in (
             ("recorded", "measured"), ("modelled", "modelled"))]
-        return of_rows([*before, *told["changes"]], self.damaged)
+        return of_rows([*before, *facts["changes"]], self.damaged)
 
 
 def _drawn(figure: Figure) -> go.Figure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.model.endings import ending, gaps_behind
 from ..api.options import Scope
-from ..names import say, tell
+from ..names import print_lines, say
 from ..units import format_bytes, format_duration, format_rate, format_share, format_time
 from . import definition, output
 
@@ -84,10 +84,10 @@ def _print(recordings: list[dict[str, Any]], bursts: list[dict[str, Any]], wante
         if index:
             print()
         mine = [burst for burst in bursts if burst["recording_id"] == lane["recording_id"]]
-        tell(_heading(lane, wanted))
+        print_lines(_heading(lane, wanted))
         if mine:
             output.write("table", list(CELLS), ([cell(burst) for cell in CELLS.values()] for burst in mine))
-        tell(_summary(lane, mine, gaps.get(lane["recording_id"])))
+        print_lines(_summary(lane, mine, gaps.get(lane["recording_id"])))
 
 
 def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:

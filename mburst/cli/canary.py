@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files, privileges
 from ..errors import UsageError
-from ..names import say, tell
+from ..names import print_lines, say
 from ..stopping import stopping
 from ..units import (
     format_bytes,
@@ -90,9 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     with stopping(stop.set) as ended_by, closing(sender_to(arguments, batch)) as sender:
         link_bps, said_by = link_of(arguments, sender, store)
         plan, left_out = planned(arguments, sender, link_bps)
-        say_or_tell = tell if arguments.plan or not arguments.json else say
+        out = print_lines if arguments.plan or not arguments.json else say
         for line in plan_lines(plan, left_out, arguments.target, sender, said_by):
-            say_or_tell(line)
+            out(line)
         if arguments.plan:
             return 0
         confined(arguments)
@@ -190,11 +190,11 @@ def send(sender: Sender, plan: Plan, stop: threading.Event) -> list[Any]:
     """Send, with a line of progress on a terminal. Raises MburstError."""
     from ..telemetry.canary.sender import bursts
 
-    def told(done: int, of: int) -> None:
+    def show_progress(done: int, of: int) -> None:
         print(f"\rcanary: {done:,} of {of:,} bursts\033[K", end="", file=sys.stderr, flush=True)
 
     live = sys.stderr.isatty()
-    sent = list(bursts(sender, plan, random.Random(), stop, *([told] if live else [])))
+    sent = list(bursts(sender, plan, random.Random(), stop, *([show_progress] if live else [])))
     if live:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     return sent
@@ -250,14 +250,14 @@ def show(store: Store, done: Run, wanted: BurstDefinition, arguments: argparse.N
         return
     for curve in found:
         print_curve(curve)
-    tell("", f"kept in {store.path}")
+    print_lines("", f"kept in {store.path}")
 
 
 def print_curve(curve: Curve) -> None:
     """A detection curve, and what it means."""
     from ..dashboards.common import sensitivity_words as words
 
-    tell("", words.heading(curve))
+    print_lines("", words.heading(curve))
     output.write("table", words.HEAD, (words.row(point) for point in curve.points))
-    tell(words.limit_words(curve), words.confidence())
-    tell(*filter(None, [words.excluded_words(curve), words.clock_words(curve)]))
+    print_lines(words.limit_words(curve), words.confidence())
+    print_lines(*filter(None, [words.excluded_words(curve), words.clock_words(curve)]))

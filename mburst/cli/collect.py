@@ -92,7 +92,7 @@ def _found(find: Any, name: str) -> bool:
 
 
 def collect(config: Config, store: str, duration: str | None) -> int:
-    """Collect until told to stop; then say what came of it. 1 where nothing came from any target."""
+    """Collect until a signal; then print what was collected. 1 where nothing came from any target."""
     import asyncio
 
     from ..services.collector import Collector

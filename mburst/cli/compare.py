@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..api.comparing import Compared, Side, compared, interval
 from ..errors import UsageError
-from ..names import say, tell
+from ..names import print_lines, say
 from ..units import format_duration, format_share
 from . import definition
 from .output import write_json_value, write_table
@@ -93,7 +93,7 @@ def show(answer: Compared) -> None:
         write_table(["answers", *(f"{fan.width:,}" for fan in found.fans)],
                     [["A", *(format_share(fan.a) for fan in found.fans)],
                      ["B", *(format_share(fan.b) for fan in found.fans)]], sys.stdout)
-    tell("", answer.summary)
+    print_lines("", answer.summary)
 
 
 def ratio_words(ratio: Estimate | None) -> str:

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..errors import MburstError
-from ..names import tell
+from ..names import print_lines
 from ..units import format_duration, format_rate
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     found = examine(arguments.interface, self_test=not arguments.no_self_test)
-    tell(*(json.dumps(found, indent=2) if arguments.json else describe(found)).split("\n"))
+    print_lines(*(json.dumps(found, indent=2) if arguments.json else describe(found)).split("\n"))
     return 0 if can_capture(found) else 1
 
 

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         imported = importing.add(partial(Store.create, arguments.store), arguments.kind, text, arguments.file,
                                  arguments.protocol, lambda: ended_by)
     result = imported._asdict()
-    sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(told(result)) + "\n")
+    sys.stdout.write(json.dumps(result) + "\n" if arguments.json else "\n".join(lines_of(result)) + "\n")
     return 0
 
 
@@ -59,7 +59,7 @@ def _there(store: Path) -> Path:
     return next(path for path in (store, *store.parents) if path.exists())
 
 
-def told(result: dict[str, Any]) -> list[str]:
+def lines_of(result: dict[str, Any]) -> list[str]:
     """What an import did, in lines for people."""
     parts = [f"{result['table']}: {format_count(result['rows'], 'row')}"]
     if result["table"] == "probes":

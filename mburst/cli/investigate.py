@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..api.investigating import Investigation, investigated
 from ..errors import UsageError
-from ..names import tell
+from ..names import print_lines
 from . import definition, output
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
         "recorded link: 1ms at 1 Gb/s, 200us at 25 Gb/s, 100us at 100 Gb/s)",
     )
     scope.add_argument(
-        "--tail-factor", default=5.0, type=float, metavar="N", help="and by this factor of the median (default: %(default)s)"
+        "--tail-factor", default=5.0, type=float, metavar="N",
+        help="and by this factor of the median (default: %(default)s)"
     )
     scope.add_argument("--seed", default=1, type=int,
                        help="seed of the resampling; the same seed gives the same answer")
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         sys.stdout.write(str(answer))
         if arguments.output:
-            tell(f"report: {arguments.output}")
+            print_lines(f"report: {arguments.output}")
     return 0
 
 

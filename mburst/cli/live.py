@@ -1,4 +1,4 @@
-"""`mburst live`: a page that shows what a store is told, or what an interface carries, as it happens."""
+"""`mburst live`: a page that shows what is stored, or what an interface carries, as it happens."""
 
 from __future__ import annotations
 

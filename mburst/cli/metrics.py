@@ -41,7 +41,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to end."""
+    """Serve until a signal."""
     from ..agent.metrics.exporter import Service, require
     from ..agent.metrics.meter import Meter
     from ..sql import Store

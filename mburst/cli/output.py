@@ -19,9 +19,10 @@ ALIGNED = 1000  # rows that the widths of a table are taken from
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Adds --json and --csv."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", dest="format", action="store_const", const="json", help="print a JSON list of objects")
+    formats.add_argument("--json", dest="format", action="store_const", const="json",
+                         help="print a JSON list of objects")
     formats.add_argument("--csv", dest="format", action="store_const", const="csv",
-                         help="CSV with a header; text that a spreadsheet would evaluate begins with '")
+                         help="CSV with a header; text that a spreadsheet evaluates begins with '")
     parser.set_defaults(format="table")
 
 

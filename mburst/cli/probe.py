@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import privileges
 from ..errors import MburstError, UsageError
-from ..names import say, tell
+from ..names import print_lines, say
 from ..units import format_count, format_duration, format_share, parse_duration
 from . import output, record
 
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         privileges.confine([], [arguments.store or tempfile.gettempdir()])  # which is removed in the end
         watch = LiveLine() if sys.stderr.isatty() else None
         batch, counts, left_out, interrupted = probe(
-            store, targets, plan, host=arguments.host or socket.gethostname(), tell=say,
+            store, targets, plan, host=arguments.host or socket.gethostname(), report=say,
             watch=watch.show if watch else None)
         if watch:
             watch.clear()
@@ -97,9 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.write_json_value(facts(found, counts))
     else:
-        tell(*"\n\n".join(described(found, counts)).split("\n"))
+        print_lines(*"\n\n".join(described(found, counts)).split("\n"))
         if arguments.store:
-            tell("", f"kept in {arguments.store}")
+            print_lines("", f"kept in {arguments.store}")
     silent = sorted({names["dst"] for names, count in counts if not count.answered and not interrupted})
     for name in silent:
         say(f"{name}: no answer")
@@ -147,7 +147,7 @@ def with_hardware(plan: Plan, targets: list[Target]) -> Plan:
 
     try:
         return replace(plan, hardware=hardware_serves(sorted({local_address(target) for target in targets})))
-    except MburstError:  # there is no way to one: the probes will tell
+    except MburstError:  # no route to one: the probes will show it
         return plan
 
 
@@ -224,22 +224,22 @@ def counts_of(met: Met, counts: PathCounts) -> Counts:
 
 def facts(found: list[Met], counts: PathCounts) -> list[dict[str, Any]]:
     """For programs: an object a path, and then one a target that has several paths. Times in ns."""
-    told = []
+    rows = []
     for met in found:
         count, clocks = counts_of(met, counts), met.clocks
-        told.append({
+        rows.append({
             "src": met.src, "dst": met.dst, "protocol": met.protocol, "paths": met.paths, "stamps": met.stamps,
             "start_ns": met.start_ns, "end_ns": met.end_ns, "n": met.sent - met.lost,
             **{name: getattr(count, name) for name in ("sent", "lost", "lost_back", "late", "overflowed", "duplicates",
                                                        "reordered", "stray", "restarts")},
             "clocks": clocks and {"kept": clocks.kept, "offset_ns": clocks.offset_ns, "drift_ppm": clocks.drift_ppm,
                                   "uncertainty_ns": clocks.uncertainty_ns},
-            **{name: told_distribution(measured) for name, measured in met.measured.items()},
+            **{name: quantiles_of(measured) for name, measured in met.measured.items()},
         })
-    return told
+    return rows
 
 
-def told_distribution(measured: Distribution) -> dict[str, Any]:
+def quantiles_of(measured: Distribution) -> dict[str, Any]:
     """A distribution as JSON has it."""
     from ..analysis.answers.paths import LEVELS
 
@@ -302,8 +302,8 @@ class LiveLine:
         text = f"{self.sent:,} probes, {self.lost:,} lost"
         if len(took):
             known = [(name, quantile(np.sort(took), share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
-            told = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
-            text += f", the last ones {told} (application)"
+            levels = ", ".join(f"{name} {format_duration(value)}" for name, value in known if value is not None)
+            text += f", the last ones {levels} (application)"
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:

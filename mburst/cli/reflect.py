@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     privileges.settle(arguments.user)
     try:
         with stopping(reflector.stop) as ended_by:
-            said = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-            print(f"reflecting on {said}, UDP and TCP"
+            listening = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+            print(f"reflecting on {listening}, UDP and TCP"
                   + (f", answers held back by {arguments.delay}" if delay else ""), flush=True)
             reflector.serve(None if duration_ns is None else time.monotonic_ns() + duration_ns)
         print(f"answered {format_count(reflector.answered, 'probe')} in {format_count(reflector.sessions, 'session')}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..api.reporting import period_of, report_of
 from ..errors import MburstError, UsageError
-from ..names import tell
+from ..names import print_lines
 from . import definition
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _lanes(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     """One page with a section and figures for each interface and direction."""
     span = definition.span_of(store, arguments)
     written = report_of(store, wanted, arguments.rack, arguments.host, *span).write(arguments.output)
-    tell(f"report: {written.page}", f"facts: {written.facts}")
+    print_lines(f"report: {written.page}", f"facts: {written.facts}")
     return 0
 
 
@@ -74,8 +74,8 @@ def _racks(store: Store, wanted: BurstDefinition, arguments: argparse.Namespace)
     period = period_of(store, definition.span_of(store, arguments), arguments.last,
                        None if arguments.all_racks else arguments.rack)
     for written in write_racks(store, racks, period, wanted, Path(arguments.output)):
-        tell(f"report: {written.page}")
-        tell(f"facts: {written.facts}" if written.recorded else
+        print_lines(f"report: {written.page}")
+        print_lines(f"facts: {written.facts}" if written.recorded else
               f"  note: nothing of rack {written.rack} was recorded in that time; the report states this")
-    tell(f"index: {Path(arguments.output) / 'index.html'}")
+    print_lines(f"index: {Path(arguments.output) / 'index.html'}")
     return 0

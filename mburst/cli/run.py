@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MburstError, UsageError
-from ..names import say, tell
+from ..names import print_lines, say
 
 if TYPE_CHECKING:
     from ..agent.config import Config, Part
@@ -75,13 +75,13 @@ def chosen(config: Config, only: list[str]) -> list[Part]:
 def check(config: Config, parts: list[Part]) -> None:
     """Say what would be run."""
     for part in parts:
-        tell(f"{part.name}: mburst {shlex.join(part.argv)}")
+        print_lines(f"{part.name}: mburst {shlex.join(part.argv)}")
     for report in config.reports:
         racks = "all racks" if report.racks is None else f"rack{'s' if len(report.racks) > 1 else ''} " + ", ".join(
             report.racks)
         to = f", delivered to {', '.join(report.deliver)}" if report.deliver else ""
-        tell(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
-    tell(f"{config.path} is valid")
+        print_lines(f"report {report.name}: every {report.every} of {racks} into {report.output}{to}")
+    print_lines(f"{config.path} is valid")
 
 
 def init(path: Path) -> int:

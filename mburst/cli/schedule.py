@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from .. import privileges
 from ..errors import UsageError
-from ..names import say, tell
+from ..names import print_lines, say
 from ..stopping import stopping
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def once(config: Config, name: str) -> int:
     """Write and deliver one report, or all; 1 where a delivery failed."""
     from ..agent.schedule.due import carry_out
 
-    failed = sum(carry_out(config, report, time.time_ns(), tell) for report in chosen(config, name))
+    failed = sum(carry_out(config, report, time.time_ns(), print_lines) for report in chosen(config, name))
     return 1 if failed else 0
 
 
@@ -132,5 +132,5 @@ def keep(config: Config) -> int:
 
     stop = threading.Event()
     with stopping(threading.Thread(target=stop.set).start) as ended_by:
-        loop(config, stop.wait, tell)
+        loop(config, stop.wait, print_lines)
     return 130 if signal.SIGINT in ended_by else 0

@@ -22,7 +22,7 @@ def add_options(web: Any, instead: str) -> None:
 
 def where_of(arguments: argparse.Namespace, port: int) -> Where:
     """Where these options and --listen say, which may leave out PORT. Raises MburstError."""
-    from ..web.address import where_of as told
+    from ..web.address import where_of as resolved
 
-    return told(arguments.listen, port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
+    return resolved(arguments.listen, port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
                 arguments.open, arguments.server_name)

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     ports = served(arguments.ports)
     speed = parse_rate(arguments.link) if arguments.link else None
     watermarks = Watermarks(ports)
-    agent = Agent(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, tell)
+    agent = Agent(Tree(ports, watermarks, read_ethers(arguments.ethers), speed), entry, report)
     watermarks.failed = agent.fail
 
     async def work() -> int:
@@ -111,7 +111,7 @@ def _settle(entry: Entry, user: str | None) -> None:
         privileges.settle(user)
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     """What happens while it serves, beside what it was asked to print."""
     print(f"mburst: {line}", file=sys.stderr, flush=True)
 
@@ -140,7 +140,7 @@ def entry_of(arguments: argparse.Namespace) -> Entry:
     if not address.is_local and (lacking := lacks(arguments)):
         if not arguments.insecure:
             raise UsageError(f"{address}: other hosts can connect, and {lacking}", "add --insecure to allow this")
-        tell(f"note: {address}: other hosts can connect, and {lacking}")
+        report(f"note: {address}: other hosts can connect, and {lacking}")
     return Entry(address, certificates, arguments.username, password)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..api import options
 from ..api.investigating import WhatIf, changes_of, predicted
-from ..names import tell
+from ..names import print_lines
 from ..units import SIZES
 from .investigate import add_scope, asked_for
 from .output import write, write_json_value
@@ -58,13 +58,13 @@ def show(found: WhatIf) -> None:
     from ..dashboards.investigation.phrases import before_words, model_words, unsure_words
     from ..dashboards.investigation.words import outcome_row
 
-    tell(model_words(found.replay))
+    print_lines(model_words(found.replay))
     if where := before_words(found.answer.findings[0].evidence):
-        tell(where)
+        print_lines(where)
     if found.answer.cause != "bursts":
         print(f"Caution: bursts are not shown to be the cause of the tail ({found.answer.cause}).")
     for sentence in unsure_words(found.changes):
-        tell(sentence)
+        print_lines(sentence)
     print()
     write(
         "table",

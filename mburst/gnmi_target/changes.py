@@ -17,7 +17,7 @@ Depth = tuple[Queue, int, int, int]  # queue, time, bytes, how many readings wer
 class Changes:
     """Readings of QUEUES that differ from the one before, at most BACKLOG of them: beyond, those of a queue become one
     with the largest depth, which says how many were left out. A change comes with the last reading before it, so that
-    it is known how long that one held. With `updates_only` what a queue held in the beginning is not told."""
+    it is known how long that one held. With `updates_only` what a queue held in the beginning is not sent."""
 
     def __init__(self, queues: Iterable[Queue], loop: asyncio.AbstractEventLoop, *, updates_only: bool) -> None:
         self._loop = loop
@@ -25,22 +25,22 @@ class Changes:
         self._lock = threading.Lock()
         self._waiting: list[Depth] = []
         self._last: dict[Queue, tuple[int, int]] = {}  # queue → (time, depth) of the newest reading
-        self._said: dict[Queue, int] = {}  # queue → time of the newest reading that was queued
-        self._unsaid = set(queues) if updates_only else set()  # queues of which nothing was told yet
+        self._sent_ns: dict[Queue, int] = {}  # queue → time of the newest reading that was queued
+        self._unsent = set(queues) if updates_only else set()  # queues of which nothing was sent yet
 
     def add(self, queue: Queue, now_ns: int, depth: int) -> None:
         """A reading, in the reading thread."""
         before = self._last.get(queue)
         self._last[queue] = (now_ns, depth)
-        if before is None and queue in self._unsaid:
+        if before is None and queue in self._unsent:
             return
         if before is not None and before[1] == depth:
             return
         found = [(queue, now_ns, depth, 0)]
-        if before is not None and self._said.get(queue) != before[0] and queue not in self._unsaid:
+        if before is not None and self._sent_ns.get(queue) != before[0] and queue not in self._unsent:
             found.insert(0, (queue, *before, 0))
-        self._unsaid.discard(queue)
-        self._said[queue] = now_ns
+        self._unsent.discard(queue)
+        self._sent_ns[queue] = now_ns
         self._put(found)
 
     def _put(self, found: list[Depth]) -> None:

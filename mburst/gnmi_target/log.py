@@ -14,17 +14,17 @@ class Log:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._begun, self._said, self._left_out = -WINDOW_S, 0, 0
+        self._begun, self._written, self._left_out = -WINDOW_S, 0, 0
 
     def say(self, line: str) -> None:
         now = time.monotonic()
         if now - self._begun >= WINDOW_S:
             self.flush()
-            self._begun, self._said = now, 0
-        if self._said >= LINES:
+            self._begun, self._written = now, 0
+        if self._written >= LINES:
             self._left_out += 1
             return
-        self._said += 1
+        self._written += 1
         self._say(line if line.isprintable() else line.encode("unicode_escape").decode())
 
     def take_from(self, logger: str) -> None:

@@ -54,7 +54,7 @@ class Interface:
     in_multicast_pkts: int | None  # None while it is 0: many drivers do not count them
     in_errors: int
     out_errors: int
-    in_discards: int  # dropped by the kernel, or for want of room in the interface
+    in_discards: int  # dropped by the kernel, or for lack of room in the interface
     out_discards: int
     in_fcs_errors: int
     carrier_transitions: int | None  # None where the kernel does not say
@@ -62,7 +62,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A MAC address that a bridge has seen behind a port, or was told to be there."""
+    """A MAC address that a bridge has seen behind a port, or that was configured there."""
 
     port: int
     mac: str
@@ -124,7 +124,7 @@ def _number(have: dict[int, bytes], attribute: int) -> int | None:
 
 
 def neighbours() -> list[Neighbour]:
-    """What the forwarding tables of this namespace's bridges have learnt or were told, without the bridges' own."""
+    """What the forwarding tables of this namespace's bridges have learnt or were given, without the bridges' own."""
     found = {}
     for body in _dump(_RTM_GETNEIGH, _NDMSG.pack(socket.AF_BRIDGE, 0, 0, 0, 0)):
         family, index, state, _, _ = _NDMSG.unpack_from(body)

@@ -176,9 +176,9 @@ class Agent:
         entry = self.entry
         if not entry.username:
             return
-        said = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
-        right = hmac.compare_digest(said.get("username", "").encode(), entry.username.encode())
-        right &= hmac.compare_digest(said.get("password", "").encode(), entry.password.encode())
+        credentials = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        right = hmac.compare_digest(credentials.get("username", "").encode(), entry.username.encode())
+        right &= hmac.compare_digest(credentials.get("password", "").encode(), entry.password.encode())
         if not right:
             self.log.say(f"{client.name}: refused: user or password is wrong")
             await asyncio.sleep(WRONG_PASSWORD_S)

@@ -22,7 +22,7 @@ SETTLE_S = 0.002  # so that there is a reading of every queue
 
 
 class Followed:
-    """Leaves of a path that are streamed in one mode: the maxima that are not told yet, and what the client knows."""
+    """Leaves of a path that are streamed in one mode: the maxima that are not sent yet, and what the client knows."""
 
     def __init__(
         self, tree: Tree, wanted: Wanted, mode: str, takes: Callable[[Leaf], bool], asked: Subscription, writer: Writer
@@ -30,7 +30,7 @@ class Followed:
         self.tree, self.wanted, self.mode, self.takes = tree, wanted, mode, takes
         self.asked, self.writer = asked, writer
         self.watch = tree.watch(wanted.selected)
-        self.known: dict[Steps, Value] = {}  # the values that the client was told, or need not be told
+        self.known: dict[Steps, Value] = {}  # the values that the client got, or need not get
 
     def close(self) -> None:
         self.tree.watermarks.forget(self.watch)
@@ -39,12 +39,12 @@ class Followed:
         return [leaf for leaf in self.tree.leaves(self.wanted.selected, self.watch) if self.takes(leaf)]
 
     def read(self, leaf: Leaf) -> Value | None:
-        """A leaf's value; of a depth that is told as it changes, the newest and not the largest."""
+        """A leaf's value; of a depth that is sent as it changes, the newest and not the largest."""
         if leaf.queue and self.mode == "ON_CHANGE":
             return self.tree.watermarks.newest.get(leaf.queue)
         return leaf.read()
 
-    async def tell(self, leaves: list[Leaf], *, changed_only: bool = False, quietly: bool = False) -> set[Steps]:
+    async def send(self, leaves: list[Leaf], *, changed_only: bool = False, quietly: bool = False) -> set[Steps]:
         """The leaves' values; with `changed_only`, those that the client does not know. With `quietly` they are only
         taken as known. Returns which leaves have a value."""
         updates, here = [], set()
@@ -88,13 +88,13 @@ class Followed:
                 self.forget_others({leaf.steps for leaf in leaves})
             due = 0 < wanted.heartbeat_ns <= now - beat
             beat = now if due else beat
-            await self.tell(leaves, changed_only=wanted.suppress and not due)
+            await self.send(leaves, changed_only=wanted.suppress and not due)
 
     async def changes(self) -> None:
-        """Leaves that change, appear or go. Of depths, only that they go: `depths` tells the rest."""
+        """Leaves that change, appear or go. Of depths, only that they go: `depths` sends the rest."""
         async for _ in _multiples(LOOK_NS):
             leaves = self.leaves()
-            here = await self.tell([leaf for leaf in leaves if not leaf.queue], changed_only=True)
+            here = await self.send([leaf for leaf in leaves if not leaf.queue], changed_only=True)
             gone = self.forget_others(here | {leaf.steps for leaf in leaves if leaf.queue})
             if gone:
                 made = notification(time.time_ns(), [], self.asked.target, gone)
@@ -102,7 +102,7 @@ class Followed:
 
     async def heartbeat(self) -> None:
         async for _ in _multiples(self.wanted.heartbeat_ns):
-            await self.tell(self.leaves())
+            await self.send(self.leaves())
 
     async def depths(self) -> None:
         """Every reading of a queue's depth that differs from the one before, with the time of the reading."""
@@ -124,7 +124,7 @@ class Followed:
 
 
 def followed(tree: Tree, wanted: Wanted, asked: Subscription, writer: Writer) -> Iterator[Followed]:
-    """A path by the modes in which its leaves are streamed: where the target chooses, what changes seldom is told as it
+    """A path by the modes in which its leaves are streamed: where the target chooses, what changes seldom is sent as it
     changes, and all else is sampled."""
     if asked.mode == "STREAM" and wanted.mode == "TARGET_DEFINED":
         yield Followed(tree, wanted, "SAMPLE", lambda leaf: not leaf.kind.steady, asked, writer)
@@ -173,7 +173,7 @@ class Stream:
     async def everything(self, *, quietly: bool = False) -> None:
         """All leaves once, and the sync."""
         for one in self.followed:
-            await one.tell(one.leaves(), quietly=quietly)
+            await one.send(one.leaves(), quietly=quietly)
         await self.writer.send(messages.SubscribeResponse(sync_response=True))
 
 

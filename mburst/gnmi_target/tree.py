@@ -179,9 +179,9 @@ class Tree:
         for port, mac in self._neighbours.get():
             base = (*schema.NEIGHBOUR[:2], ("interface", (("name", port),)), schema.NEIGHBOUR[3],
                     ("neighbor", (("id", mac),)), schema.NEIGHBOUR[5])  # fmt: skip
-            said = {"id": mac, "chassis-id": mac, "port-id": mac, "system-name": self.names.get(mac, mac)}
+            values = {"id": mac, "chassis-id": mac, "port-id": mac, "system-name": self.names.get(mac, mac)}
             for name, kind in schema.SCHEMA[schema.NEIGHBOUR].items():
-                yield Leaf((*base, (name, ())), kind, partial(str, said[name]))
+                yield Leaf((*base, (name, ())), kind, partial(str, values[name]))
 
     def _system(self) -> Iterator[Leaf]:
         reads: dict[str, Callable[[], Value]] = {"hostname": socket.gethostname, "boot-time": lambda: self.boot_ns}

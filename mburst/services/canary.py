@@ -48,9 +48,9 @@ class Run:
 
     def text(self) -> str:
         """As a file of notes."""
-        told = {"mburst_canary": FORMAT, **{name: getattr(self, name) for name in _HEAD},
+        content = {"mburst_canary": FORMAT, **{name: getattr(self, name) for name in _HEAD},
                 "bursts": [asdict(burst) for burst in self.bursts]}
-        return json.dumps(told, ensure_ascii=False) + "\n"
+        return json.dumps(content, ensure_ascii=False) + "\n"
 
 
 _HEAD = {"batch": str, "target": str, "port": int, "source": str, "link_bps": int}
@@ -65,24 +65,24 @@ def load(path: Path) -> Run:
     """The notes in a file. Raises MburstError for what is no such file, or damaged."""
     wrong = MburstError(f"{path}: not what `mburst canary --sent` writes, or damaged")
     try:
-        told = json.loads(files.first_line(path, MOST_BYTES))
-        if told.pop("mburst_canary") != FORMAT:
+        content = json.loads(files.first_line(path, MOST_BYTES))
+        if content.pop("mburst_canary") != FORMAT:
             raise MburstError(f"{path}: notes of another version of mburst",
                               "use the version that wrote them, or a newer one")
-        bursts = [_burst(one) for one in told.pop("bursts")]
+        bursts = [_burst(one) for one in content.pop("bursts")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise wrong from error
-    if {name: type(value) for name, value in told.items()} != _HEAD or not _RUN.fullmatch(told["batch"]) \
-            or told["link_bps"] <= 0 or not _in_order(bursts):
+    if {name: type(value) for name, value in content.items()} != _HEAD or not _RUN.fullmatch(content["batch"]) \
+            or content["link_bps"] <= 0 or not _in_order(bursts):
         raise wrong
-    return Run(**told, bursts=bursts)
+    return Run(**content, bursts=bursts)
 
 
-def _burst(told: dict[str, Any]) -> SentBurst:
+def _burst(content: dict[str, Any]) -> SentBurst:
     """A burst of the notes. Raises ValueError or TypeError for what cannot be one."""
     kinds = {"int": int, "str": str, "bool": bool}
     wanted = {field.name: kinds[str(field.type)] for field in fields(SentBurst)}
-    one = SentBurst(**told)
+    one = SentBurst(**content)
     if any(type(getattr(one, name)) is not kind for name, kind in wanted.items()):
         raise TypeError
     numbers = (one.number, one.size_bytes, one.length_ns, one.error_ns, one.packets, one.bytes)

@@ -2,7 +2,7 @@
 subscriptions, and one that writes.
 
 Reading never waits for the disk. Rows wait in a bounded queue between the two; what does not fit is dropped, counted
-by device, and told in `gnmi_events`, while the streams go on being read.
+by device, and reported in `gnmi_events`, while the streams go on being read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLUSH_S = 0.5
 FULL_ROWS = 65_536  # rows that are handed on without waiting for FLUSH_S
 CLOCK_S = 10.0
 COUNTS_S = 5.0  # from one telling of what was counted to the next
-TOLD_S = 1.0
+REPORT_S = 1.0
 TELLING = ("gnmi_events", "device_clocks")  # tables that say how it goes: a device has some rows a second at most
 
 
@@ -206,7 +206,7 @@ class Collector:
 
     async def _keep(self) -> None:
         """Hand rows on, look after the clocks, show progress."""
-        told = clock = time.monotonic()
+        reported = clock = time.monotonic()
         while self.writing.failure is None:
             await asyncio.sleep(0.05)
             now = time.monotonic()
@@ -217,9 +217,9 @@ class Collector:
                 with self.rows.lock:
                     for session in self.sessions:
                         session.device.estimate_clock(time.time_ns())
-            if now - told >= TOLD_S:
-                told = now
-                self._tell()
+            if now - reported >= REPORT_S:
+                reported = now
+                self._report()
                 if all(session.done for session in self.sessions):
                     self.stopped.set()
         raise self.writing.failure
@@ -237,7 +237,7 @@ class Collector:
             if everything or (now - self._counted >= COUNTS_S and not self.writing.full):
                 self._counted = now
                 for session in self.sessions:
-                    session.device.told(time.time_ns())
+                    session.device.report(time.time_ns())
                 self._hand_on()  # with what was dropped just now
 
     def _hand_on(self) -> None:
@@ -251,7 +251,7 @@ class Collector:
             if amount := unfit.get(session.device.name):
                 session.device.count("", "not-understood", "values out of range of their columns", amount)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.progress is None:
             return
         now, values = time.monotonic(), sum(session.device.values for session in self.sessions)

@@ -36,7 +36,7 @@ PathCounts = list[tuple[Names, "Counts"]]
 
 class Probed(NamedTuple):
     """A run of the prober: the batch of its rows; for each path what rows call it and what became of its probes; how
-    many targets were left out for want of a socket; and whether somebody interrupted it."""
+    many targets were left out for lack of a socket; and whether somebody interrupted it."""
 
     batch: str
     counts: PathCounts
@@ -115,7 +115,7 @@ class Keeper:
         return not ended
 
 
-def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: Callable[[str], None],
+def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, report: Callable[[str], None],
           watch: Callable[[Any], None] | None = None) -> Probed:
     """Probe until the plan ends or somebody ends it; what was measured is in `store` then.
 
@@ -128,7 +128,7 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
 
     batch = f"probe-{secrets.token_hex(6)}"
     with privileges.raised():
-        prober = Prober(targets, plan, host=host, batch=batch, tell=tell)
+        prober = Prober(targets, plan, host=host, batch=batch, report=report)
     low_ports = any(0 < port < 1024 for port in plan.source_ports)  # bound anew with each connection over TCP
     privileges.drop(keep=[privileges.NET_BIND_SERVICE] if low_ports else [])
     before = sys.getswitchinterval()
@@ -141,7 +141,7 @@ def probe(store: Store, targets: list[Target], plan: Plan, *, host: str, tell: C
             finally:
                 keeper.close()
         if keeper.dropped:
-            tell(f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
+            report(f"{keeper.dropped:,} probes were not stored, because the store was too slow: they are missing from "
                  "what was measured")
         counts = [(prober.names(path), path.exchanges.counts) for paths in prober.paths for path in paths]
         return Probed(batch, counts, len(prober.left_out), signal.SIGINT in ended_by)

@@ -21,7 +21,7 @@ _EXAMPLE = "examples: 127.0.0.1:{0}, [::1]:{0}"
 class Where:
     """An address to listen at. `host` is what was asked for; `address` is its IP address, of which `loopback` says
     whether only this machine reaches it. `token` is None where nobody is asked for one, and `made` says that it was
-    made up here, so that only what is printed can tell it."""
+    made up here, so that only the printed line has it."""
 
     host: str
     address: str
@@ -64,7 +64,7 @@ def split(listen: str, port: int) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> str:
-    """The IP address of a host. Raises MburstError, also where a name stands for loopback and other addresses at once:
+    """The IP address of a host. Raises MburstError, also where a name resolves to loopback and other addresses at once:
     it cannot be said who reaches that."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}

@@ -81,7 +81,7 @@ class Gate:
         self.token = where.token
         self.hint = hint
         self.names = Names(where)
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -99,7 +99,7 @@ class Gate:
             await self._answer(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the application says; where it fails, that it did, and of what kind. Nothing of the request is told."""
+        """The application's answer; where it fails, the kind of failure. Nothing of the request is printed."""
         begun = False
 
         async def noting(message: Message) -> None:
@@ -110,14 +110,14 @@ class Gate:
         try:
             await self.app(scope, receive, noting)
         except Exception as error:
-            self._tell(type(error).__name__)
+            self._report(type(error).__name__)
             if scope["type"] == "http" and not begun:  # else the connection is closed, as the answer is not whole
                 await PlainTextResponse("internal error\n", 500)(scope, receive, send)
 
-    def _tell(self, kind: str) -> None:
+    def _report(self, kind: str) -> None:
         """Say once of each kind that there was such an error, so that nobody can fill a log."""
-        if kind not in self.told:
-            self.told.add(kind)
+        if kind not in self.reported:
+            self.reported.add(kind)
             say(f"internal error in the web server: {kind}")
 
     def _foreign(self, connection: HTTPConnection) -> Refusal | None:

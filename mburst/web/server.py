@@ -161,8 +161,8 @@ class Bounded:
 
 def _has_body(scope: Scope) -> bool:
     """Whether a request has a body, or says so in more than one way."""
-    said = [(name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")]
-    return scope["type"] == "http" and bool(said) and said != [(b"content-length", b"0")]
+    framing = [(name, value) for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")]
+    return scope["type"] == "http" and bool(framing) and framing != [(b"content-length", b"0")]
 
 
 class _Metered(asyncio.Protocol):

@@ -46,8 +46,8 @@ class About:
     def from_json(cls, text: bytes | memoryview) -> About:
         """Of a verified frame 0. Raises ValueError where it does not say what it should."""
         try:
-            told = json.loads(bytes(text))
-            about = cls(told["table"], told["host"], told["rack"], told["columns"], told.get("boot", ""))
+            fields = json.loads(bytes(text))
+            about = cls(fields["table"], fields["host"], fields["rack"], fields["columns"], fields.get("boot", ""))
             names = f"{about.host}{about.rack}{about.boot}".encode()  # surrogates are no letters
             filenames.check_rack(about.rack)
         except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:

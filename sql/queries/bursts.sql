@@ -38,7 +38,7 @@ WITH wanted AS (
     SELECT *, CASE
         WHEN speed IS NULL THEN error('recording ' || recording_id || ' (' || host || ' ' || interface || ' ' || direction
             || '): the link speed is not known (give it with --link)')
-        WHEN width_ns % bin_ns <> 0 THEN error('usage: a bin of ' || width_ns || ' ns is no multiple of the '
+        WHEN width_ns % bin_ns <> 0 THEN error('usage: a bin of ' || width_ns || ' ns is not a multiple of the '
             || bin_ns || ' ns that recording ' || recording_id || ' was recorded in')
         ELSE width_ns // bin_ns END AS factor
     FROM wanted

@@ -127,7 +127,7 @@ def looks_like_store(store: Path) -> bool:
 
 
 def _tasks(store: Path, found: Findings) -> Iterator[_Task]:
-    """What is to be read, table by table. What can be told by names alone goes into FOUND."""
+    """What is to be read, table by table. What names alone show goes into FOUND."""
     known = {store / MARKER}
     for table in ORDER:
         hot, sealed = list_hot(store, table), list_sealed(store, table, Narrow())

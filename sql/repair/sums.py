@@ -35,13 +35,13 @@ def compare_sums(store: Path, found: Findings) -> None:
     if "" in incomplete:  # a file of nobody knows whom is missing
         return
     with Store.open(store).connect() as con, readable(con):
-        for recording, host, told, summed in con.execute(_SUMS).fetchall():
+        for recording, host, stated, summed in con.execute(_SUMS).fetchall():
             if host in incomplete:
                 continue
             found.recordings_compared += 1
             found.mismatches += [
                 f"recording {recording} of host {host}: {is_now:,} {name}, and the recording says {was:,}"
-                for name, was, is_now in zip(_NAMES, told, summed, strict=True) if was != is_now]
+                for name, was, is_now in zip(_NAMES, stated, summed, strict=True) if was != is_now]
 
 
 def _hosts_set_aside(store: Path) -> set[str]:

@@ -143,10 +143,10 @@ class Sender:
         found: dict[int, int] = {}
         self._numbers[0] = self._numbers[1]
         while len(found) < len(wanted) and time.monotonic() < until:
-            told = event(self._socket)
-            if isinstance(told, Sent) and told.ns and told.number in wanted:
-                found[told.number] = told.ns
-            elif told is None:
+            departure = event(self._socket)
+            if isinstance(departure, Sent) and departure.ns and departure.number in wanted:
+                found[departure.number] = departure.ns
+            elif departure is None:
                 time.sleep(0.0002)
         if len(found) < len(wanted):
             self._numbers, self._stamped = [0, 0], _stamps_on(self._socket)
@@ -174,9 +174,9 @@ def _way_to(target: Target) -> tuple[str, int]:
 
 
 def bursts(sender: Sender, plan: Plan, rng: random.Random, stop: threading.Event,
-           told: Callable[[int, int], None] = lambda done, of: None) -> Iterator[SentBurst]:
+           progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[SentBurst]:
     """Send what is planned, in random order, until STOP is set. A burst in which this host was held up is sent again,
-    at the end and as long as there are tries left. TOLD hears how many bursts are done, of how many. Raises
+    at the end and as long as there are tries left. PROGRESS gets the number of bursts that are done, and of all. Raises
     MburstError."""
     pace, number = Pace(plan, rng), 0
     waiting = [cell for cell in plan.cells for _ in range(plan.count)]
@@ -191,4 +191,4 @@ def bursts(sender: Sender, plan: Plan, rng: random.Random, stop: threading.Event
             waiting.insert(0, cell)
         if burst.packets:
             yield burst
-        told(min(number, plan.bursts), plan.bursts)
+        progress(min(number, plan.bursts), plan.bursts)

@@ -203,7 +203,7 @@ def _handshake(target: Target, plain: socket.socket) -> str:
     ) as tls:
         tls.settimeout(1.0)
         try:
-            closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 tells a refused client only now
+            closed = tls.recv(1) == b""  # a server speaks first in HTTP/2, and TLS 1.3 refuses a client only now
         except TimeoutError:
             closed = False
         if closed:

@@ -44,7 +44,7 @@ class Device:
         self.rack = rack
         self.tables = tables
         self.speeds = dict(speeds or {})  # port → bits a second
-        self.boot_ns = 0  # 0: not told
+        self.boot_ns = 0  # 0: not reported
         self.cleared: dict[str, int] = {}  # port → when its counters were cleared
         self.aliases: dict[str, str] = {}  # qos interface-id → port
         self.facts: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Device:
         self.rtt_ns: int | None = None
 
     def port(self, name: str) -> str:
-        """A port's own name where the device has told it for an interface-id."""
+        """A port's own name where the device has reported it for an interface-id."""
         return self.aliases.get(name, name)
 
     @property
@@ -142,7 +142,7 @@ class Device:
         self._links += 1
         self.rows.add("links", batch=self.batch, device=self.name, rack=self.rack, **row)
 
-    def told(self, now_ns: int) -> None:
+    def report(self, now_ns: int) -> None:
         """Rows of `gnmi_events` for what was counted since the last call."""
         self._links = 0
         for (subscription, event, detail), amount in list(self._counted.items()):
@@ -150,7 +150,7 @@ class Device:
         self._counted.clear()
 
     def count(self, subscription: str, event: str, detail: str = "", amount: int = 1) -> None:
-        """Counts what is told once in a while rather than each time. `detail` says what, without what the device said:
+        """Counts what is reported at intervals and not each time. `detail` says what, without what the device said:
         beyond limits.DETAILS of them the rest is counted together."""
         key = (subscription, event, detail)
         if key not in self._counted and len(self._counted) >= limits.DETAILS:
@@ -184,7 +184,7 @@ class Stream:
         self._refused = Refused(self)
         self._entities: dict[tuple[str, ...], Entity | Record | Neighbour] = {}
         self.open: list[Entity | Record | Neighbour] = []  # those that hold values which are in no row yet
-        self.untold: set[Neighbour] = set()  # those that changed when there could be no more rows of them
+        self.unwritten: set[Neighbour] = set()  # those that changed when there could be no more rows of them
         device.streams.append(self)
 
     def resume(self, now_ns: int) -> None:
@@ -443,8 +443,8 @@ class Stream:
         if self._feeding:
             return
         self.flush(time.time_ns() - SETTLED_NS)
-        while self.untold and self.device.may_link:
-            self.untold.pop().tell()
+        while self.unwritten and self.device.may_link:
+            self.unwritten.pop().write()
 
 
 def _weight(steps: Steps) -> int:

@@ -263,7 +263,7 @@ class Entity:
         return {"port": self.port} if "port" in self.names else {}
 
     def _learn_port(self) -> None:
-        """The device may tell a port's own name after its first values."""
+        """The device may report a port's own name after its first values."""
         port = self.stream.device.port(self.names.get("port", ""))
         if port != self.port:
             self.port = port
@@ -345,12 +345,12 @@ class Entity:
         for column, value in enumerate(row):
             if value is not None and not 0 <= value <= LARGEST:  # no row can hold it, or nothing can be below nothing
                 row[column], quality = None, quality | QUALITY_IMPOSSIBLE
-        quality |= self._judged(row, start_ns)
+        quality |= self._implausible(row, start_ns)
         if start_ns <= self.stream.gap_ns < self.ts_ns:
             quality |= QUALITY_GAP
         self.table.rows.append((self.source, start_ns, self.ts_ns, self.receive_ns, *row, quality))
 
-    def _judged(self, row: list[int | None], start_ns: int) -> int:
+    def _implausible(self, row: list[int | None], start_ns: int) -> int:
         """QUALITY_IMPOSSIBLE where a value is more than the link can carry in the window or the buffer can hold."""
         table = self.rule.table
         device = self.stream.device

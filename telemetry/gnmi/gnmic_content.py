@@ -51,8 +51,8 @@ def _yaml(path: str, text: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
-        said = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise UsageError(f"{path}{where}: invalid YAML: {said}") from None
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise UsageError(f"{path}{where}: invalid YAML: {problem}") from None
 
 
 @cache

@@ -21,7 +21,7 @@ class Neighbour(Entity):
         self.filled: list[Slot] = []
         self.waiting = False
         self.known: dict[int, str] = {}
-        self.told: tuple[str, str] | None = None
+        self.written: tuple[str, str] | None = None
 
     def emit(self) -> None:
         filled, self.filled = self.filled, []
@@ -29,25 +29,25 @@ class Neighbour(Entity):
             slot.filled = False
         for slot in filled:
             self.known[slot.column], slot.value = short(slot.value), None
-        self.tell()
+        self.write()
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Rows of what has changed since the last ones."""
         device = self.stream.device
         host, interface = self.known.get(0, ""), self.known.get(1, "")
-        if not host or (host, interface) == self.told:
+        if not host or (host, interface) == self.written:
             return
         if not device.may_link:
             detail = f"more than {limits.LINKS:,} changes of neighbours: the last of each is reported later"
             device.count(self.stream.name, "dropped", detail)
-            self.stream.untold.add(self)
+            self.stream.unwritten.add(self)
             return
-        if self.told:
-            self._tell(*self.told, present=False)
-        self.told = (host, interface)
-        self._tell(host, interface, present=True)
+        if self.written:
+            self._write(*self.written, present=False)
+        self.written = (host, interface)
+        self._write(host, interface, present=True)
 
-    def _tell(self, host: str, interface: str, present: bool) -> None:
+    def _write(self, host: str, interface: str, present: bool) -> None:
         device = self.stream.device
         port = device.port(self.names["port"])
         device.link(
@@ -76,6 +76,6 @@ class Neighbour(Entity):
     def leave(self, now_ns: int) -> None:
         """The neighbour has gone."""
         self.receive_ns = now_ns
-        if self.told:
-            self._tell(*self.told, present=False)
-            self.told = None
+        if self.written:
+            self._write(*self.written, present=False)
+            self.written = None

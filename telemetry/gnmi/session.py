@@ -2,7 +2,7 @@
 
 Each subscription is read by a thread of its own (calls.py), which takes in what comes under the lock of the rows; all
 else is done in the event loop. A session survives its target: each subscription's stream is read until it ends,
-whatever the reason, the reason is told once, and after a jittered pause it begins anew. What happened becomes rows of
+whatever the reason, the reason is reported once, and after a jittered pause it begins anew. Events become rows of
 `gnmi_events`.
 """
 
@@ -105,8 +105,8 @@ class Session:
         self.encodings: tuple[str, ...] = ()  # that the target says it has; () where it does not say
         self.refused_encodings: set[str] = set()
         self.ending = "the connection was lost"  # why a stream that is cancelled ends
-        self._said: dict[str, str] = {}
-        self._full_said = False
+        self._reasons: dict[str, str] = {}
+        self._full_reported = False
         self._synced: set[str] = set()  # subscriptions of which a row says so
         self._errors = 0  # that the target reported since it was connected
         self._lost_ns: dict[str, int] = {}  # subscription → when it was last heard before a gap
@@ -182,7 +182,7 @@ class Session:
             try:
                 ended = await self._connection()
             except Exception as error:  # of what it does, nothing ends another target
-                ended = self._tell("", Ended(f"what it does is not understood: {type(error).__name__}"))
+                ended = self._report("", Ended(f"internal error: {type(error).__name__}"))
             if time.monotonic() - begun > STEADY_S:
                 pause_s = FIRST_PAUSE_S
             if ended.refused:
@@ -199,7 +199,7 @@ class Session:
             if ended.connected:
                 return ended
             failed.append(ended)
-        return self._tell("", _all_of(failed))
+        return self._report("", _all_of(failed))
 
     async def _connected(self) -> Ended:
         """One connection to the address that is set. Where none comes about, the caller says why."""
@@ -218,7 +218,7 @@ class Session:
                 return await self._explained(error)
             self.device.event("", "connect", self.now())
             self._errors = 0
-            if self._said.pop("", None):
+            if self._reasons.pop("", None):
                 self.say(f"{self.target.name}: connected")
             tasks = [asyncio.create_task(self._subscription(channel, wanted)) for wanted in self.target.subscriptions]
             try:
@@ -250,7 +250,7 @@ class Session:
             if subscription.mode == "ONCE" and ended.reason == CLOSED:
                 self.answered.add(subscription.name)
                 await asyncio.Event().wait()
-            self._tell(subscription.name, ended)
+            self._report(subscription.name, ended)
             if ended.code == "UNAVAILABLE":
                 return ended
             if time.monotonic() - begun > STEADY_S:
@@ -302,8 +302,8 @@ class Session:
                 with rows.lock:
                     rows.breathe()
                     kind = self._take_in(message, subscription, stream, now_ns)
-                if self.device.overflowed and not self._full_said:
-                    self._full_said = True
+                if self.device.overflowed and not self._full_reported:
+                    self._full_reported = True
                     self.say(f"{self.target.name}: {self.device.full}: what is beyond is dropped (`mburst: paths:`)")
                 if kind == "sync_response" and subscription.mode != "STREAM":
                     return None  # all has come, though some targets do not end the call
@@ -344,7 +344,7 @@ class Session:
         """An error that the target reports in a stream that goes on: the first ones are said."""
         self._errors += 1
         self.device.count(subscription.name, "not-understood", "an error that the target reports")
-        if self._errors <= limits.ERRORS_SAID:
+        if self._errors <= limits.ERRORS_REPORTED:
             self.say(f"{self.target.name}: {subscription.name}: {_short(text)}")
 
     def _begin(self, subscription: Subscription, stream: Stream, now_ns: int) -> None:
@@ -355,7 +355,7 @@ class Session:
         if before is not None:
             self.device.event(subscription.name, "gap", before, until_ns=now_ns)
             stream.resume(now_ns)
-        if self._said.pop(subscription.name, None):
+        if self._reasons.pop(subscription.name, None):
             self.say(f"{self.target.name}: {subscription.name}: receives again")
 
     def _lost(self, subscription: Subscription, ended: Ended) -> None:
@@ -380,7 +380,7 @@ class Session:
 
     def why_nothing(self) -> str:
         """Why nothing was received so far, as the last attempts said."""
-        return "; ".join(dict.fromkeys(self._said.values())) or "no answer yet"
+        return "; ".join(dict.fromkeys(self._reasons.values())) or "no answer yet"
 
     async def _explained(self, error: Any) -> Ended:
         """What an RpcError means."""
@@ -392,10 +392,10 @@ class Session:
         reason = f"{words}: {detail}" if words and detail else words or detail or code.lower().replace("_", " ")
         return Ended(reason, refused=code in REFUSALS, code=code)
 
-    def _tell(self, subscription: str, ended: Ended) -> Ended:
+    def _report(self, subscription: str, ended: Ended) -> Ended:
         """Say why, unless that is what was said the last time."""
-        if self._said.get(subscription) != ended.reason:
-            self._said[subscription] = ended.reason
+        if self._reasons.get(subscription) != ended.reason:
+            self._reasons[subscription] = ended.reason
             where = f"{self.target.name}: {subscription}" if subscription else self.target.name
             self.say(f"{where}: {ended.reason}")
             if ended.refused:

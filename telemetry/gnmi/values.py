@@ -115,7 +115,7 @@ def leaves(tree: Any, base: Steps, keys_of: dict[str, tuple[tuple[str, ...], ...
     """(path, scalar or JSON list) of each leaf in a JSON tree at BASE. Names lose their YANG module. Raises TooMuch.
 
     A list of objects needs to know its keys: KEYS_OF has for the name of a list the sets of names that can be its keys.
-    A list whose keys are not known, and a list of scalars, is a leaf; so are entries that these keys do not tell apart.
+    A list whose keys are not known, and a list of scalars, is a leaf; so are entries that these keys do not separate.
     """
     if len(base) > STEPS:
         raise TooMuch(f"JSON that is nested deeper than {STEPS} levels")

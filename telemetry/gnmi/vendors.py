@@ -201,8 +201,8 @@ def load(path: Path) -> Vendor:
             answers={entry["path"]: tuple(entry["answers"]) for entry in content.get("subscriptions", ())},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        said = f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"{path}: {said}", "docs/add-a-switch.md has the format") from None
+        problem = f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{path}: {problem}", "docs/add-a-switch.md has the format") from None
     except UsageError as error:
         raise UsageError(f"{path}: {error}", error.hint or "docs/add-a-switch.md has the format") from None
 

@@ -30,14 +30,14 @@ class Counts:
     stray: int = 0  # answers to what was not asked
     overflowed: int = 0  # answers that this host dropped because the prober did not keep up
     restarts: int = 0  # of the reflector, or of its connection
-    lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not tell
+    lost_back: int | None = None  # of the lost, those that the reflector answered; None where it does not report them
 
 
 def total(counts: Sequence[Counts]) -> Counts:
     """Of several paths together."""
     sums = {field.name: sum(getattr(count, field.name) or 0 for count in counts) for field in fields(Counts)}
-    told = any(count.lost_back is not None for count in counts)
-    return Counts(**sums | {"lost_back": sums["lost_back"] if told else None})
+    known = any(count.lost_back is not None for count in counts)
+    return Counts(**sums | {"lost_back": sums["lost_back"] if known else None})
 
 
 class Exchanges:

@@ -89,7 +89,7 @@ class Paced(Protocol):
 
 
 class Pacer:
-    """Has the probes of paths sent when they are due, and tells the paths what became of them."""
+    """Has the probes of paths sent when they are due, and reports to the paths what became of them."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -101,7 +101,7 @@ class Pacer:
         self._notes = bytearray(_NOTES * NOTE_BYTES)
 
     def add(self, path: Paced, shape: Shape) -> int:
-        """The index of a path. It has no socket yet: what is due is told to it."""
+        """The index of a path. It has no socket yet: what is due is reported to it."""
         self._paths.append(path)
         self._structs += _PATH.pack(-1, 0, 0, shape.size, 0, shape.number_at, shape.number_bytes, shape.short_at,
                                     shape.time_at, shape.head)
@@ -129,7 +129,7 @@ class Pacer:
         _HEAD.pack_into(self._structs, index * PATH_BYTES, -1, 0)
 
     def run(self, due: array[int], until_ns: int) -> int:
-        """Exchange until a time of CLOCK_MONOTONIC, or until there is something to tell the paths. `due` has a time of
+        """Exchange until a time of CLOCK_MONOTONIC, or until there is a note for the paths. `due` has a time of
         that clock and a path for each probe, in order; returns how many were dealt with. Raises OSError."""
         done, count = _exchange.exchange(self._epoll.fileno(), self._timer, self._structs, self._owners, due,
                                          self._notes, until_ns)
@@ -146,10 +146,10 @@ class Pacer:
                 except Exception as error:  # whatever an answer holds, it ends nothing
                     paths[index].strange(value, f"internal error: {type(error).__name__}")
             else:
-                self._tell(index, what, ns, now, value)
+                self._dispatch(index, what, ns, now, value)
         return done
 
-    def _tell(self, index: int, what: int, due_ns: int, now_ns: int, value: int) -> None:
+    def _dispatch(self, index: int, what: int, due_ns: int, now_ns: int, value: int) -> None:
         path = self._paths[index]
         if what == DUE:
             _NEXT.pack_into(self._structs, index * PATH_BYTES + _NEXT_AT, path.due(due_ns, now_ns))

@@ -21,9 +21,9 @@ from .pacer import NTP, SENDS, TAKES, Pacer, Shape
 from .targets import Target
 
 _IPV6_TCLASS = 67
-_ANSWERS = 256  # numbers of the reflector whose departure may still be told
+_ANSWERS = 256  # numbers of the reflector whose departure may still be reported
 
-Tell = Callable[[str], None]  # takes a line for people
+Report = Callable[[str], None]  # takes a line for people
 
 TROUBLE = {
     errno.ECONNREFUSED: "port closed: is `mburst reflect` running there?",
@@ -69,15 +69,15 @@ def _explained(error: OSError, kind: socket.SocketKind, protocol: int, source: t
 class Path:
     """What paths of all protocols share. The pacer calls them, see pacer.Paced."""
 
-    def __init__(self, target: Target, pacer: Pacer, tell: Tell, shape: Shape, hardware: bool) -> None:
+    def __init__(self, target: Target, pacer: Pacer, report: Report, shape: Shape, hardware: bool) -> None:
         self.target = target
         self.exchanges = Exchanges()
         self.pacer = pacer
         self.index = pacer.add(self, shape)
         self.hardware = hardware
         self.clock_error_ns: int | None = None  # of this end's clock; None while it is not kept by NTP or PTP
-        self._tell = tell
-        self._told: set[int] = set()
+        self._report = report
+        self._reported: set[int] = set()
         self._strange: set[str] = set()
 
     def close(self) -> None:
@@ -117,21 +117,21 @@ class Path:
         self.exchanges.counts.stray += 1
         if what not in self._strange:
             self._strange.add(what)
-            self._tell(f"{self.target.name}: invalid answers: {what} (this one has {size:,} bytes)")
+            self._report(f"{self.target.name}: invalid answers: {what} (this one has {size:,} bytes)")
 
     def trouble(self, number: int) -> None:
-        """Tell of an errno, once a path."""
-        if number and number not in self._told:
-            self._told.add(number)
-            self._tell(f"{self.target.name}: {TROUBLE.get(number) or os.strerror(number)}")
+        """Report an errno, once a path."""
+        if number and number not in self._reported:
+            self._reported.add(number)
+            self._report(f"{self.target.name}: {TROUBLE.get(number) or os.strerror(number)}")
 
 
 class DatagramPath(Path):
     """A connected socket of datagrams. What a datagram holds is the subclass's."""
 
-    def __init__(self, target: Target, pacer: Pacer, tell: Tell, sock: socket.socket, shape: Shape, flags: int,
+    def __init__(self, target: Target, pacer: Pacer, report: Report, sock: socket.socket, shape: Shape, flags: int,
                  hardware: bool) -> None:
-        super().__init__(target, pacer, tell, shape, hardware)
+        super().__init__(target, pacer, report, shape, hardware)
         self._sock = sock
         self._counted_from = 0  # the probe that the kernel's count of datagrams begins with
         sock.setblocking(False)
@@ -172,7 +172,7 @@ class DatagramPath(Path):
 class UdpPath(DatagramPath):
     """STAMP, see stamp.py."""
 
-    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
                  error: int, hardware: bool) -> None:
         self._answers: list[tuple[int, int]] = [(-1, -1)] * _ANSWERS  # (reflector's number, ours)
         self._remote_next = 0
@@ -180,7 +180,7 @@ class UdpPath(DatagramPath):
         self._rounds = False  # the reflector keeps timestamps as floats
         packet = stamp.request(size, secrets.randbelow(65_535) + 1, error)
         shape = Shape(size, bytes(packet), number_at=0, number_bytes=4, time_at=4)
-        super().__init__(target, pacer, tell, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP,
+        super().__init__(target, pacer, report, open_socket(target, socket.SOCK_DGRAM, 0, source, dscp), shape, NTP,
                          hardware)
 
     @property
@@ -209,7 +209,7 @@ class UdpPath(DatagramPath):
             return False
         if sent != returned and not self._rounds:
             self._rounds = True
-            self._tell(f"{self.target.name}: the reflector rounds timestamps: its resolution is 1 µs at best")
+            self._report(f"{self.target.name}: the reflector rounds timestamps: its resolution is 1 µs at best")
         return True
 
     def _apart(self, answer: stamp.Reply) -> int:
@@ -219,7 +219,7 @@ class UdpPath(DatagramPath):
             theirs + self.clock_error_ns, stamp.LARGEST_NS)
 
     def _count_remote(self, answer: stamp.Reply) -> None:
-        """What the reflector's own numbers tell: when an earlier answer left, which answers are missing, restarts."""
+        """What the reflector's own numbers show: when an earlier answer left, which answers are missing, restarts."""
         number = answer.sequence
         if answer.follow_up:
             earlier, left_ns = answer.follow_up
@@ -253,7 +253,7 @@ class IcmpPath(DatagramPath):
     _DATA = struct.Struct("!QQ")
     LEAST_BYTES = _DATA.size
 
-    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
                  hardware: bool) -> None:
         six = target.family == socket.AF_INET6
         request, self._reply = (128, 129) if six else (8, 0)
@@ -262,7 +262,7 @@ class IcmpPath(DatagramPath):
         begin = self._HEADER.size
         shape = Shape(begin + size, self._HEADER.pack(request, 0, 0, 0, 0), number_at=begin, number_bytes=8,
                       time_at=begin + 8, short_at=self._SEQUENCE_AT)
-        super().__init__(target, pacer, tell, sock, shape, 0, hardware)
+        super().__init__(target, pacer, report, sock, shape, 0, hardware)
 
     def answered(self, data: bytes, size: int, rx_ns: int, hardware: int, now_ns: int) -> None:
         exchanges = self.exchanges

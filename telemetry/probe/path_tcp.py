@@ -16,7 +16,7 @@ from collections import deque
 from ...errors import MburstError
 from . import timestamping
 from .pacer import READ, SENDS, STREAM, TAKES, WRITE, Pacer, Shape
-from .path import Path, Tell, open_socket
+from .path import Path, Report, open_socket
 from .targets import Target
 
 _AGAIN_NS = 500_000_000  # between tries to connect
@@ -29,10 +29,10 @@ class TcpPath(Path):
     """A connection that is made again when it breaks. While it takes all that is due, the pacer sends; what is due
     before it is made, and while its window is full, comes to `due`."""
 
-    def __init__(self, target: Target, pacer: Pacer, tell: Tell, *, size: int, source: tuple[str, int], dscp: int,
+    def __init__(self, target: Target, pacer: Pacer, report: Report, *, size: int, source: tuple[str, int], dscp: int,
                  hardware: bool) -> None:
         shape = Shape(size, b"", number_at=0, number_bytes=8, time_at=8)
-        super().__init__(target, pacer, tell, shape, hardware)
+        super().__init__(target, pacer, report, shape, hardware)
         self._size = size
         self._source = source
         self._dscp = dscp
@@ -91,7 +91,7 @@ class TcpPath(Path):
             try:
                 self._begin()
             except MburstError as error:  # no socket can be had now: tried again, as after a refusal
-                self._tell(f"{self.target.name}: {error}")
+                self._report(f"{self.target.name}: {error}")
         self._owe(due_ns, now_ns, 0)
         return self.exchanges.next
 
@@ -113,7 +113,7 @@ class TcpPath(Path):
             self._out += (_MESSAGE.pack(number, now_ns) + self._padding)[size:]
             self._write()
         if len(self._out) > _MOST_OWED:
-            self._tell(f"{self.target.name}: the other end does not read; reconnecting")
+            self._report(f"{self.target.name}: the other end does not read; reconnecting")
             self._drop()
 
     def _write(self) -> None:
@@ -129,7 +129,7 @@ class TcpPath(Path):
         self._let_send()
 
     def _let_send(self) -> None:
-        """Have the pacer send while nothing is owed, and tell when there is room while something is."""
+        """Have the pacer send while nothing is owed, and report when there is room while something is."""
         assert self._sock is not None
         flags, events = (0, READ | WRITE) if self._out else (SENDS, READ)
         self.pacer.change(self.index, self._sock, TAKES | STREAM | flags, events)

@@ -21,7 +21,7 @@ from . import stamp
 from .clock import Clocks, jump_ns
 from .exchanges import Settled
 from .pacer import Pacer
-from .path import IcmpPath, Path, Tell, UdpPath
+from .path import IcmpPath, Path, Report, UdpPath
 from .path_tcp import TcpPath
 from .schedule import Schedule
 from .targets import Target
@@ -57,16 +57,16 @@ class Plan:
 class Prober:
     """Probes targets along one path for each source port.
 
-    `host` is what rows call this end, `batch` what they call this run. `tell` takes lines for people. A target that no
-    socket can be had for is told and left out; raises MburstError where all are.
+    `host` is what rows call this end, `batch` what they call this run. `report` takes lines of text. A target that no
+    socket can be had for is reported and left out; raises MburstError where all are.
     """
 
-    def __init__(self, targets: list[Target], plan: Plan, *, host: str, batch: str, tell: Tell) -> None:
+    def __init__(self, targets: list[Target], plan: Plan, *, host: str, batch: str, report: Report) -> None:
         self.plan = plan
         self._host = host
         self._batch = batch
-        self._tell = tell
-        self._told: set[str] = set()
+        self._report = report
+        self._reported: set[str] = set()
         self._pacer = Pacer()
         self._clocks = Clocks()
         self._last = self._clocks.read()
@@ -89,25 +89,25 @@ class Prober:
             self.close()
             raise self.left_out[0]
         for reason in self.left_out:
-            tell(str(reason))
+            report(str(reason))
 
     def _open(self, target: Target, port: int) -> Path:
         plan, source = self.plan, (self.plan.source, port)
         if plan.protocol == "tcp":
-            return TcpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+            return TcpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
                            hardware=plan.hardware)
         if plan.protocol == "icmp":
-            return IcmpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+            return IcmpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
                             hardware=plan.hardware)
-        return UdpPath(target, self._pacer, self._tell_once, size=plan.size, source=source, dscp=plan.dscp,
+        return UdpPath(target, self._pacer, self._report_once, size=plan.size, source=source, dscp=plan.dscp,
                        error=stamp.error_estimate(self._last.max_error_ns, self._last.synchronized),
                        hardware=plan.hardware)
 
-    def _tell_once(self, line: str) -> None:
+    def _report_once(self, line: str) -> None:
         """Several paths to one target meet the same trouble."""
-        if line not in self._told:
-            self._told.add(line)
-            self._tell(line)
+        if line not in self._reported:
+            self._reported.add(line)
+            self._report(line)
 
     def names(self, path: Path) -> dict[str, str]:
         """What rows call a path. The source port is part of it where there are several."""
@@ -186,11 +186,11 @@ class Prober:
                 take(settled, self.names(path))
 
     def _watch_clock(self) -> None:
-        """Know how well the clock is kept, and tell when somebody sets it: exchanges under way then are wrong."""
+        """Know how well the clock is kept, and report when somebody sets it: exchanges under way then are wrong."""
         now = self._clocks.read()
         moved = jump_ns(self._last, now)
         if abs(moved) >= _LEAST_JUMP_NS:
-            self._tell(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
+            self._report(f"system time was set {'forward' if moved > 0 else 'back'} by {abs(moved) / 1e6:,.0f} ms: "
                        "probes in flight at that moment have wrong latencies")
         self._last = now
         for path in self._each():

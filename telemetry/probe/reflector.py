@@ -1,7 +1,7 @@
 """The reflector: answers STAMP and TWAMP Light senders, and echoes TCP, after a delay if wanted.
 
 It keeps a little state for each sender's session (RFC 8762, section 4: stateful mode): a number for each answer, so
-that losses of the two directions can be told apart, and when the last answer really left, which it tells in the next
+that losses of the two directions can be separated, and when the last answer really left, which it reports in the next
 one to senders that ask (RFC 8972, section 4.7). A restart begins at 0, which senders survive.
 
 UDP can be forged, and whoever answers anything can be made to answer another that does. So what looks like an answer is
@@ -157,7 +157,7 @@ class Reflector:
         self._stopping = True
 
     def serve(self, until_ns: int | None = None) -> None:
-        """Answer until told to stop, or until a time of CLOCK_MONOTONIC."""
+        """Answer until stopped, or until a time of CLOCK_MONOTONIC."""
         wake_promptly()
         while not self._stopping:
             now = time.monotonic_ns()
@@ -229,7 +229,7 @@ class UdpPort:
         now_ns = time.monotonic_ns()
         if not self._is_request(size, peer, now_ns):
             return
-        rx_ns, ttl, way = self._told(control)
+        rx_ns, ttl, way = self._received(control)
         data = self._view[:size].tobytes()
         session = self._session(peer, data, now_ns)
         packet = stamp.reply(data, session.answers, rx_ns or time.time_ns(), ttl, self._reflector.error)
@@ -258,7 +258,7 @@ class UdpPort:
             reflector.limited += 1
         return bool(taken)
 
-    def _told(self, control: Control) -> tuple[int, int, Control]:
+    def _received(self, control: Control) -> tuple[int, int, Control]:
         """When a datagram came, its TTL, and the control messages that send the answer back the way it came. All but
         the stamp is the same from one datagram of a session to the next."""
         rx_ns = 0
@@ -304,12 +304,12 @@ class UdpPort:
 
     def _learn_departure(self) -> bool:
         """Take the next stamp of the error queue; False where it is empty."""
-        told = timestamping.event(self._sock)
-        if isinstance(told, timestamping.Sent) and told.ns:
-            entry = self._outgoing[told.number % _NUMBERS]
-            if entry and entry[0] == told.number:
-                entry[1].left = entry[2], told.ns
-        return told is not None
+        departed = timestamping.event(self._sock)
+        if isinstance(departed, timestamping.Sent) and departed.ns:
+            entry = self._outgoing[departed.number % _NUMBERS]
+            if entry and entry[0] == departed.number:
+                entry[1].left = entry[2], departed.ns
+        return departed is not None
 
 
 def _way_back(control: Control) -> tuple[int, Control]:

@@ -80,7 +80,7 @@ def error_estimate(max_error_ns: int, synchronized: bool) -> int:
 
 
 def error_ns(estimate: int) -> int | None:
-    """The error that an estimate tells, ns; None where the clock is not synchronized or the estimate is invalid."""
+    """The error that an estimate states, ns; None where the clock is not synchronized or the estimate is invalid."""
     multiplier, scale = estimate & 0xFF, estimate >> 8 & 0x3F
     if not estimate & SYNCHRONIZED or not multiplier:
         return None
@@ -200,5 +200,5 @@ def stamp_reply(packet: bytearray, ns: int) -> None:
 
 
 def add_follow_up(packet: bytearray, sequence: int, left_ns: int) -> None:
-    """Tell in an answer when an earlier one, of the reflector's number `sequence`, really left."""
+    """Report in an answer when an earlier one, of the reflector's number `sequence`, really left."""
     _FOLLOW_UP.pack_into(packet, FOLLOW_UP_AT, sequence & 0xFFFFFFFF, to_ntp(left_ns), _SOFTWARE_LOCAL)

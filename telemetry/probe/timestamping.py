@@ -69,7 +69,7 @@ def arrival(control: list[tuple[int, int, bytes]]) -> tuple[int, str]:
 
 def event(sock: socket.socket) -> Sent | Refused | None:
     """The next of the socket's error queue: a stamp of departure, or an error; None when it is empty."""
-    told = next_departure(sock.fileno())
-    if told is None:
+    departure = next_departure(sock.fileno())
+    if departure is None:
         return None
-    return Refused(*told) if len(told) == 1 else Sent(*told)
+    return Refused(*departure) if len(departure) == 1 else Sent(*departure)

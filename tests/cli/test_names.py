@@ -146,7 +146,7 @@ def test_what_goes_wrong_is_one_line(name, capsys):
 def test_the_line_to_say_is_one_line(capsys):
     for name in HOSTILE.values():
         names.say(name)
-        names.tell(name)
+        names.print_lines(name)
     said = capsys.readouterr()
     for lines in (said.err.splitlines(), said.out.splitlines()):
         assert len(lines) == len(HOSTILE) and all(map(is_seen, lines))

@@ -92,7 +92,7 @@ class Fed:
     def take(self) -> dict[str, list[dict[str, Any]]]:
         """The rows of each table that has some."""
         self.stream.flush()
-        self.device.told(T0)
+        self.device.report(T0)
         return {name: batch.to_pylist() for name, batch in self.rows.take()}
 
 

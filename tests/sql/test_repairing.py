@@ -89,7 +89,7 @@ def test_the_log_of_a_live_writer_is_left_alone(store: Store, capsys: Any) -> No
         [log] = hot_logs(store, "bins")
         flip(log, frame_at(log, 1))
         assert main(["repair", str(store.path)]) == 1
-        assert "left alone: its writer lives" in capsys.readouterr().out
+        assert "left alone: its writer is running" in capsys.readouterr().out
         assert hot_logs(store, "bins") == [log]
 
 

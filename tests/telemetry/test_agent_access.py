@@ -113,7 +113,7 @@ def test_other_hosts_get_in_with_tls_and_a_secret_only(authority, capsys, monkey
 def test_insecure_says_what_it_means(tmp_path):
     errors = tmp_path / "errors"
     with agent("lo", "--listen=0.0.0.0:0", "--insecure", errors=errors):
-        assert "other hosts can connect, and nothing is encrypted" in errors.read_text()
+        assert "other hosts can connect, and no encryption" in errors.read_text()
 
 
 @pytest.mark.parametrize("other", ["agent", "socket", "reuseport"])
@@ -173,10 +173,10 @@ def test_wrong_files_are_named(authority, tmp_path, capsys):
         return refused(capsys, "--tls-cert", str(cert), "--tls-key", str(its_key), *more)
 
     assert f"the key {other} does not belong to the certificate {certificate}" in said(certificate, other)
-    assert f"{text}: no certificate in PEM" in said(text, key)
+    assert f"{text}: not a certificate in PEM" in said(text, key)
     assert f"{text}: no private key in PEM" in said(certificate, text)
     assert f"{certificate}: no private key in PEM" in said(key, certificate) + said(certificate, certificate)
-    assert f"{text}: no certificate in PEM" in said(certificate, key, text)
+    assert f"{text}: not a certificate in PEM" in said(certificate, key, text)
     assert "cannot read" in said(certificate, tmp_path / "none")
     broken = tmp_path / "broken"
     broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")

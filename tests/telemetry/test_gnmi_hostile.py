@@ -109,7 +109,7 @@ SHAPES = {
 def stored(fed: Fed) -> dict[str, list[dict[str, Any]]]:
     """The rows as the store takes them, by table."""
     fed.stream.flush()
-    fed.device.told(T0)
+    fed.device.report(T0)
     found = {}
     for table, rows in fed.rows.take():
         taken = conform(rows, table, None)

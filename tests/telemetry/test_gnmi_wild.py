@@ -71,7 +71,7 @@ def test_nothing_makes_it_fail(made, vendor):
         fed.stream.feed(messages.ReadNotification.FromString(one.SerializeToString()), T0 + S)
     fed.stream.resume(T0)
     fed.stream.sync()
-    fed.device.told(T0)
+    fed.device.report(T0)
     fed.device.estimate_clock(T0)
     for table, rows in fed.rows.take():
         stored = conform(rows, table, None)

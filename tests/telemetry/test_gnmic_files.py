@@ -189,7 +189,7 @@ subscriptions:
 address: leaf1
 subscribe-path: /lldp
 subscribe-mode: poll
-""", ["default: POLL every 10 s"], ["poll: asked every 10 s (sample-interval), since nobody presses a key here"]),
+""", ["default: POLL every 10 s"], ["poll: asked every 10 s (sample-interval), since there is no prompt here"]),
     "words in other cases": ("""
 Targets: {Leaf1: {Address: leaf1, Insecure: true, Subscriptions: [Counters]}}
 Subscriptions: {Counters: {Paths: [/interfaces], Mode: Stream, Stream-Mode: Sample, Sample-Interval: 1s}}
@@ -240,7 +240,7 @@ def test_the_same_in_json_and_toml(tmp_path):
     two = load(written(tmp_path, toml, "g.toml"), {})
     assert one.targets == two.targets and one.targets[0].timeout_s == 5 and one.targets[0].address == "leaf1:6030"
     for name in ("g.json", "g.toml"):
-        with pytest.raises(UsageError, match=r"no (JSON|TOML)"):
+        with pytest.raises(UsageError, match=r"invalid (JSON|TOML)"):
             load(written(tmp_path, "{[", name), {})
 
 

@@ -90,7 +90,7 @@ def probed(port: int, host: str = LOCAL, **plan: object) -> tuple[pa.Table, Coun
     lines: list[str] = []
     wanted = Plan(**{"rate": 500.0, "count": 100, "timeout_ns": 300 * MS, "seed": 1, **plan})  # type: ignore[arg-type]
     target = resolve(f"{host}:{port}", 1, kind_of(wanted.protocol), socket.AF_UNSPEC)
-    prober = Prober([target], wanted, host="here", batch="b", tell=lines.append)
+    prober = Prober([target], wanted, host="here", batch="b", report=lines.append)
     batches: list[pa.RecordBatch] = []
     try:
         prober.run(lambda settled, names: batches.append(settled.rows(names)))
@@ -261,7 +261,7 @@ def test_stamp_as_scapy_speaks_it():
 def test_a_closed_port_is_one_line_and_rows():
     rows, counts, lines = probed(free_port(), count=20)
     assert counts.lost == 20 and rows["lost"].to_pylist() == [True] * 20
-    assert len(lines) == 1 and "port is closed" in lines[0]
+    assert len(lines) == 1 and "port closed" in lines[0]
 
 
 def test_a_silent_target_is_rows():

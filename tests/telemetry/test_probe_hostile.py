@@ -22,15 +22,15 @@ NOW = 1_795_228_440_123_456_789
 HEAD = 80
 
 
-def path_of(protocol: str, tell: Any) -> Any:
+def path_of(protocol: str, report: Any) -> Any:
     target = resolve(f"{LOCAL}:9", 9, socket.SOCK_DGRAM, socket.AF_INET)
     how = {"source": ("", 0), "dscp": 0, "hardware": False}
     if protocol == "udp":
-        made: Any = UdpPath(target, Pacer(), tell, size=64, error=1, **how)
+        made: Any = UdpPath(target, Pacer(), report, size=64, error=1, **how)
     else:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)  # ping sockets are not for everybody
         with mock.patch("mburst.telemetry.probe.path.open_socket", return_value=sock):
-            made = IcmpPath(target, Pacer(), tell, size=56, **how)
+            made = IcmpPath(target, Pacer(), report, size=56, **how)
     made.clock_error_ns = 2**62
     return made
 

@@ -1,8 +1,8 @@
 """Evidence against chance: how often bursts and latency would fit as well if they had nothing to do with each other.
 
 Shifting one series around the circle of recorded time keeps the rhythm of both, so two things that merely share a
-period are told from two things that share their moments. Exchanging bursts (exchange.py) tells those that keep one
-phase as well.
+period are distinguished from two things that share their moments. Exchanging bursts (exchange.py) separates those that
+keep one phase as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .exchange import exchange_p, lay
 SHIFTS = 1999  # of the permutation: the least p is 1 / 2000
 SAMPLE = 2000  # late probes that are shifted; an evenly spaced choice of more
 AS_WELL = 0.95  # of the unshifted fit: a shift that fits so well fits as well
-TELLING = 0.005  # p at which an exchange would tell the queue that fits best from chance
+SEPARATING = 0.005  # p at which an exchange would separate the queue that fits best from chance
 LAG_RANGE = 1000 * MS  # how far the lag scan looks: five times the least TCP retransmission timeout
 
 
@@ -52,7 +52,7 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, rng: np.rando
     laid, expected = (
         lay((begin, end), waits.arrival, until, waits.weight) for until in (waits.departure, predicted)
     )
-    if laid is not None and expected is not None and exchange_p(port, expected, rng) <= TELLING:
+    if laid is not None and expected is not None and exchange_p(port, expected, rng) <= SEPARATING:
         evidence.pairing_p = exchange_p(port, laid, rng)
 
 
@@ -100,7 +100,7 @@ class Waits(NamedTuple):
 
 
 def waits_here(evidence: Evidence, number: int, met: Floats) -> Waits:
-    """At most SAMPLE of them. A dropped probe stands for the bin after it came: a queue that overflows keeps the link
+    """At most SAMPLE of them. A dropped probe counts as the bin after it came: a queue that overflows keeps the link
     full at least so long."""
     ledger, entries = evidence.ledger, [entry for entry in evidence.ledger.entries if entry.crossing == number]
     assert evidence.crossing is not None

@@ -1,4 +1,4 @@
-"""Do waits fit their own burst better than another one? For what keeps one rhythm, which no shift tells apart.
+"""Do waits fit their own burst better than another one? For what keeps one rhythm, which no shift separates.
 
 A rhythm in common, even in one phase, brings latency and bursts together, but not the long delays to the long bursts,
 and it does not end them together. Each burst's waits are laid on another burst at the same time after its onset.

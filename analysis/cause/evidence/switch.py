@@ -17,13 +17,13 @@ ALLOWED = 0.8  # of the waiting, at least: of small frames a device may count a 
 
 
 class Queue(NamedTuple):
-    """Windows of the port's queue as its switch told them, sorted by end. Times ns since the origin."""
+    """Windows of the port's queue as its switch reported them, sorted by end. Times ns since the origin."""
 
     name: str
     start: Floats
     end: Floats
     max_bytes: Floats
-    dropped: int | None = None  # packets, of all windows; None where the switch does not tell
+    dropped: int | None = None  # packets, of all windows; None where the switch does not report it
     marked: int | None = None  # likewise, with ECN CE
 
 

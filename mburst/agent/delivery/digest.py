@@ -69,8 +69,8 @@ class Digest:
     def title(self) -> str:
         """The subject of a message."""
         if len(self.entries) == 1:
-            said = self.entries[0].summary
-            head = f"rack {short(said['rack'], MOST_NAME)}: {count(said['bursts'], 'burst')}"
+            summary = self.entries[0].summary
+            head = f"rack {short(summary['rack'], MOST_NAME)}: {count(summary['bursts'], 'burst')}"
         else:
             bursts = sum(entry.summary["bursts"] for entry in self.entries)
             head = f"{count(bursts, 'burst')} in {len(self.bursting)} of {count(len(self.entries), 'rack')}"
@@ -99,13 +99,15 @@ class Digest:
             "Rack", "Hosts in bursts", "Bursts", "Of the time", "Longest", "Dropped by the switch", "In words"))
         rows = []
         for entry in self.entries[:MOST_RACKS]:
-            said = entry.summary
-            name = escape(short(said["rack"], MOST_NAME))
+            summary = entry.summary
+            name = escape(short(summary["rack"], MOST_NAME))
             name = f'<a href="{escape(site)}/{escape(quote(entry.page.name))}">{name}</a>' if site else name
-            words = short(" ".join([said["verdict"], *(f"({warning}.)" for warning in said["warnings"])]), MOST_WORDS)
-            cells = [f"{said['bursting_hosts']} of {said['hosts']}", f"{said['bursts']:,}",
-                     format_share(said["share"]), format_duration(said["longest_ns"]) if said["longest_ns"] else "–",
-                     f"{said['queue_drops']:,}", words]
+            sentences = [summary["verdict"], *(f"({warning}.)" for warning in summary["warnings"])]
+            words = short(" ".join(sentences), MOST_WORDS)
+            cells = [f"{summary['bursting_hosts']} of {summary['hosts']}", f"{summary['bursts']:,}",
+                     format_share(summary["share"]),
+                     format_duration(summary["longest_ns"]) if summary["longest_ns"] else "–",
+                     f"{summary['queue_drops']:,}", words]
             cells = [name, *map(escape, cells)]
             rows.append("<tr>" + "".join(f"<td {cell}>{text}</td>" for text in cells) + "</tr>")
         more = "".join(f"<p>{escape(line)}</p>" for line in self._left_out())

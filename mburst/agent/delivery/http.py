@@ -23,7 +23,7 @@ from .send import Refused, Unsure
 
 SLACK_TEXT = 2900  # characters of a section; Slack takes 3000
 SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # characters of a header, which takes no more, a rack, a sentence
-SAID_BYTES, SAID = 4096, 200  # of an answer that are read, and characters of it that are told
+BODY_BYTES, BODY_LETTERS = 4096, 200  # of an answer: bytes that are read, and characters that are printed
 SLACK_LINES = 15
 
 
@@ -57,7 +57,7 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
         try:
             connection.request("POST", target, json.dumps(body).encode(), headers)
             answer = connection.getresponse()
-            said = answer.read(SAID_BYTES).decode(errors="replace")
+            content = answer.read(BODY_BYTES).decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise again(f"no answer: {error or type(error).__name__}") from error
         finally:
@@ -65,7 +65,7 @@ def post(url: str, body: Any, timeout_s: float, key: str, again: Callable[[str],
     finally:
         connection.close()
     if not 200 <= answer.status < 300:
-        raise Refused(f"the server answered {answer.status} {answer.reason}: {' '.join(said.split())}".rstrip(": "))
+        raise Refused(f"the server answered {answer.status} {answer.reason}: {' '.join(content.split())}".rstrip(": "))
 
 
 def _key(digest: Digest, to: Delivery) -> str:
@@ -106,9 +106,9 @@ def _section(lines: Sequence[str]) -> dict[str, Any]:
 def _plain(text: str, most: int) -> str:
     """TEXT as it is shown, Slack's three control characters as text, in at most MOST characters."""
     cut = short(text, most)
-    while len(told := label(cut)) > most:
+    while len(link := label(cut)) > most:
         cut = short(text, len(cut) - 1)
-    return told.replace("|", "\N{BROKEN BAR}").replace("*", "\N{ASTERISK OPERATOR}").replace("`", "'")
+    return link.replace("|", "\N{BROKEN BAR}").replace("*", "\N{ASTERISK OPERATOR}").replace("`", "'")
 
 
 def send_alerts(digest: Digest, to: Delivery) -> None:
@@ -121,18 +121,19 @@ def send_alerts(digest: Digest, to: Delivery) -> None:
 
 
 def _worth(entry: Entry, least: float | None) -> bool:
-    said = entry.summary
-    return bool(said["bursts"] and said["share"] >= (least or 0.0)) or bool(said["queue_drops"])
+    content = entry.summary
+    return bool(content["bursts"] and content["share"] >= (least or 0.0)) or bool(content["queue_drops"])
 
 
 def alert(digest: Digest, entry: Entry, site: str) -> dict[str, Any]:
     """The alert of a rack: from the end of the report's period on, for as long as a period lasts."""
-    said = entry.summary
+    content = entry.summary
     made = {
-        "labels": {"alertname": "MburstReport", "rack": shown(said["rack"]), "report": digest.report,
-                   "severity": "warning" if said["queue_drops"] else "info"},
-        "annotations": {"summary": f"Rack {shown(said['rack'])}: {format_share(said['share'])} of the time in bursts",
-                        "description": shown(said["verdict"]), "period": digest.period},
+        "labels": {"alertname": "MburstReport", "rack": shown(content["rack"]), "report": digest.report,
+                   "severity": "warning" if content["queue_drops"] else "info"},
+        "annotations": {"summary": f"Rack {shown(content['rack'])}: "
+                                   f"{format_share(content['share'])} of the time in bursts",
+                        "description": shown(content["verdict"]), "period": digest.period},
         **_lasting(digest),
     }
     return {**made, "generatorURL": f"{site}/{quote(entry.page.name)}"} if site else made

@@ -22,7 +22,7 @@ from ...names import shown
 from ..secrets import Secrets
 
 WAIT_S = 600.0  # for another process to deliver
-MOST_TOLD = 10
+MOST_SENTENCES = 10
 SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
 
 
@@ -43,7 +43,7 @@ class Ledger:
 
     def __init__(self, path: Path, secrets: Secrets | None = None) -> None:
         self.path = path
-        self.secrets = secrets or Secrets()  # that older lines may hold, and that are not told
+        self.secrets = secrets or Secrets()  # that older lines may hold, and that are not printed
         self.lines: list[dict[str, Any]] = []
 
     def __enter__(self) -> Ledger:
@@ -61,7 +61,7 @@ class Ledger:
         for line in text.splitlines():
             try:
                 self.lines.append(_line(json.loads(line)))
-            except (ValueError, KeyError, TypeError, RecursionError):  # a cut line told nothing that was acknowledged
+            except (ValueError, KeyError, TypeError, RecursionError):  # a cut line has nothing that was acknowledged
                 continue
         for key, state in self._last().items():
             if state["state"] == SENDING:
@@ -74,13 +74,13 @@ class Ledger:
 
     def say(self, key: Key, state: str, error: str = "") -> None:
         """Write a line, on the disk when this returns. Raises MburstError."""
-        told = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
+        sentence = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
         try:
-            os.write(self._file, (json.dumps(told, ensure_ascii=False) + "\n").encode())
+            os.write(self._file, (json.dumps(sentence, ensure_ascii=False) + "\n").encode())
             os.fsync(self._file)
         except OSError as failure:
             raise MburstError(f"{self.path}: cannot write: {failure.strerror}", "nothing more is sent") from failure
-        self.lines.append({**told, "key": key})
+        self.lines.append({**sentence, "key": key})
 
     def _last(self) -> dict[Key, dict[str, Any]]:
         return {line["key"]: line for line in self.lines}
@@ -95,32 +95,32 @@ class Ledger:
                 if (key.report, key.to) == (report, to) and line["state"] == FAILED]
 
     def troubles(self, to: str) -> list[str]:
-        """What the next message to TO has to own up to: failures since the last one that arrived, those to it first,
-        and deliveries to others that still stand as failed or unsure."""
+        """What the next message to TO must report: failures since the last one that arrived, those to it first,
+        and deliveries to others that are still failed or unsure."""
         since = max((i for i, line in enumerate(self.lines) if line["to"] == to and line["state"] == DONE), default=-1)
         own = [line for line in self.lines[since + 1 :] if line["to"] == to and line["state"] in (FAILED, UNSURE)]
         latest = {line["key"]: line for line in own}
         others = [line for line in self._last().values() if line["to"] != to and line["state"] in (FAILED, UNSURE)]
-        return self._told([*latest.values(), *others])
+        return self._sentences([*latest.values(), *others])
 
     def open_failures(self) -> list[str]:
-        """Every delivery that stands as failed or unsure, for the index of reports."""
-        return self._told([line for line in self._last().values() if line["state"] in (FAILED, UNSURE)])
+        """Every delivery that is failed or unsure, for the index of reports."""
+        return self._sentences([line for line in self._last().values() if line["state"] in (FAILED, UNSURE)])
 
-    def _told(self, lines: list[dict[str, Any]]) -> list[str]:
-        return [shown(self.secrets.hide(told(line))) for line in lines[-MOST_TOLD:]]
+    def _sentences(self, lines: list[dict[str, Any]]) -> list[str]:
+        return [shown(self.secrets.hide(sentence(line))) for line in lines[-MOST_SENTENCES:]]
 
 
-def _line(said: dict[str, Any]) -> dict[str, Any]:
+def _line(entry: dict[str, Any]) -> dict[str, Any]:
     """A line that was read, with its key. Raises KeyError and TypeError for what is none."""
     texts, times = ("report", "to", "state", "error"), ("since_ns", "until_ns", "at_ns")
-    if not all(isinstance(said[name], str) for name in texts) or not all(
-            type(said[name]) is int and 0 <= said[name] < 2**62 for name in times):
+    if not all(isinstance(entry[name], str) for name in texts) or not all(
+            type(entry[name]) is int and 0 <= entry[name] < 2**62 for name in times):
         raise TypeError("not a line of a ledger")
-    return {**said, "key": Key(*(said[name] for name in Key.__dataclass_fields__))}
+    return {**entry, "key": Key(*(entry[name] for name in Key.__dataclass_fields__))}
 
 
-def told(line: dict[str, Any]) -> str:
+def sentence(line: dict[str, Any]) -> str:
     """A failure in a sentence."""
     from ...dashboards.rack.words import moment, period
 

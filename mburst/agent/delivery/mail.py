@@ -19,7 +19,7 @@ from .picture import png
 from .send import Refused, Unsure
 
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-ATTACHED = 5  # reports, unless told otherwise
+ATTACHED = 5  # reports, by default
 
 
 def require() -> None:
@@ -55,8 +55,8 @@ def message(digest: Digest, to: Delivery) -> EmailMessage:
 
 
 def _recipients(to: Delivery) -> list[str]:
-    told = to.settings["to"]
-    return [str(one) for one in told] if isinstance(told, list) else [str(told)]
+    recipients = to.settings["to"]
+    return [str(one) for one in recipients] if isinstance(recipients, list) else [str(recipients)]
 
 
 def send(digest: Digest, to: Delivery) -> None:

@@ -23,7 +23,7 @@ class Unsure(Exception):
     """It may have arrived: it must not be sent again."""
 
 
-def deliver(digest: Digest, to: Delivery, ledger: Ledger, tell: Callable[[str], None],
+def deliver(digest: Digest, to: Delivery, ledger: Ledger, report: Callable[[str], None],
             sleep: Callable[[float], None] = time.sleep) -> bool:
     """Deliver unless that was done, or may have been. Whether nothing is left to do. Raises MburstError where the
     ledger cannot be written: then nothing is sent."""
@@ -40,23 +40,23 @@ def deliver(digest: Digest, to: Delivery, ledger: Ledger, tell: Callable[[str], 
         except (Refused, MburstError) as error:
             reason = f"{_reason(error, to)} ({attempt} of {to.attempts} tries)"
             ledger.say(key, book.FAILED, reason)
-            tell(f"{to.name}: not delivered: {reason}")
+            report(f"{to.name}: not delivered: {reason}")
             if attempt < to.attempts:
                 sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
         except Exception as error:  # Unsure, or what nobody foresaw: of neither it is known how far it came
             reason = _reason(error, to) if isinstance(error, Unsure) else f"internal error: {type(error).__name__}"
             ledger.say(key, book.UNSURE, f"{reason}: it may have arrived, and is not sent again")
-            tell(f"{to.name}: may not have been delivered: {reason}")
+            report(f"{to.name}: may not have been delivered: {reason}")
             return True
         else:
             ledger.say(key, book.DONE)
-            tell(f"{to.name}: delivered {digest.report}, {digest.period}")
+            report(f"{to.name}: delivered {digest.report}, {digest.period}")
             return True
     return False
 
 
 def _reason(error: Exception, to: Delivery) -> str:
-    """Why it failed, in a line that tells no secret."""
+    """Why it failed, in a line without any secret."""
     return short(to.secrets.hide(str(error)), MOST_REASON)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LANE = LaneName._fields
 FOLLOW_S = 10.0  # how often the store is looked at where nobody asks
 PAGE = "mburst metrics: /metrics\n"
-WAITING = 8  # scrapes that wait for the one under way; more are told to come back
+WAITING = 8  # scrapes that wait for the one under way; more are refused with 503
 LONGEST_AGENT = 100  # characters of a scraper's name
 HINT = "send the one of --token-file as `Authorization: Bearer TOKEN`"
 

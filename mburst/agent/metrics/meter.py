@@ -90,7 +90,7 @@ FROM (SELECT src, dst, protocol, tx_ns, latency_by(measure, app_send_ns, tx_ns, 
       FROM probes JOIN measures USING (src, dst, protocol) WHERE tx_ns >= $since AND NOT lost)
 WHERE latency IS NOT NULL GROUP BY src, dst, protocol ORDER BY src, dst, protocol
 """
-_WINDOWS_TOLD = """
+_WINDOWS_REPORTED = """
 SELECT device, port, queue, ts_ns, depth_bytes, dropped_packets, believed,
        hash(device, port, queue, semantics, window_start_ns, ts_ns, depth_bytes, transmit_bytes, dropped_packets,
             ecn_marked_packets, believed) AS name
@@ -193,7 +193,7 @@ class Meter:
         self.rows_read = 0  # that came while it followed
         self._recordings: dict[str, dict[str, Any]] = {}
         self._names: dict[str, LaneName] = {}
-        self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last told whether it is up
+        self._events: dict[str, tuple[int, bool]] = {}  # of each gNMI target, when it was last reported up or down
         self._peaks: Largest[tuple[LaneName, str]] = Largest()
         self._fullest: Largest[tuple[str, str, str]] = Largest()
         self._windows = Known()  # of switch queues, which several collections may bring
@@ -265,7 +265,7 @@ class Meter:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _begin(self, store: Store) -> None:
-        """Count what is stored of SINCE_NS and later. What the tails tell a second time is left out."""
+        """Count what is stored of SINCE_NS and later. Rows that the tails return a second time are left out."""
         from ...analysis.model.context import dicts
         from ...sql.damage import readable
 
@@ -384,7 +384,7 @@ class Meter:
     def _count_queues(self, con: duckdb.DuckDBPyConnection) -> None:
         from ...analysis.model.context import dicts
 
-        windows = con.sql(_WINDOWS_TOLD, params={"since": self.since_ns}).to_arrow_table()
+        windows = con.sql(_WINDOWS_REPORTED, params={"since": self.since_ns}).to_arrow_table()
         con.register("new_windows", windows.filter(self._windows.unknown(windows["name"].to_numpy())))
         for row in dicts(con, _QUEUES, {}):
             name = row["device"], row["port"], row["queue"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Key = TypeVar("Key", bound=Hashable)
-SCRAPERS = 64  # that are told apart; the one that has not asked for longest is forgotten, and begins anew
+SCRAPERS = 64  # that are distinguished; the one that has not asked for longest is forgotten, and begins anew
 MOST_NAMES = 1_000_000
 MOST_VALUES = 65_536  # of a key, that quantiles are taken of: the newest
 

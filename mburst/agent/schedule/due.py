@@ -25,7 +25,7 @@ def due_period(report: Report, now_ns: int) -> Period:
     return last_period(report.every, now_ns - report.delay_ns)
 
 
-def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
+def make(report: Report, period: Period, show: Callable[[str], None]) -> bool:
     """Write what is missing of a report's pages for a period; whether there was anything to write."""
     from ...dashboards.rack import page
     from ...sql import Store
@@ -36,16 +36,16 @@ def make(report: Report, period: Period, tell: Callable[[str], None]) -> bool:
     have = {summary["rack"] for _, summary in found}
     missing = [rack for rack in racks if rack not in have]
     for written in write_racks(store, missing, period, report.definition, report.output):
-        tell(f"report: {written.page}")
+        show(f"report: {written.page}")
     return bool(missing)
 
 
-def carry_out(config: Config, report: Report, now_ns: int, tell: Callable[[str], None]) -> int:
+def carry_out(config: Config, report: Report, now_ns: int, show: Callable[[str], None]) -> int:
     """Write the report that is due, and deliver it and what earlier deliveries left. How many deliveries failed."""
     from ...dashboards.rack import page
 
     period = due_period(report, now_ns)
-    make(report, period, tell)
+    make(report, period, show)
     failed = 0
     with Ledger(report.output / Ledger.NAME, config.secrets) as ledger:
         for name in report.deliver:
@@ -53,7 +53,7 @@ def carry_out(config: Config, report: Report, now_ns: int, tell: Callable[[str],
             troubles = ledger.troubles(name)
             for since, until in _periods(report, period, ledger, name):
                 digest = Digest.read(report.name, report.output, since, until, troubles)
-                failed += not deliver(digest, to, ledger, tell)
+                failed += not deliver(digest, to, ledger, show)
         if report.deliver:
             page.write_index(report.output, ledger.open_failures())
     return failed
@@ -66,7 +66,7 @@ def _periods(report: Report, newest: Period, ledger: Ledger, to: str) -> Sequenc
     return [*sorted(old), (newest.since_ns, newest.until_ns)]
 
 
-def loop(config: Config, stopped: Callable[[float], bool], tell: Callable[[str], None]) -> int:
+def loop(config: Config, stopped: Callable[[float], bool], show: Callable[[str], None]) -> int:
     """Carry out every report when it is due, and what failed again after a quarter of its period (an hour at most),
     until STOPPED(seconds), which waits, says so."""
     next_ns = {report.name: 0 for report in config.reports}
@@ -78,7 +78,7 @@ def loop(config: Config, stopped: Callable[[float], bool], tell: Callable[[str],
             begins = due_period(report, now).until_ns + LENGTH_NS[report.every] + report.delay_ns
             again = now + min(LENGTH_NS[report.every] // 4, 3600 * NS_PER_S)
             try:
-                failed = carry_out(config, report, now, tell)
+                failed = carry_out(config, report, now, show)
             except MburstError as error:
                 say(config.secrets.hide(f"report {report.name}: {error}"))
                 failed = 1

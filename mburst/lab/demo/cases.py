@@ -48,8 +48,8 @@ class Narrator(Onlooker):
     def starts(self, rack: Rack, verb: Verb) -> None:
         show(["ip", "netns", "exec", rack.plan.namespace(verb.host), "mburst", *verb.words])
 
-    def ended(self, rack: Rack, verb: Verb, said: str) -> None:
-        print(f"\n# mburst {verb.words[0]} printed:\n{said.rstrip()}")
+    def ended(self, rack: Rack, verb: Verb, output: str) -> None:
+        print(f"\n# mburst {verb.words[0]} printed:\n{output.rstrip()}")
 
 
 def live(folder: Path, seconds: float, seed: int) -> Case:
@@ -99,9 +99,10 @@ def _met(store: Path, to: str, since_ns: int, until_ns: int | None = None) -> st
 
 
 def _round_trip(median: float | None, tail: float | None, lost: int, sent: int) -> str:
-    """ "round trip p50 17.3 µs, p99 27.9 ms, 0 of 9,860 lost"; a level that cannot be told is left out."""
-    told = [f"{name} {format_duration(level)}" for name, level in (("p50", median), ("p99", tail)) if level is not None]
-    return f"round trip {', '.join(told)}, {lost:,} of {sent:,} lost"
+    """ "round trip p50 17.3 µs, p99 27.9 ms, 0 of 9,860 lost"; an unknown level is left out."""
+    known = ((name, level) for name, level in (("p50", median), ("p99", tail)) if level is not None)
+    levels = [f"{name} {format_duration(level)}" for name, level in known]
+    return f"round trip {', '.join(levels)}, {lost:,} of {sent:,} lost"
 
 
 def _round_trips(path: Path) -> str:

@@ -30,8 +30,8 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
             f"Their starts are within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
         )
         fan_in = sorted({burst["fan_in"] for _, burst in pairs})
-        told = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"
-        lines.append(f"Fan-in: {told} senders at once, of {case.senders}.")
+        senders = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"
+        lines.append(f"Fan-in: {senders} senders at once, of {case.senders}.")
     return lines
 
 

@@ -90,7 +90,7 @@ class UdpGatherer:
 
 
 class TcpGatherer:
-    """A lasting connection to each sender. A read bears its last segment's stamp only, so a tap tells the times."""
+    """A lasting connection to each sender. A read bears its last segment's stamp only, so a tap takes the times."""
 
     def __init__(self, senders: dict[str, str]) -> None:
         self._sockets: dict[str, socket.socket] = {}
@@ -167,13 +167,13 @@ def main() -> None:
         role.ready()
         for number in range(1, config["rounds"] + 1):
             begin = time.monotonic()
-            if role.told_to_stop():
+            if role.stop_requested():
                 return
             row = asdict(run_round(gatherer, config, number, rng))
             writer.writerow(row)
             file.flush()
             role.report(row)
-            role.told_to_stop(max(0.0, rng.uniform(low_s, high_s) - (time.monotonic() - begin)))
+            role.stop_requested(max(0.0, rng.uniform(low_s, high_s) - (time.monotonic() - begin)))
 
 
 if __name__ == "__main__":

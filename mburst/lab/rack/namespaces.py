@@ -1,8 +1,8 @@
 """Network namespaces: enter them, run iproute2 in them, find whose they are, and remove them with all that is inside.
 
 A rack's namespaces are called `mb-PID-START-SERIAL-HOST`. PID and START (the owner's start time in clock ticks since
-boot) name the owning process beyond doubt, so that what a killed owner left behind is told from a living rack even when
-its process id has been given away again.
+boot) identify the owning process, so that what a killed owner left behind is known from a living rack even when its
+process id has been given away again.
 """
 
 from __future__ import annotations

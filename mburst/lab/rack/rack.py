@@ -56,9 +56,9 @@ class Rack:
     """`senders` hosts behind a switch whose port to the cache server is a FIFO at line rate.
 
     link: rate of that port; "100mbit" is the fallback for a loaded machine. limit_bytes: its queue, 32 ms of line
-    rate unless told (4 MB at 1 Gb/s). second_nic: the cache server has another port, with a queue of its own, that no
+    rate by default (4 MB at 1 Gb/s). second_nic: the cache server has another port, with a queue of its own, that no
     sender uses. offloads: checksum, segmentation and GRO offloads on all interfaces. train: how many frames leave that
-    port together, 1 to 5; see timers.py for what is chosen unless told. limit_s: after so long the rack is removed,
+    port together, 1 to 5; see timers.py for the defaults. limit_s: after so long the rack is removed,
     come what may.
 
     Building it first removes what dead racks left behind. Raises RackUnavailable where it cannot be built.

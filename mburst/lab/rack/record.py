@@ -14,7 +14,7 @@ from .rounds import Round, wire_bytes
 from .verbs import RATE, Onlooker, measured, require
 
 _QUIET_SHARE = 0.2  # of the time, before the rounds: what the probes see without bursts
-_TOLD_S = 0.3  # after which the switch has told its counters
+_COUNTERS_S = 0.3  # after which the switch has reported its counters
 _ROUND_S = 0.25  # a round on average: its gap, of which it takes 33 ms
 
 
@@ -50,7 +50,7 @@ def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str 
     """Run the experiment for some `seconds`, and record it in `folder`, which is made where it is missing.
 
     RECORD are options of `mburst record`, which then records live; None has tcpdump write a capture. The onlooker is
-    told of each verb. Raises RackUnavailable where no rack can be built; then nothing is written.
+    given each verb. Raises RackUnavailable where no rack can be built; then nothing is written.
     """
     check_seconds(seconds)
     require()
@@ -66,6 +66,6 @@ def record_rack(folder: Path, seconds: float = 20, senders: int = 40, link: str 
             time.sleep(quiet_s)
             rounds = rack.run_rounds(count, seed=seed, truth=truth)
             share, port = stolen.share(), rack.queue_counters()
-            time.sleep(_TOLD_S)
+            time.sleep(_COUNTERS_S)
     sent_bytes = sum(payload for _, payload in rack.sent.values())
     return Recording(rack.plan.link_bps, store, capture, truth, tuple(rounds), quiet_from_ns, port, sent_bytes, share)

@@ -1,4 +1,4 @@
-"""A program of the rack: a Python process of its own that does one job, told by and reporting through pipes.
+"""A program of the rack: a Python process of its own that does one job, controlled by and reporting through pipes.
 
 The owner closes the program's standard input to stop it, so no program outlives its owner. Standard output carries
 one "ready" line and then results, a JSON value a line.
@@ -61,7 +61,7 @@ class Role:
             self._fail()
 
     def stop(self) -> list[Any]:
-        """Tell the program to finish; what it reported that was not read yet."""
+        """Stop the program; what it reported that was not read yet."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -98,11 +98,11 @@ def report(value: Any) -> None:
 
 
 def ready() -> None:
-    """Tell the owner that the work begins."""
+    """Signal the owner that the work begins."""
     print("ready", flush=True)
 
 
-def told_to_stop(timeout_s: float = 0) -> bool:
+def stop_requested(timeout_s: float = 0) -> bool:
     """Has the owner closed our standard input, or does it within the time?"""
     return bool(select.select([sys.stdin], [], [], timeout_s)[0])
 

@@ -81,14 +81,14 @@ class Running:
             resource.prlimit(self._process.pid, RLIMIT_RTTIME, RTTIME_US)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """What it has printed."""
         return os.pread(self._printed.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
     def await_begin(self) -> None:
         """Return when it is at work. Raises RackFailed if it ended, or does not begin."""
         deadline = time.monotonic() + _BEGINS_WITHIN_S
-        while not self.verb.has_begun(self.said):
+        while not self.verb.has_begun(self.output):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise self._failed("did not begin")
             time.sleep(_LOOK_S)
@@ -108,7 +108,7 @@ class Running:
             raise self._failed("did not end") from None
         if code:
             raise self._failed(f"ended with exit code {code}")
-        return self.said
+        return self.output
 
     def close(self) -> None:
         """End it where it still runs: in good order if it does so soon. Safe to repeat."""
@@ -129,12 +129,12 @@ class Running:
                 os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
 
     def _failed(self, how: str) -> RackFailed:
-        last = self.said.strip().splitlines()[-1:]
+        last = self.output.strip().splitlines()[-1:]
         return RackFailed(": ".join([f"rack: mburst {self.verb.words[0]} {how}", *last]))
 
 
 class Onlooker:
-    """Is told how an experiment goes; this one does nothing with it."""
+    """Receives the steps of an experiment; this one ignores them."""
 
     def built(self, rack: Rack) -> None:
         """The rack is there."""
@@ -142,7 +142,7 @@ class Onlooker:
     def starts(self, rack: Rack, verb: Verb) -> None:
         """A verb is about to be started."""
 
-    def ended(self, rack: Rack, verb: Verb, said: str) -> None:
+    def ended(self, rack: Rack, verb: Verb, output: str) -> None:
         """A verb has ended well, and has printed this."""
 
 
@@ -207,12 +207,12 @@ def _written(path: Path, text: str) -> Path:
 
 def recording(store: Path, options: list[str]) -> Verb:
     """`mburst record` of what the cache server receives."""
-    return Verb("cache", ["record", "-i", "eth0", "-o", str(store), *options], lambda said: _has(store, "clock"))
+    return Verb("cache", ["record", "-i", "eth0", "-o", str(store), *options], lambda output: _has(store, "clock"))
 
 
 def reflecting() -> Verb:
     """`mburst reflect` on the cache server."""
-    return Verb("cache", ["reflect"], lambda said: "reflecting on" in said, real_time=True)
+    return Verb("cache", ["reflect"], lambda output: "reflecting on" in output, real_time=True)
 
 
 def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 1) -> Verb:
@@ -221,7 +221,7 @@ def probing(rack: Rack, store: Path, hosts: Path, rate: int = RATE, seed: int = 
     ports = [CACHE_PORT, CACHE2_PORT][: 1 + rack.plan.second_nic]
     before = rack.port_counters()
 
-    def has_begun(said: str) -> bool:
+    def has_begun(output: str) -> bool:
         now = rack.port_counters()
         return all(now[port][1] > before[port][1] for port in ports)
 
@@ -234,12 +234,12 @@ def serving(rack: Rack, socket: Path) -> Verb:
     """`mburst switch-agent` on the switch, for its port to the cache server."""
     link = f"{rack.plan.link_bps // 10**6}M"
     return Verb("tor", ["switch-agent", CACHE_PORT, "--listen", f"unix:{socket}", "--link", link],
-                lambda said: "serving" in said)  # fmt: skip
+                lambda output: "serving" in output)  # fmt: skip
 
 
 def collecting(store: Path, config: Path) -> Verb:
     """`mburst collect` from the switch."""
-    return Verb("tor", ["collect", str(config), "-o", str(store)], lambda said: _has(store, "queues"))
+    return Verb("tor", ["collect", str(config), "-o", str(store)], lambda output: _has(store, "queues"))
 
 
 def _has(store: Path, table: str) -> bool:

@@ -77,12 +77,12 @@ class Case:
         for window, rows in self.queues.items():
             constants = {"device": "tor", "port": "p-cache", "queue": "0", "semantics": "max-since-last"}
             _write_csv(paths[f"queues-{window}"], rows, constants, _QUEUE_COLUMNS)
-        told = {
+        columns = {
             "proto": self.scenario.protocol,
             "n_senders": str(self.scenario.senders),
             "bytes_per_sender": str(self.scenario.bytes_per_sender),
         }
-        _write_csv(paths["truth"], self.rounds, told, ["round", *told, *(ROUND.names or ())[1:]])
+        _write_csv(paths["truth"], self.rounds, columns, ["round", *columns, *(ROUND.names or ())[1:]])
         paths["cache"] = folder / "cache.pcap"
         write_pcap(paths["cache"], self.frames, builder, self.scenario.snaplen)
         return paths

@@ -93,7 +93,7 @@ class Sheet:
     """Copies of a template as rows of 16-bit words, which keeps their checksums right while words are replaced.
 
     In one's complement arithmetic a checksum follows from the old one and the difference (RFC 1624); a word's
-    position tells which sums cover it.
+    position determines which sums cover it.
     """
 
     def __init__(self, template: Template, count: int, width: int) -> None:

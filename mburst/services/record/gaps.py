@@ -100,7 +100,7 @@ def _closed(gap: Row, recordings: list[Row]) -> Row | None:
 
 def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None, int | None, str]:
     """Packets and bytes that the interface counted between the recording BEFORE, one of DIRECTIONS of its capture, and
-    the start of the next, AFTER. None where that cannot be told, with the reason."""
+    the start of the next, AFTER. None where that cannot be determined, with the reason."""
     reason = _incomparable(before, after, directions)
     if reason or after is None:
         return None, None, reason
@@ -117,7 +117,7 @@ def missed(before: Row, after: Row | None, directions: int) -> tuple[int | None,
 
 
 def _incomparable(before: Row, after: Row | None, directions: int) -> str:
-    """Why the interface's counters do not tell what was missed; '' where they do."""
+    """Why the interface's counters do not show what was missed; '' where they do."""
     reasons = (
         (after is None, "no packet in this direction when it was recorded again"),
         (not before["boot_id"], "the host does not report whether it was restarted"),

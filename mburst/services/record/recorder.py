@@ -156,7 +156,7 @@ class _Recorder:
             try:
                 failure = self._read_all(progress, housekeeping)
                 rows = self._finish(failure)
-                self._tell(housekeeping)
+                self._report(housekeeping)
             except BaseException as error:
                 self._give_up(error)
                 raise
@@ -183,11 +183,11 @@ class _Recorder:
             bins = self._append(*rows)
             if self.watch:
                 self.watch.look(self.capture, self.rows)
-                self._tell(housekeeping)
+                self._report(housekeeping)
             if progress:
                 progress(self._progress(bins))
 
-    def _tell(self, housekeeping: Housekeeping) -> None:
+    def _report(self, housekeeping: Housekeeping) -> None:
         """The interface is recorded again, as far as there are rows of it."""
         if self.watch and self.rows:
             housekeeping.recorded(self.recording.host, self.rows[0]["interface"])
@@ -225,7 +225,7 @@ class _Recorder:
             self._append_rows()
 
     def _has_news(self) -> bool:
-        """Whether packets were lost, or something failed, that no row tells of; looked at every ROWS_EVERY_S."""
+        """Whether packets were lost, or something failed, that no row has; looked at every ROWS_EVERY_S."""
         self.row_due = time.monotonic() + ROWS_EVERY_S
         dropped, notes = self.capture.facts["dropped"], "\n".join(self.troubles)
         return any((row["notes"], row["dropped"], row["late"], row["unparsed"])
@@ -282,7 +282,7 @@ class _Recorder:
     # --- how it ends ---
 
     def _finish(self, failure: MburstError | None) -> list[Row]:
-        """Store the last rows, when all that they tell of is on the disk. Raises MburstError."""
+        """Store the last rows, when all that they refer to is on the disk. Raises MburstError."""
         self.lanes = self.capture.lanes
         if self.watch:
             self.watch.look(self.capture, self.rows)

@@ -157,7 +157,7 @@ class Housekeeping:
     def __init__(self, store: Store, failed: Callable[[MburstError], None]) -> None:
         self._store = store
         self._failed = failed
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._place: tuple[str, str] | None = None
         self._over = False
         self._news = threading.Event()  # of a place, or of the end
@@ -199,6 +199,6 @@ class Housekeeping:
             self._say(error)
 
     def _say(self, error: MburstError) -> None:
-        if str(error) not in self._said:
-            self._said.add(str(error))
+        if str(error) not in self._reported:
+            self._reported.add(str(error))
             self._failed(error)

@@ -1,0 +1,155 @@
+"""docs/glossary.md has each table, column, quality bit and option; the words of the style sheet (CONTRIBUTING.md) hold
+in strings, comments, pages, help texts and identifiers."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from functools import cache
+from pathlib import Path
+
+import pytest
+from places import ROOT
+from test_cli_docs import parsers
+
+from mburst.sql import described
+from mburst.sql.tables import LISTING, MODEL, columns, model_sql, schema_sql
+
+# Rooms whose words another branch mends: to be emptied when that is merged.
+LATER = ("capture/", "dashboards/")
+
+# What other rooms print or call, until they are merged: pages with their output, and (module, name).
+PRINTED = {"docs/canary.md", "bench/verdicts.md"}
+CALLED = {("mburst/names.py", "besides")}
+
+# What a text must not say, and what it says instead.
+WORDS = {
+    r"\bjudg(e|es|ed|ing)\b": "test, detect, classify",
+    r"\b(un)?told\b": "reported, separated, known",
+    r"\btells?\b": "report, show, separate",
+    r"\breckon\w*": "estimate, compute",
+    r"\bbef(all|alls|ell|allen)\b": "happen to",
+    r"\bown(s|ed)? up\b": "report",
+    r"\bso-manieth\b": "every Nth",
+    r"\bhangs (on|at|off)\b": "is attached to",
+    r"\b(is|are) no (duration|link speed|size|time|share|host|port|address|number|text|table|TOML|YAML|JSON|CSV)\b":
+        "invalid X, not a X",
+    r"\bfor want of\b": "for lack of",
+    r"\bsomebody must\b": "must",
+}
+NAMES = re.compile(r"(^|_)(told|untold|tells?|judg(e|es|ed|ing)|reckon(s|ed|ing)?|besides|befell)(_|$)")
+# `tell` of files (pyarrow, io) has this name.
+FOREIGN = {"tell"}
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the repository that match, without those of rooms that come later."""
+    names = subprocess.run(["git", "ls-files", "-z", "--", *patterns], cwd=ROOT, capture_output=True, text=True,
+                           check=True).stdout.split("\0")
+    return [ROOT / name for name in names if name and not name.startswith(LATER)]
+
+
+@cache
+def sections() -> dict[str, list[list[str]]]:
+    """The rows of the tables of each section of the glossary, without backticks."""
+    parts = re.split(r"^## ", (ROOT / "docs" / "glossary.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    return {part.partition("\n")[0]: [
+        [cell.strip() for cell in row.replace("`", "").strip("|").split("|")]
+        for table in re.findall(r"(?:^\|.*\|\n)+", part, re.MULTILINE) for row in table.splitlines()[2:]
+    ] for part in parts}
+
+
+def names(section: str) -> list[str]:
+    return [row[0] for row in sections()[section]]
+
+
+def test_every_entry_is_there_once_with_a_meaning() -> None:
+    for section, rows in sections().items():
+        assert all(len(row) == 2 and row[1] for row in rows), section
+        assert len({row[0] for row in rows}) == len(rows), section
+    assert names("Terms") == sorted(names("Terms"), key=str.casefold)
+
+
+def test_every_table_and_view_is_in_it() -> None:
+    assert set(names("Tables")) == {*LISTING, *MODEL, "quality"}
+
+
+def test_every_column_is_in_it_or_has_an_ending_that_is() -> None:
+    in_use = {column.name for table in LISTING for column in columns(table)}
+    in_use |= {column.name for view in MODEL for column in described.columns(model_sql(view))}
+    listed = set(names("Columns"))
+    endings = tuple(name for name in listed if name.startswith("_"))
+    assert {name for name in in_use if not name.endswith(endings)} == listed - set(endings)
+    assert all(any(name.endswith(ending) for name in in_use) for ending in endings)
+
+
+def test_every_quality_bit_is_in_it() -> None:
+    assert names("Quality bits") == re.findall(r"\(\d+,\s+'(.*?)',", schema_sql("quality"))
+
+
+def test_every_option_is_in_it() -> None:
+    in_use = {option for parser in parsers().values() for action in parser._actions for option in action.option_strings
+              if option.startswith("--") and not isinstance(action, argparse._HelpAction | argparse._VersionAction)}
+    assert set(names("Options")) == in_use
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def faults(text: str, where: str) -> list[str]:
+    """A line for each forbidden word in TEXT, with the words to use."""
+    return [f"{where}: {match[0]!r}: {instead}" for pattern, instead in WORDS.items()
+            for match in re.finditer(pattern, text, re.IGNORECASE)]
+
+
+def strings(path: Path) -> list[tuple[int, str]]:
+    """The strings of a module that people can read, with their lines: those with a blank, docstrings too."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return [(node.lineno, node.value) for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value]
+
+
+def comments(path: Path) -> list[tuple[int, str]]:
+    return [(token.start[0], token.string) for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+            if token.type == tokenize.COMMENT]
+
+
+MODULES = tracked("mburst/*.py", "telemetry/*.py", "sql/*.py", "analysis/*.py", "capture/*.py", "dashboards/*.py")
+
+
+def test_modules_are_looked_at() -> None:
+    assert len(MODULES) > 150
+
+
+def test_strings_and_comments_have_the_fields_words() -> None:
+    found = [fault for path in MODULES for line, text in strings(path) + comments(path)
+             for fault in faults(text, f"{path.relative_to(ROOT)}:{line}")]
+    assert not found, "\n".join(found)
+
+
+# The style sheet quotes the words; the changelog is history.
+PAGES = [path for path in tracked("*.md", "*.sql", "*.toml", "*.yml", "*.yaml", "*.service", ":!tests")
+         if str(path.relative_to(ROOT)) not in {"CONTRIBUTING.md", "CHANGELOG.md", *PRINTED}]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_pages_have_the_fields_words(path: Path) -> None:
+    found = [fault for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+             for fault in faults(line, f"{path.relative_to(ROOT)}:{number}")]
+    assert not found, "\n".join(found)
+
+
+def test_help_texts_have_the_fields_words() -> None:
+    found = [fault for name, parser in parsers().items() for fault in faults(parser.format_help(), name)]
+    assert not found, "\n".join(found)
+
+
+def test_identifiers_name_the_thing() -> None:
+    found = {(str(path.relative_to(ROOT)), token.string) for path in MODULES
+             for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+             if token.type == tokenize.NAME and token.string not in FOREIGN and NAMES.search(token.string)}
+    assert found <= CALLED, "\n".join(f"{path}: {name}" for path, name in sorted(found - CALLED))
