@@ -39,6 +39,7 @@ from ..cause.read import (
     read_queues,
     read_runs,
 )
+from ..cause.read_counters import counted_packets
 from ..cause.scene import Evidence, Scene
 from ..cause.tail import Probes, Rule, Tail, find_tail, latency
 from ..cause.verdict import Verdict, decide
@@ -236,6 +237,7 @@ def make_scenes(
     crossings = [seen_crossing(con, *both, addresses, answer) for both in zip(probes, crossings, strict=True)]
     spans = {id(port): burst_arrays(port, answer.bursts, answer.origin_ns) for port in ports}
     arrivals = {id(port): arrivals_of(port, ports) for port in ports}
+    counted = {id(port): counted_packets(con, port, windows.get(id(port)), answer.origin_ns) for port in ports}
     others = controls_of(probes, crossings, notes)
     scenes = []
     for path, crossed in zip(probes, crossings, strict=True):
@@ -253,6 +255,7 @@ def make_scenes(
                 sorted(others, key=lambda other: other.src != path.src)[:MOST_CONTROLS],  # those of the same clock
                 question.rule,
                 [arrivals[id(c.port)] for c in crossed],
+                [counted[id(c.port)] for c in crossed],
             )
         )
     if any(crossings):

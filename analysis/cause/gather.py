@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..switch_counts import against_counts
 from . import ledger as books
 from .evidence import fifo, switch
 from .evidence.chance import against_chance, against_pairing, begun_in_bursts
@@ -51,6 +52,7 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         against_repeats(evidence, scene, number, rng.spawn(1)[0])
         against_pairing(evidence, scene, number, rng)
         against_switch(evidence, scene, number)
+        against_counts(evidence, scene, number)
         begun_in_bursts(evidence, scene, number, rng)
         against_controls(evidence, scene, number, meets[number], rng)
     return evidence
@@ -81,13 +83,11 @@ def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.rando
 
 
 def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
-    """What the port's switch says of the waits and of the lost probes."""
+    """What the depths that the port's switch tells say of the waits."""
     crossing, queue, tail = scene.crossings[number], scene.queues[number], evidence.tail
     met, model = evidence.met, evidence.fifo
-    evidence.lost_elsewhere = tail.lost - int(tail.late_losses.sum())
     if met is None or model is None:
         return
-    evidence.lost_elsewhere += switch.lost_elsewhere(queue, met[evidence.dropped])
     waited = waited_here(evidence.queued, crossing)
     late = np.flatnonzero(waited > tail.threshold_ns - tail.median_ns)
     if queue is not None and len(late):

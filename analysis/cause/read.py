@@ -256,7 +256,7 @@ def read_windows(
     counts = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
     dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in counts)
     device, port, queue = name
-    return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked)
+    return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked, (device, port))
 
 
 def names_port(switch_port: str, port: Port) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...quality import Quality
 from .conservation import Content, Windows
+from .evidence.switch import Counted, Counts, Queue
 from .port import Port
 from .read import names_port
 
@@ -29,9 +30,9 @@ QUALIFY ts_ns - window_start_ns <= 2 * quantile_disc(ts_ns - window_start_ns, 0.
 ORDER BY device, port, ts_ns
 """
 _QUEUES = """
-SELECT device, port, window_start_ns, ts_ns, sum(transmit_bytes) AS bytes, bit_or(quality) AS quality
+SELECT device, port, window_start_ns, ts_ns, sum({column}) AS bytes, bit_or(quality) AS quality
 FROM believable_windows('queues', $since, $until)
-WHERE transmit_bytes IS NOT NULL AND ts_ns > window_start_ns AND device = $device AND port = $port
+WHERE {column} IS NOT NULL AND ts_ns > window_start_ns AND device = $device AND port = $port
 GROUP BY device, port, window_start_ns, ts_ns ORDER BY ts_ns
 """
 _CONTENT = """
@@ -53,14 +54,42 @@ def period(port: Port, origin: int) -> dict[str, int]:
 
 def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, Windows]:
     """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
-    column = "in_bytes" if port.direction == "out" else "out_bytes"
+    return port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
+
+
+def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, Windows]:
+    """What every switch port counted in a column of `ports`, in the recorded time."""
     return by_port(con, _PORTS.format(column=column), period(port, origin), origin)
 
 
-def queue_windows(con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int) -> Windows | None:
-    """What the queues of a switch port sent together, where it reported."""
+def queue_windows(
+    con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int, column: str = "transmit_bytes"
+) -> Windows | None:
+    """What the queues of a switch port counted together in a column of `queues`, where it reported."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
-    return by_port(con, _QUEUES, asked, origin).get(name)
+    return by_port(con, _QUEUES.format(column=column), asked, origin).get(name)
+
+
+def counted_packets(con: duckdb.DuckDBPyConnection, port: Port, queue: Queue | None, origin: int) -> Counted | None:
+    """What the switch port before a recorded one dropped and marked: the drops of the port where it counts them, else
+    those of its queues. None where no switch port is known, or the port's queue lies in its own host. queue: the
+    windows that were taken as the port's."""
+    if port.direction == "out":
+        return None
+    discards = port_counts(con, port, "out_discards", origin)
+    name = port_of(con, port, sorted(discards)) or (queue.place if queue is not None else None)
+    if name is None:
+        return None
+    drops = discards.get(name) or queue_windows(con, port, name, origin, "dropped_packets")
+    return Counted(of_windows(drops), of_windows(queue_windows(con, port, name, origin, "ecn_marked_packets")))
+
+
+def of_windows(windows: Windows | None) -> Counts | None:
+    """Packets of windows in which no counter began anew."""
+    if windows is None:
+        return None
+    whole = ~windows.began_anew
+    return Counts(windows.name, windows.start[whole], windows.end[whole], windows.bytes[whole]).joined()
 
 
 def by_port(

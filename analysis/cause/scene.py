@@ -12,7 +12,7 @@ from ..model.stats import Estimate, Floats, Line
 from .arrivals import Arrivals
 from .evidence.fifo import Fifo
 from .evidence.repeats import Repeats, Seen, none_of
-from .evidence.switch import Queue, Word
+from .evidence.switch import Counted, Queue, Word
 from .ledger import Crossing, Ledger
 from .tail import DEFAULT, Latency, Probes, Rule, Tail
 
@@ -44,6 +44,17 @@ class Marks(NamedTuple):
 
     stretches: Estimate
     chance: float
+
+
+class SwitchMarks(NamedTuple):
+    """Packets that the port's switch marked (ECN CE), by its own counter. stretches: share of the full stretches that
+    delayed probes with a mark in the windows that reach into them; longer: likewise, where a probe waited for longer
+    than the threshold of the marks. None: too few. usual: share of all windows that hold a mark."""
+
+    packets: int
+    stretches: Estimate | None
+    longer: Estimate | None
+    usual: float
 
 
 class Soundness(NamedTuple):
@@ -95,6 +106,7 @@ class Evidence:
     correlation_queue: Estimate | None = None
     host_share: Estimate | None = None
     switch: Word | None = None  # what the port's queue windows say of the waits
+    switch_marks: SwitchMarks | None = None  # what the port's switch counts of marked packets
     lost_elsewhere: int = 0  # probes that were lost, but not by the full port
     controls: list[Control] = field(default_factory=list)
     repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and what waited behind
@@ -126,7 +138,7 @@ class Scene:
     """What was recorded of one path. bursts: (begin, end) arrays of each port in `crossings`, ns since the origin.
 
     others: other paths, which cross none of these ports. queues: windows of each port's queue, or None. arrivals: what
-    recorded senders sent to each port, or None.
+    recorded senders sent to each port, or None. counted: what each port's switch counted, or None.
     """
 
     probes: Probes
@@ -136,7 +148,12 @@ class Scene:
     others: list[Probes]
     rule: Rule = DEFAULT
     arrivals: list[Arrivals | None] = field(default_factory=list)
+    counted: list[Counted | None] = field(default_factory=list)
 
     def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
         known = zip(self.crossings, self.arrivals, strict=False)
         return next((came for other, came in known if other is crossing), None)
+
+    def counted_at(self, number: int) -> Counted | None:
+        """What the switch of the crossing of that number counted."""
+        return self.counted[number] if number < len(self.counted) else None

@@ -22,7 +22,9 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
    f. the relative risk of a spike in a burst is surely above 1;
    g. no lag at which the link fits the waits clearly better: a burst that follows the latency is its consequence;
    h. negative controls without effect;
-   i. the switch's own queue windows and drop counters, where there are any, do not contradict;
+   i. the switch's own queue windows, drop counters and counters of marked packets (ECN), where there are any, do not
+      contradict: who waited for longer than the threshold of its marks, found one; and packets that arrived marked, in
+      most of the stretches that delayed probes, were marked by it;
    j. with the probes that were lost, but not by the full port, `bursts` still has more than half;
    k. where it has that only with probes that TCP repeated, the queue was long when they were sent (MAJORITY), and the
       port recorded repeated segments when they ended, if it recorded any;
@@ -184,7 +186,25 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
         doubts.append(("nothing says that these probes cross the recorded port", known))
     if evidence.switch is not None and not evidence.switch.fits:
         doubts.append(("the switch's queue was too short for these delays", QUEUES))
+    if said := doubt_about_marks(evidence):
+        doubts.append((said, QUEUES))
     return doubts
+
+
+def doubt_about_marks(evidence: Evidence) -> str:
+    """What the switch's counter of marked packets says against a queue at the port, unless its depths show one."""
+    told, arrived = evidence.switch_marks, evidence.marked
+    if told is None or (evidence.switch is not None and evidence.switch.fits and evidence.switch.seen):
+        return ""
+    if told.longer is not None and told.longer.high < MAJORITY:
+        part = format_share(told.longer.value)
+        return f"the switch marks packets in shorter queues (ECN), but did in only {part} of those that delayed probes"
+    here = told.stretches
+    if here is None or here.high >= MAJORITY or arrived is None:
+        return ""
+    if arrived.stretches.low <= MAJORITY or arrived.chance > MAJORITY * arrived.stretches.value:
+        return ""
+    return "packets that came with the delays were marked (ECN CE) by a queue before this port: its switch marked none"
 
 
 def doubts_about_recording(evidence: Evidence) -> list[Doubt]:

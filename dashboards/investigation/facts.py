@@ -127,6 +127,14 @@ def evidence_facts(finding: Finding | None) -> dict[str, Any]:
         "marked": None
         if evidence.marked is None
         else {"share": estimate_facts(evidence.marked.stretches), "by_chance": evidence.marked.chance},
+        "switch_marked": None
+        if evidence.switch_marks is None
+        else {
+            "packets": evidence.switch_marks.packets,
+            "share": estimate_facts(evidence.switch_marks.stretches),
+            "share_of_longer": estimate_facts(evidence.switch_marks.longer),
+            "windows": evidence.switch_marks.usual,
+        },
         "capture": None
         if evidence.soundness is None
         else {

@@ -223,6 +223,11 @@ def repeat_rows(evidence: Evidence) -> list[list[str]]:
         rows.append(["full stretches that delayed a probe with packets marked by a queue (ECN CE)",
                      f"{share_range(share)}; {share_words(evidence.marked.chance)} by chance",
                      format_count(share.n, "full stretch", "full stretches")])
+    if evidence.switch_marks is not None and evidence.switch_marks.stretches is not None:
+        share, usual = evidence.switch_marks.stretches, evidence.switch_marks.usual
+        rows.append(["full stretches that delayed a probe in which the switch marked packets (ECN)",
+                     f"{share_range(share)}; {share_words(usual)} of all its windows",
+                     format_count(share.n, "full stretch", "full stretches")])
     return rows
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mburst.analysis.cause.evidence.chance import shifted_apart
 from mburst.analysis.cause.evidence.exchange import exchange_p, lay
 from mburst.analysis.cause.evidence.fifo import Met, explained, fitted, probes_in_stretches, resolution, standing
-from mburst.analysis.cause.evidence.switch import Queue, deepest, lost_elsewhere, word
+from mburst.analysis.cause.evidence.switch import Queue, deepest, word
 from mburst.analysis.cause.port import Port, port_from_bins
 from mburst.analysis.cause.tail import Probes
 
@@ -93,13 +93,6 @@ def test_a_window_of_any_width_bounds_the_wait(width: int) -> None:
     mixed = np.where(np.arange(25) % 2, 15 * MS, 3 * MS)  # what 400 kB explain half of, and not the long ones
     part = word(Queue("q", begin, begin + width * MS, np.full(len(begin), 400e3)), 1e9, met, mixed, 1e5)
     assert part is not None and part.agreement > 0.5 and part.allowed < 0.5 and not part.fits and not shallow.fits
-
-
-def test_a_port_loses_no_more_than_its_switch_counts() -> None:
-    queue = Queue("q", np.array([0.0]), np.array([1e9]), np.array([1e6]), dropped=3)
-    assert lost_elsewhere(queue, np.arange(10) * 1e7) == 7
-    assert lost_elsewhere(queue, np.arange(10) * 1e9 + 5e9) == 0  # no window then
-    assert lost_elsewhere(queue._replace(dropped=None), np.arange(10) * 1e7) == 0
 
 
 def test_a_rhythm_is_not_broken_where_the_circle_ends() -> None:

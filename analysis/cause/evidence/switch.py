@@ -1,7 +1,7 @@
 """What the port's own switch says of the waits: the strongest evidence there is, for and against.
 
 The largest depth of a window bounds what anybody in it can have waited, however long the window is: a probe that waits
-for w has w × line rate before it. And what a port did not drop, was lost somewhere else.
+for w has w × line rate before it. What it counted of drops and marks: switch_counts.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,34 @@ class Queue(NamedTuple):
     max_bytes: Floats
     dropped: int | None = None  # packets, of all windows; None where the switch does not report it
     marked: int | None = None  # likewise, with ECN CE
+    place: tuple[str, str] = ("", "")  # device and port
+
+
+class Counts(NamedTuple):
+    """Packets that a switch port counted in windows, sorted and without overlap. Times ns since the origin."""
+
+    name: str
+    start: Floats
+    end: Floats
+    packets: Floats
+
+    def joined(self) -> Counts:
+        """The same where windows overlap: one window each, with all that they counted."""
+        order = np.argsort(self.start, kind="stable")
+        start, end, packets = (side[order] for side in self[1:])
+        if not len(start):
+            return self
+        until = np.maximum.accumulate(end)
+        first = np.flatnonzero(np.concatenate(([True], start[1:] >= until[:-1])))
+        return Counts(self.name, start[first], np.maximum.reduceat(end, first), np.add.reduceat(packets, first))
+
+
+class Counted(NamedTuple):
+    """What a switch port counted in all of its queues: packets that it dropped, and that it marked with ECN CE. None
+    where the switch does not tell."""
+
+    drops: Counts | None
+    marks: Counts | None
 
 
 class Word(NamedTuple):
@@ -74,12 +102,3 @@ def word(queue: Queue, link_bps: float, met: Floats, waited: Floats, error_ns: f
     typical = float(np.median((longest / np.maximum(peak, 1e-9))[longest > 0]))
     allowed = float(np.minimum(drain, waited)[known].sum() / waited[known].sum())
     return Word(float(np.median(ratio)), allowed, FITTING <= typical <= 1 / FITTING)
-
-
-def lost_elsewhere(queue: Queue | None, lost: Floats) -> int:
-    """Of probes lost at these times as if the port dropped them, how many it cannot have dropped: its switch counts
-    fewer drops than that."""
-    if queue is None or queue.dropped is None or not len(lost):
-        return 0
-    covered = np.isfinite(deepest(queue, lost, lost))
-    return max(0, int(covered.sum()) - queue.dropped)

@@ -1,0 +1,147 @@
+"""What the counters of a switch say of lost and of late probes, against plain counting and in labelled cases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import latency_cases as cases
+import latency_counts as counts
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latency_cases import MS, Case, Setting
+from latency_store import ORIGIN, store_case
+from storelib import write
+
+from mburst.__main__ import main
+from mburst.analysis.cause import gather
+from mburst.analysis.cause.evidence.switch import Counts
+from mburst.analysis.cause.scene import Evidence
+from mburst.analysis.cause.verdict import Verdict, decide
+from mburst.analysis.switch_counts import marks_met, not_dropped
+
+ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20), st.integers(0, 3)), min_size=1, max_size=6)
+SPANS = st.lists(st.tuples(st.integers(-5, 130), st.integers(0, 30)), max_size=7)
+
+
+def windows_of(rows: list[tuple[int, int, int]]) -> Counts:
+    """From gap before, length and packets of each."""
+    begin, found = 0, []
+    for gap, length, packets in rows:
+        found.append((begin + gap, begin + gap + length, packets))
+        begin = found[-1][1]
+    return Counts("c", *(np.array(side, dtype=float) for side in zip(*found, strict=True)))
+
+
+def placed(choices: list[list[int]], left: list[int]) -> int:
+    """The most that can be given one of their choices each; every order of giving is tried."""
+    if not choices:
+        return 0
+    most = placed(choices[1:], left)
+    for choice in choices[0]:
+        if left[choice]:
+            most = max(most, 1 + placed(choices[1:], [n - (k == choice) for k, n in enumerate(left)]))
+    return most
+
+
+@given(ROWS, SPANS)
+@settings(deadline=None)
+def test_a_port_loses_no_more_than_its_switch_counts_in_any_window(
+    rows: list[tuple[int, int, int]], spans: list[tuple[int, int]]
+) -> None:
+    drops = windows_of(rows)
+    begin, end = (np.array([row[0] + k * row[1] for row in spans], dtype=float) for k in (0, 1))
+    choices = []
+    for a, b in zip(begin, end, strict=True):
+        here = [k for k in range(len(rows)) if drops.start[k] <= b and drops.end[k] >= a]
+        whole = all(drops.start[j] - drops.end[i] <= 1 for i, j in pairwise(here))
+        if here and drops.start[here[0]] <= a and drops.end[here[-1]] >= b and whole:
+            choices.append(here)
+    given_one = placed(choices, [int(n) for n in drops.packets])
+    assert not_dropped(drops, begin, end) == len(choices) - given_one
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 30), st.integers(0, 9)), max_size=8))
+def test_windows_that_overlap_are_taken_together(rows: list[tuple[int, int, int]]) -> None:
+    start, length, packets = (np.array([row[k] for row in rows], dtype=float) for k in range(3))
+    joined = Counts("c", start, start + length, packets).joined()
+    assert joined.packets.sum() == packets.sum()
+    assert (joined.start[1:] >= joined.end[:-1]).all()
+    for tick in range(140):
+        inside = any(a <= tick < a + n for a, n, _ in rows)
+        assert inside == bool(((joined.start <= tick) & (tick < joined.end)).any())
+
+
+def answered(case: Case) -> tuple[Evidence, Verdict]:
+    evidence = gather(case.scene, np.random.default_rng(1))
+    return evidence, decide(evidence)
+
+
+@pytest.mark.parametrize("kind", [*counts.BURSTS, *counts.NEGATIVE])
+def test_the_counters_of_the_switch(kind: str) -> None:
+    case = cases.build(kind, 0, Setting(seconds=12))
+    evidence, verdict = answered(case)
+    assert case.accepts(verdict.cause), (verdict, evidence.switch_marks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("unmarked", "marks packets in shorter queues (ECN), but did in only 0 %"),
+     ("marked-before", "were marked (ECN CE) by a queue before this port")],
+)
+def test_marks_lower_a_verdict_that_nothing_else_does(kind: str, said: str) -> None:
+    case = cases.build(kind, 0, Setting(seconds=12))
+    assert answered(replace(case, scene=replace(case.scene, counted=[])))[1].cause == "bursts"
+    _, verdict = answered(case)
+    assert verdict.cause == "undetermined" and said in " ".join(verdict.reasons)
+
+
+def test_drops_at_other_times_are_no_drops_of_the_probes() -> None:
+    case = cases.build("dropped-apart", 0, Setting(seconds=12))
+    [counted] = case.scene.counted
+    assert counted is not None and counted.drops is not None
+    evidence, _ = answered(case)
+    assert counted.drops.packets.sum() >= evidence.tail.lost == evidence.lost_elsewhere > 0
+
+
+def test_marks_that_come_with_the_waits_do_not_contradict() -> None:
+    """Whatever the windows' width, and where the switch marked all of the time."""
+    case = cases.build("incast", 1, Setting(seconds=12))
+    evidence, _ = answered(case)
+    assert evidence.met is not None
+    late = np.flatnonzero(evidence.tail.spikes)
+    waited = evidence.delays.total[late]
+    for width in (1, 10, 1000):
+        edges = np.arange(0, 12e9 + 1, width * MS)
+        every = Counts("c", edges[:-1], edges[1:], np.ones(len(edges) - 1))
+        port = case.scene.crossings[0].port
+        found = marks_met(every, port, evidence.met[late], waited, 1e5)
+        assert found is not None and found.stretches is not None and found.stretches.value == found.usual == 1
+        assert found.longer is None or found.longer.value == 1
+
+
+COLUMNS = {"batch": "g", "device": "tor", "port": "p1"}
+
+
+@pytest.mark.parametrize("told", ["ports", "queues"])
+def test_counters_of_a_store(told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A port that dropped nothing, by its own counter or by those of its queues, did not drop the probes; and its marks
+    are in the answer."""
+    case = cases.build("drops", 3, Setting(seconds=8))
+    store = store_case(tmp_path / "s", case)
+    for k in range(80):
+        window = {**COLUMNS, "window_start_ns": ORIGIN + k * 10**8, "ts_ns": ORIGIN + (k + 1) * 10**8}
+        write(store, "queues", {**window, "queue": "0", "semantics": "gauge", "ecn_marked_packets": 5,
+                                "dropped_packets": 0 if told == "queues" else None})  # fmt: skip
+        if told == "ports":
+            write(store, "ports", {**window, "out_discards": 0})
+    write(store, "links", {"batch": "g", "ts_ns": ORIGIN, "host": "h", "interface": "eth0", "device": "tor",
+                           "port": "p1", "origin": "lldp", "present": True})  # fmt: skip
+    assert main(["investigate", str(tmp_path / "s"), "--json"]) == 0
+    evidence = json.loads(capsys.readouterr().out)["evidence"]
+    assert evidence["lost_elsewhere"] == int(case.scene.probes.lost.sum()) > 0
+    assert evidence["switch_marked"]["packets"] == 400 and evidence["switch_marked"]["windows"] == 1
