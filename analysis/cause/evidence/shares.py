@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...model.stats import Estimate, Floats, Whole, share_interval
+from ...model.stats import Estimate, Floats, Whole, interval_with_unseen
 from ..ledger import ACCOUNTS, BURSTS, HOST, Ledger
 from ..port import Wait
 from ..scene import Evidence
@@ -23,7 +23,7 @@ def account(evidence: Evidence, sent: Floats) -> None:
     evidence.burst_episodes = int((sums[:, BURSTS] > sums.sum(axis=1) / 2).sum())
     total = float(sums.sum())
     for k, name in enumerate(ACCOUNTS):
-        low, high = share_interval(sums[:, k], sums.sum(axis=1), sent[first])
+        low, high = interval_with_unseen(sums[:, k], sums.sum(axis=1), sent[first])
         evidence.shares[name] = Estimate(float(sums[:, k].sum()) / total if total else 0.0, low, high, count)
     evidence.stage_shares = {stage: float(part.sum()) / total for stage, part in ledger.stages.items()} if total else {}
     hosts_seen = any(np.isfinite(evidence.delays.stages[stage]).any() for stage in ("send", "turn", "receive"))
