@@ -10,16 +10,11 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from verb_parsers import parsers
 
 from mburst.cli import VERBS, build_parser
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    parser = build_parser()
-    [choices] = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {"mburst": parser, **{f"mburst {name}": verb for name, verb in choices.items()}}
 
 
 def same(text: str) -> str:

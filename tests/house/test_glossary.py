@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
-from test_cli_docs import parsers
+from verb_parsers import parsers
 
 from mburst.sql import described
 from mburst.sql.tables import LISTING, MODEL, columns, model_sql, schema_sql
