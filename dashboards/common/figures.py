@@ -46,7 +46,7 @@ def rate_axis(report: LaneReport) -> Axis:
 
 
 def axis_for(link_bps: int | None, busiest_bps: float) -> Axis:
-    """Percent of the line rate; where nobody said the link's speed, the rate in the unit of the busiest bin."""
+    """Percent of the line rate; where the link's speed is not known, the rate in the unit of the busiest bin."""
     if link_bps:
         return Axis(100 / link_bps, "Utilization, % of line rate", "%")
     unit = format_rate(busiest_bps).rsplit(" ", 1)[1]
@@ -76,7 +76,7 @@ def boxes(spans: Sequence[Interval], height: float, origin_ns: int) -> tuple[lis
 
 
 def line(role: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
-    """A trace of lines in a colour of the palette; `role` is what it stands for."""
+    """A trace of lines in a colour of the palette; `role` is what it shows."""
     line = {"color": LIGHT[colour], "width": more.pop("width", 1.2), **more.pop("line", {})}
     return {"type": "scatter", "mode": "lines", "meta": role, "x": x, "y": y, "line": line, "hoverinfo": "none",
             "showlegend": False, **more}
@@ -176,7 +176,7 @@ def reference_lines(link_bps: int | None, threshold: float | None) -> list[dict[
 def timeline(report: LaneReport, threshold: float | None = None) -> go.Figure:
     """Utilization, latency and switch queue of a lane on one time axis, in seconds since `origin(report)`.
 
-    Utilization: the largest bin and the mean of each step beside the 1 s average; where the link's speed is not
+    Utilization: the largest bin and the mean of each step, with the 1 s average; where the link's speed is not
     known, rates. `threshold` (share of line rate) is drawn where given. The page names every trace in its legend.
     """
     import plotly.graph_objects as go

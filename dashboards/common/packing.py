@@ -25,7 +25,7 @@ def narrow(values: ArrayLike) -> NDArray[Any]:
 
 
 class Pack:
-    """Collects arrays; each is told by {at, type, n}: its byte offset, type and length in the block."""
+    """Collects arrays; each is described by {at, type, n}: its byte offset, type and length in the block."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The colours of reports, by what they stand for, told apart by people of any colour vision and on paper."""
+"""The colours of reports by their meaning, distinct for any colour vision and on paper."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ...units import NS_PER_S, format_bytes, format_count, format_duration, form
 
 UNMEASURED = "How small a burst would have been seen was not measured (`mburst canary HOST` measures it)."
 HEAD = ["size", "sent over", "n", "detected", "95 % interval", "begin", "end", "bytes"]
-MOST_SAID = 3  # interfaces and directions
+MOST_STATED = 3  # interfaces and directions
 DAY_NS = 86_400 * NS_PER_S
 STAMPS = {"hw": "hardware", "sw": "kernel", "ring": "ring", "file-µs": "file (µs)"}
 EXCLUDED = {
@@ -46,7 +46,7 @@ def stamps_words(stamps: str) -> str:
 
 
 def age_words(curve: Curve, until_ns: int | None) -> str:
-    """When it was measured, and how long before the end of what it is laid beside."""
+    """When it was measured, and how long before the end of the data it is compared with."""
     days = 0 if until_ns is None else (until_ns - curve.until_ns) // DAY_NS
     return day(curve.until_ns) + (f", {format_count(days, 'day')} before" if days > 0 else "")
 
@@ -57,8 +57,8 @@ def limit_words(curve: Curve, until_ns: int | None = None) -> str:
     width = f"bins of {format_duration(curve.setting['bin_ns'])}"
     if not limits:
         best = max(curve.points, key=lambda point: (point.low, point.n), default=None)
-        told = f"; at best {best.detected:,} of {best.n:,}, of {size_words(best)}" if best and best.n else ""
-        return (f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{told} "
+        best_one = f"; at best {best.detected:,} of {best.n:,}, of {size_words(best)}" if best and best.n else ""
+        return (f"No canary burst of any size was shown to be detected with {format_share(PROMISED)} or more{best_one} "
                 f"({age_words(curve, until_ns)}, {stamps}, {width}).")
     sizes = ", and of ".join(size_words(point) + part_words(point) for point in limits)
     sizes += "," if len(limits) > 1 else ""
@@ -71,17 +71,18 @@ def seen_words(known: Sequence[Curve], asked: Iterable[Asked], until_ns: int | N
     """What is known of how small a burst would have been seen, of one interface and direction or of several: a sentence
     for each that was measured, or else one that it was not."""
     wanted = list(asked)
-    said = {}
+    sentences = {}
     for one in wanted:
         name = f"{one.where['host']} {one.where['interface']} {one.where['direction']}: " if len(wanted) > 1 else ""
         if curve := fitting(known, one):
-            said[name] = limit_words(curve, until_ns)
+            sentences[name] = limit_words(curve, until_ns)
         elif have := others(known, one):
-            said[name] = (f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by this "
-                          "definition of a burst and these stamps (`mburst import canary` reads the run again).")
-    told = [name + sentence for name, sentence in said.items()]
-    more = [f"And {len(told) - MOST_SAID:,} more that were measured."] if len(told) > MOST_SAID else []
-    return " ".join([*told[:MOST_SAID], *more]) or UNMEASURED
+            sentences[name] = (f"How small a burst is detected was measured on {day(have[0].until_ns)}, but not by "
+                               "this definition of a burst and these stamps (`mburst import canary` reads the run "
+                               "again).")
+    lines = [name + sentence for name, sentence in sentences.items()]
+    more = [f"And {len(lines) - MOST_STATED:,} more that were measured."] if len(lines) > MOST_STATED else []
+    return " ".join([*lines[:MOST_STATED], *more]) or UNMEASURED
 
 
 def heading(curve: Curve) -> str:
@@ -106,13 +107,13 @@ def facts(curve: Curve) -> dict[str, Any]:
 
 def point_facts(point: Point) -> dict[str, Any]:
     """A point of the curve, flat. Errors: the median with its sign, and the 95th percentile of the size."""
-    told = {"size_bytes": point.size_bytes, "length_ns": point.length_ns, "sent": point.sent, "n": point.n,
+    flat = {"size_bytes": point.size_bytes, "length_ns": point.length_ns, "sent": point.sent, "n": point.n,
             "detected": point.detected, "share": point.share, "low": point.low, "high": point.high,
             "holds": point.holds}
     errors = {"start_error_ns": point.start_ns, "end_error_ns": point.end_ns, "bytes_error": point.bytes}
     for name, error in errors.items():
-        told |= {f"{name}_median": error.median, f"{name}_p95": error.p95}
-    return told
+        flat |= {f"{name}_median": error.median, f"{name}_p95": error.p95}
+    return flat
 
 
 def answer_words(seen: Seen, until_ns: int | None = None) -> str:
@@ -156,19 +157,19 @@ def share_error(error: Error) -> str:
 
 def excluded_words(curve: Curve) -> str:
     """What does not count and why, and what was missed for want of packets; or ''."""
-    told = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
+    left_out = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
     dropping = f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping \
         else ""
-    return " ".join(filter(None, [f"Left out of the curve: {', '.join(told)}." if told else "", dropping]))
+    return " ".join(filter(None, [f"Left out of the curve: {', '.join(left_out)}." if left_out else "", dropping]))
 
 
 def clock_words(curve: Curve) -> str:
-    """How the two clocks stand, as far as bursts show it."""
+    """The offset of the two clocks, as far as bursts show it."""
     return (f"The recorder's clock, the way there included, is {format_duration(abs(curve.offset_ns))} "
             f"{'ahead of' if curve.offset_ns >= 0 else 'behind'} the sender's "
             f"(± {format_duration(curve.offset_error_ns)}, drift {curve.drift_ppb / 1000:+.3g} ppm); sending times are "
-            f"known within {format_duration(curve.sent_error_ns)}. One direction cannot tell the way from the clocks, "
-            "so edges are relative to the median burst.")
+            f"known within {format_duration(curve.sent_error_ns)}. One direction alone cannot separate the way from "
+            "the clocks, so edges are relative to the median burst.")
 
 
 def confidence() -> str:

@@ -282,7 +282,7 @@ def fan_in(answer: Investigation) -> Figure | None:
     }
     height = 60 + 17 * max(8, min(len(labels), MEMBERS + 8))
     return Figure(
-        "Whose bursts?",
+        "Which senders?",
         "Fan-in: the port, groups of senders and their members, by bytes in bursts",
         {"data": [trace], "layout": {**layout(height), "margin": {"l": 0, "r": 0, "t": 8, "b": 8}}},
     )

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import re
 from pathlib import Path
-from string import Template
+from typing import Any
 
-from ... import __version__, files
+from ... import __version__
 from ...analysis.answers.investigate import Investigation
-from ...names import escape, shown
-from ..common import palette
-from ..common.packing import compress
-from . import figures as investigation_figures
+from ...names import shown
+from ..common import page
+from .figures import all_figures
 from .phrases import CAUSES
 from .summary import summary
 from .words import Section, sections
 
-_HERE = Path(__file__).parents[1]
+SCRIPTS = ("common/unpack.js", "investigation/page.js")
 COMMAND = re.compile(r"`((?:mburst |--)[^`]*)`")
 SPECIAL = re.compile(r"[|\[\]<>*\\]")  # of Markdown
 UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|[kMGT]?B|[kMGT]?b/s)\b)")
@@ -57,69 +53,34 @@ def plain(answer: Investigation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def html(text: str) -> str:
-    """A sentence, with `commands` as such, and no line break between a number and its unit."""
-    return COMMAND.sub(r"<code>\1</code>", UNIT.sub("\N{NO-BREAK SPACE}", escape(text)))
+Pieces = list[tuple[str, bool]]  # of a sentence: text, and whether it is a command
 
 
-def section_html(number: int, section: Section, figures: str) -> str:
-    """A question as a section; `figures` are places that the script fills."""
-    said = "".join(f"<p>{html(sentence)}</p>" for sentence in section.sentences)
-    table = ""
-    if section.rows:
-        head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in section.head)
-        body = "".join("<tr>" + "".join(f"<td>{html(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
-        table = (
-            f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        )
-    return (
-        f'<section aria-labelledby="q{number}"><h3 id="q{number}">{escape(section.question)}</h3>'
-        f'<div class="answer">{said}</div>{table}{figures}</section>'
-    )
+def pieces(text: str) -> Pieces:
+    """A sentence apart at its `commands`, without a line break between a number and its unit."""
+    parts = COMMAND.split(UNIT.sub("\N{NO-BREAK SPACE}", text))  # what is odd was between backquotes
+    return [(part, number % 2 == 1) for number, part in enumerate(parts) if part]
 
 
-def page(answer: Investigation) -> str:
+def _section(section: Section, figures: list[tuple[int, str]]) -> dict[str, Any]:
+    """A question as the template has it: FIGURES are numbers of figures and their titles."""
+    return {"question": section.question, "sentences": list(map(pieces, section.sentences)), "head": section.head,
+            "rows": [list(map(pieces, row)) for row in section.rows], "figures": figures}
+
+
+def render(answer: Investigation) -> str:
     """One HTML page that asks the network for nothing. The same answer gives the same bytes."""
-    from plotly.offline import get_plotlyjs
-
-    figures = list(investigation_figures.all_figures(answer).values())
-    places = {question: "" for question in {figure.question for figure in figures}}
-    for k, figure in enumerate(figures):
-        places[figure.question] += (
-            f'<figure><div class="plot" data-figure="{k}" role="img" aria-label="{escape(figure.title)}">'
-            f"</div><figcaption>{escape(figure.title)}</figcaption></figure>"
-        )
-    content = json.dumps(
-        {"figures": [figure.drawing for figure in figures], "light": palette.LIGHT, "dark": palette.DARK},
-        ensure_ascii=False,
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
-    )
-    script = "\n".join(
-        (_HERE / "static" / name).read_text(encoding="utf-8") for name in ("common/unpack.js", "investigation/page.js")
-    )
-    script = f'"use strict";\n(() => {{\n{script}\n}})();'
-    plotly = get_plotlyjs()
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (script, plotly)
-    )
-    css = palette.css() + (_HERE / "static" / "common/page.css").read_text(encoding="utf-8")
-    css += (_HERE / "static" / "investigation/page.css").read_text(encoding="utf-8")
-    return Template((_HERE / "templates" / "investigation/page.html").read_text(encoding="utf-8")).substitute(
-        title=escape(CAUSES[answer.cause]),
-        cause=escape(answer.cause),
-        summary=html(summary(answer)),
-        css=css,
-        policy=f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'",
-        sections="".join(section_html(k, s, places.get(s.question, "")) for k, s in enumerate(sections(answer))),
-        facts=compress(content.encode()),
-        plotly=compress(plotly.encode()),
-        script=script,
-        version=escape(__version__),
-    )
+    figures = list(all_figures(answer).values())
+    places: dict[str, list[tuple[int, str]]] = {}
+    for number, figure in enumerate(figures):
+        places.setdefault(figure.question, []).append((number, figure.title))
+    return page.render(
+        "investigation/page.html", **page.figures(SCRIPTS, {"figures": [figure.drawing for figure in figures]}),
+        css=page.style("common/page.css", "investigation/page.css"), title=CAUSES[answer.cause], cause=answer.cause,
+        summary=pieces(summary(answer)),
+        sections=[_section(section, places.get(section.question, [])) for section in sections(answer)])
 
 
 def write_page(answer: Investigation, path: Path) -> None:
     """Write the page whole or not at all. Raises MburstError where it cannot be written."""
-    files.write(path, page(answer), "the page", "name another file with -o")
+    page.write(path, render(answer), "name another file with -o")

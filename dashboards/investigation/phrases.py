@@ -103,12 +103,12 @@ def stage_words(evidence: Evidence, stages: tuple[str, ...]) -> str:
 def lag_words(evidence: Evidence) -> str:
     """ "at once (± 0.3 ms; asymmetry 0.01)" """
     lag = evidence.lag_ns or 0.0
-    said = "at once" if not lag else f"{format_duration(abs(lag))} {'after' if lag > 0 else 'before'} it"
+    text = "at once" if not lag else f"{format_duration(abs(lag))} {'after' if lag > 0 else 'before'} it"
     scan = evidence.scan
     if scan is None or len(scan.lags) < 2:
-        return said
+        return text
     step = float(scan.lags[1] - scan.lags[0])
-    return f"{said} (± {format_duration(step)}; asymmetry {scan.asymmetry:+.2f})"
+    return f"{text} (± {format_duration(step)}; asymmetry {scan.asymmetry:+.2f})"
 
 
 def lag_sample(evidence: Evidence) -> str:
@@ -169,7 +169,7 @@ def model_words(replay: Replay) -> str:
         f"({format_share(replay.relative_error)}; nine in ten within {format_duration(replay.error_high_ns)}) in the "
         f"wait of {format_count(replay.n, 'late probe')} that it was not made from{fit_of}. It takes the bytes of each "
         "busy period to arrive "
-        f"{came}, and everybody to send what they sent, when they did."
+        f"{came}, and each sender to send what it sent, when it did."
     )
 
 

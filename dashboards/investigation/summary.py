@@ -15,7 +15,7 @@ from .phrases import (
     who_words,
 )
 
-MOST_BESIDE = 3  # paths that the summary names beside its own
+MOST_OTHERS = 3  # further paths that the summary names
 OTHER_CAUSES = {
     "bursts": "bursts of another port",
     "host": "its hosts",
@@ -29,9 +29,10 @@ def summary(answer: Investigation) -> str:
     if not answer.findings:
         return f"The cause cannot be determined. What is missing: {'; '.join(answer.missing)}."
     finding = answer.findings[0]
-    said = {"none": no_tail, "undetermined": not_told, "bursts": bursts_told}.get(finding.verdict.cause, others_told)
+    kinds = {"none": no_tail, "undetermined": undetermined, "bursts": by_bursts}
+    verdict = kinds.get(finding.verdict.cause, not_by_bursts)
     canary = [canary_words(answer.seen, len(answer.bursts))] if answer.seen.canaries else []
-    return " ".join([said(answer, finding), *beside_words(answer), *canary])
+    return " ".join([verdict(answer, finding), *other_tails_words(answer), *canary])
 
 
 def measured_words(finding: Finding) -> str:
@@ -50,7 +51,7 @@ def no_tail(answer: Investigation, finding: Finding) -> str:
     return f"There is no latency tail on {evidence.path}: {measured_words(finding)}{count}.{seen}"
 
 
-def not_told(answer: Investigation, finding: Finding) -> str:
+def undetermined(answer: Investigation, finding: Finding) -> str:
     lacking = [*answer.missing, *finding.verdict.missing]
     return (
         f"What causes the latency of {finding.evidence.path} cannot be determined: {'; '.join(finding.verdict.reasons)}"
@@ -59,16 +60,16 @@ def not_told(answer: Investigation, finding: Finding) -> str:
     )
 
 
-def others_told(answer: Investigation, finding: Finding) -> str:
+def not_by_bursts(answer: Investigation, finding: Finding) -> str:
     """Of a tail by the hosts, or by the network but not at the port."""
     evidence, cause = finding.evidence, finding.verdict.cause
     share = share_range(evidence.shares[cause])
     if cause == "host":
-        return f"The hosts, not the network, make the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
-    return f"The network makes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
+        return f"The hosts, not the network, cause the latency tail of {evidence.path}: {share} of the late probes' excess lies {stage_words(evidence, ('send', 'turn', 'receive'))}; {measured_words(finding)}."  # noqa: E501
+    return f"The network causes the latency tail of {evidence.path}, but not at the recorded port: {share} of the late probes' excess lies {stage_words(evidence, ('forward', 'back'))} while that port had room; {measured_words(finding)}."  # noqa: E501
 
 
-def bursts_told(answer: Investigation, finding: Finding) -> str:
+def by_bursts(answer: Investigation, finding: Finding) -> str:
     evidence = finding.evidence
     assert evidence.crossing is not None
     port, risk = evidence.crossing.port, evidence.relative_risk
@@ -83,10 +84,10 @@ def bursts_told(answer: Investigation, finding: Finding) -> str:
     )
     who = f" {who_words(answer.groups[0])}" if answer.groups else ""
     where = f" {before_words(evidence)}" if before_words(evidence) else ""
-    return f"Bursts {port_words(port)} make the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
+    return f"Bursts {port_words(port)} cause the latency tail of {evidence.path}: {share_range(evidence.shares['bursts'])} of the late probes' excess {spent}; {measured_words(finding)}.{more}{who}{where}"  # noqa: E501
 
 
-def beside_words(answer: Investigation) -> list[str]:
+def other_tails_words(answer: Investigation) -> list[str]:
     """The other paths with a tail that the first sentence does not explain: a sentence, or nothing."""
     main = answer.findings[0]
     same = (main.verdict.cause, main.evidence.crossing and main.evidence.crossing.port.name)
@@ -99,7 +100,7 @@ def beside_words(answer: Investigation) -> list[str]:
     rest += [(other.path, "it crosses no recorded port") for other in answer.others if other.tail.present]
     if not rest:
         return []
-    named = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_BESIDE])
-    more = f"; and {len(rest) - MOST_BESIDE:,} more" if len(rest) > MOST_BESIDE else ""
+    named = "; ".join(f"{path} ({why})" for path, why in rest[:MOST_OTHERS])
+    more = f"; and {len(rest) - MOST_OTHERS:,} more" if len(rest) > MOST_OTHERS else ""
     have = "a path has a tail" if len(rest) == 1 else f"{len(rest):,} paths have tails"
     return [f"This is not all: {have} that this does not explain: {named}{more}."]

@@ -59,9 +59,9 @@ def sections(answer: Investigation) -> list[Section]:
     if answer.findings:
         finding = answer.findings[0]
         if finding.evidence.ledger.late.size:
-            found.append(where_section(finding))
+            found.append(stages_section(finding))
         found.append(bursts_section(finding))
-    found.append(whose_section(answer))
+    found.append(senders_section(answer))
     found.append(switch_section(answer))
     found.append(agreement_section(answer))
     if answer.replay is not None:
@@ -83,12 +83,12 @@ def tail_section(answer: Investigation) -> Section:
         times = map(time_or_none, tail.quantiles_ns)
         section.rows.append([path, verdict, f"{tail.n:,}", f"{tail.lost:,}", *times, f"{late:,}"])
     if not answer.findings:
-        section.sentences.append("No probe was recorded, so nobody knows.")
+        section.sentences.append("No probe was recorded, so this cannot be determined.")
         return section
     tail = answer.findings[0].evidence.tail
-    said = {True: "Yes", False: "No", None: "Too few probes to determine it"}[tail.present]
+    answered = {True: "Yes", False: "No", None: "Too few probes to determine it"}[tail.present]
     section.sentences.append(
-        f"{said}. A probe is late beyond {format_duration(tail.threshold_ns)}, by {tail.measured} latency: more "
+        f"{answered}. A probe is late beyond {format_duration(tail.threshold_ns)}, by {tail.measured} latency: more "
         f"than {plain_number(tail.rule.factor)} × the median, and than the median + "
         f"{format_duration(tail.rule.excess)} (`--tail`); a tail is p99 or more beyond that."
     )
@@ -109,15 +109,15 @@ def tail_section(answer: Investigation) -> Section:
     return section
 
 
-def where_section(finding: Finding) -> Section:
+def stages_section(finding: Finding) -> Section:
     evidence = finding.evidence
     rows = sorted(evidence.stage_shares.items(), key=lambda item: -item[1])
-    section = Section("Where does it sit?", head=["stage", "share of the late probes' excess"])
+    section = Section("Where is the time spent?", head=["stage", "share of the late probes' excess"])
     section.rows = [[STAGES[stage], share_words(share)] for stage, share in rows]
     section.sentences.append(
         f"{format_count(len(evidence.ledger.late), 'late probe')} in "
-        f"{format_count(evidence.episodes, 'separate episode')}; every nanosecond that they were later than the "
-        "median, by the stage in which it was lost."
+        f"{format_count(evidence.episodes, 'separate episode')}; each nanosecond beyond the median is counted "
+        "in the stage in which it was spent."
     )
     return section
 
@@ -128,7 +128,7 @@ def bursts_section(finding: Finding) -> Section:
     section.sentences = [f"{CAUSES[finding.verdict.cause]}: {'; '.join(finding.verdict.reasons)}."]
     evidence = finding.evidence
     if evidence.crossing is None:
-        section.sentences.append("No port of this path was recorded then, so nothing is known of bursts.")
+        section.sentences.append("No port of this path was recorded in this time, so bursts cannot be tested.")
     section.rows = [*ledger_rows(evidence), *chance_rows(evidence), *queue_rows(evidence)]
     section.rows += [*repeat_rows(evidence), *rate_rows(evidence)]
     if finding.verdict.cause == "bursts" and (where := before_words(evidence)):
@@ -248,9 +248,9 @@ def rate_rows(evidence: Evidence) -> list[list[str]]:
     return rows
 
 
-def whose_section(answer: Investigation) -> Section:
+def senders_section(answer: Investigation) -> Section:
     section = Section(
-        "Whose bursts?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
+        "Which senders?", head=["senders", "from port", "bursts", "of burst bytes", "fan-in", "onset spread", "pattern"]
     )
     for group in answer.groups[:10]:
         section.rows.append(
@@ -265,7 +265,7 @@ def whose_section(answer: Investigation) -> Section:
             ]
         )
     if not answer.groups:
-        nothing = "There was no burst." if answer.ports else "No port was recorded, so nobody knows."
+        nothing = "There was no burst." if answer.ports else "No port was recorded, so this cannot be determined."
         section.sentences.append("No burst has a known sender." if answer.bursts else nothing)
         if not answer.bursts and answer.seen.asked:
             section.sentences.append(answer_words(answer.seen))
@@ -282,27 +282,27 @@ def whose_section(answer: Investigation) -> Section:
 
 def group_sentences(group: Group) -> list[str]:
     """Who the main group is and what sets it off."""
-    said = []
+    sentences = []
     if len(group.bursts) > 1:
-        said.append(
+        sentences.append(
             f"{group.name} sent in {len(group.bursts):,} bursts, {share_words(group.member_share)} of their bytes."
         )
     if group.racks:
-        said.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
+        sentences.append(f"Their {'rack is' if len(group.racks) == 1 else 'racks are'} {', '.join(group.racks)}.")
     trigger = group.trigger
     if trigger is not None and is_gathering(group):
         where = f" to port {trigger.port}" if trigger.port else ""
-        said.append(
+        sentences.append(
             f"Scatter and gather: {share_words(trigger.share)} of {format_count(trigger.bursts, 'burst')} come "
             f"{format_duration(trigger.lead_ns)} (median) after this host fanned out {trigger.flows} requests{where}; "
             f"by chance {share_words(trigger.usual)} would."
         )
-    return said
+    return sentences
 
 
 def switch_section(answer: Investigation) -> Section:
-    """What queue windows and senders' bins say."""
-    section = Section("What does the switch's buffer say?")
+    """What queue windows and senders' bins show."""
+    section = Section("What does the switch's buffer show?")
     evidence = answer.findings[0].evidence if answer.findings else None
     for port, queue in answer.windows[:MOST_ROWS]:
         section.sentences.append(queue_words(port, queue))
@@ -333,7 +333,7 @@ def switch_section(answer: Investigation) -> Section:
 
 
 def agreement_section(answer: Investigation) -> Section:
-    """What the switch says of a port, against what the host behind it received."""
+    """What the switch reports of a port, against what the host behind it received."""
     section = Section("Do the sources agree?")
     section.head = ["compared", "windows that agree", "result"]
     for row in answer.agreements[:MOST_ROWS]:
@@ -343,7 +343,7 @@ def agreement_section(answer: Investigation) -> Section:
     tested = [row for row in answer.agreements if row.state != "untested"]
     wrong = [row for row in tested if row.state == "disagree"]
     if answer.agreements and not tested:
-        section.sentences.append("Not tested: the table says why.")
+        section.sentences.append("Not tested: the table states why.")
     elif not tested:
         section.sentences.append(
             "Nothing to compare: no counters and no queue of the switch port before a recorded host are stored for "
@@ -420,7 +420,7 @@ def not_assessed(answer: Investigation) -> list[str]:
             "outgoing direction of all senders"
         )
     if answer.bursts and answer.contention is None:
-        found.append("whether neighbours burst in the same moments: record other hosts of the rack")
+        found.append("whether other hosts burst at the same times: record other hosts of the rack")
     if answer.findings:
         stages = answer.findings[0].evidence.stage_shares
         delays = answer.findings[0].evidence.delays.stages

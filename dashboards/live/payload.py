@@ -9,7 +9,7 @@ from typing import Any
 from ...analysis.live.lane import LiveLane
 from ...analysis.live.snapshot import Heat, Moment
 from ..common.packing import Pack
-from ..report.payload import burst_of, envelope_of, latency_of, queue_of, spans_of
+from ..common.payload import burst_of, envelope_of, latency_of, queue_of, spans_of
 
 _ALIGNED = 8
 

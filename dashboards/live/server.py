@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from pathlib import Path
-from string import Template
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -22,11 +20,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ... import __version__
 from ...errors import MburstError
-from ...names import escape, shown
+from ...names import shown
 from ...workers import Busy, Workers
-from ..common import palette
+from ..common import page, palette
 from ..common.figures import axis_for
 from . import figures as live_figures
 from .overview import overview
@@ -34,13 +31,12 @@ from .shared import Shared
 from .view import LiveView
 from .wishes import LATEST_NS, MOST_BUCKETS, Wishes, clamped, name_of, time_of, whole_of, wish_of
 
-NO_SENSE = 1007  # why a WebSocket is closed whose messages make none
+INVALID = 1007  # why a WebSocket is closed whose messages are invalid
 _GONE = (WebSocketDisconnect, RuntimeError, OSError)  # the browser
 SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "common/timeline.js", "common/senders.js",
            "live/tape.js", "live/drawing.js", "live/timeline.js", "live/heat.js", "live/bursts.js", "live/link.js",
            "live/page.js")
 DRAWING_SCRIPTS = ("live/raster.js", "live/lines.js")
-_HERE = Path(__file__).parents[1]
 _POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
            "connect-src 'self' {}; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
 
@@ -58,14 +54,15 @@ def application(view: LiveView, title: str, workers: Workers) -> ASGIApp:
 
     asked = _Answers(view, title, workers)
     routes = [Route("/", asked.page), Route("/live.js", asked.script), Route("/lines.js", asked.lines),
-              Route("/live.css", asked.style), Route("/plotly.js", asked.plotly), Route("/lanes", told(asked.lanes)),
-              Route("/lane", told(asked.lane)), Route("/moment", told(asked.moment)),
-              Route("/overview", told(asked.overview)), WebSocketRoute("/live", asked.live)]
+              Route("/live.css", asked.style), Route("/plotly.js", asked.plotly),
+              Route("/lanes", one_line(asked.lanes)), Route("/lane", one_line(asked.lane)),
+              Route("/moment", one_line(asked.moment)), Route("/overview", one_line(asked.overview)),
+              WebSocketRoute("/live", asked.live)]
     return Starlette(routes=routes, lifespan=following)
 
 
-def told(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The same, with what a reader can act on as one line."""
+def one_line(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The same answer, with an error as one line that says what to do."""
 
     async def safe(request: Request) -> Response:
         try:
@@ -91,19 +88,18 @@ class _Answers:
         self.shared = Shared(view, workers)
 
     async def page(self, request: Request) -> Response:
-        template = Template((_HERE / "templates" / "live/page.html").read_text(encoding="utf-8"))
         sockets = f"{'wss' if request.url.scheme == 'https' else 'ws'}://{request.url.netloc}"
-        return HTMLResponse(template.substitute(title=escape(self.title), version=__version__),
+        return HTMLResponse(page.render("live/page.html", title=self.title),
                             headers={"Content-Security-Policy": _POLICY.format(sockets)})
 
     async def script(self, request: Request) -> Response:
-        return _text(_joined(SCRIPTS), "text/javascript")
+        return _text(page.static(*SCRIPTS), "text/javascript")
 
     async def lines(self, request: Request) -> Response:
-        return _text(_joined(DRAWING_SCRIPTS), "text/javascript")
+        return _text(page.static(*DRAWING_SCRIPTS), "text/javascript")
 
     async def style(self, request: Request) -> Response:
-        parts = [palette.css(), palette.css_of_choice(), _joined(("common/page.css", "live/page.css"))]
+        parts = [palette.css(), palette.css_of_choice(), page.static("common/page.css", "live/page.css")]
         return _text("\n".join(parts), "text/css")
 
     async def plotly(self, request: Request) -> Response:
@@ -154,7 +150,7 @@ class _Answers:
         await socket.accept()
         wishes = Wishes()
         self.view.wakers.add(wishes.waker)
-        tasks = {asyncio.create_task(_listen(socket, wishes)), asyncio.create_task(self._tell(socket, wishes))}
+        tasks = {asyncio.create_task(_listen(socket, wishes)), asyncio.create_task(self._push(socket, wishes))}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -165,7 +161,7 @@ class _Answers:
                 if isinstance(ended, Exception) and not isinstance(ended, _GONE):
                     raise ended
 
-    async def _tell(self, socket: WebSocket, wishes: Wishes) -> None:
+    async def _push(self, socket: WebSocket, wishes: Wishes) -> None:
         """One message at a time: a slow browser misses none of the data, for the next one holds all that changed."""
         while True:
             wish = await wishes.take()
@@ -186,7 +182,7 @@ class _Answers:
 
 
 async def _listen(socket: WebSocket, wishes: Wishes) -> None:
-    """Take wishes until one makes no sense."""
+    """Take wishes until one is invalid."""
     while True:
         message = await socket.receive()
         if message["type"] != "websocket.receive":
@@ -195,17 +191,12 @@ async def _listen(socket: WebSocket, wishes: Wishes) -> None:
             wishes.put(wish_of(message.get("text") or ""))
         except ValueError as error:
             await socket.send_json({"trouble": f"invalid request: {error}"})
-            return await socket.close(NO_SENSE)
+            return await socket.close(INVALID)
 
 
 def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
     """A line for people."""
     return PlainTextResponse(f"{shown(text)}\n", status, headers)
-
-
-def _joined(names: Iterable[str]) -> str:
-    """Files of the page as one."""
-    return "\n".join((_HERE / "static" / name).read_text(encoding="utf-8") for name in names)
 
 
 def _text(content: str, kind: str) -> Response:

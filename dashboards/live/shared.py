@@ -1,4 +1,4 @@
-"""What several browsers of the live view are told alike, made once and outside of the event loop."""
+"""Messages that several browsers of the live view share, made once and outside of the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...workers import Workers
-from .view import LiveView, Position, Told
+from .view import LiveView, Message, Position
 from .wishes import Wish
 
 KEPT = 64  # messages
@@ -20,17 +20,17 @@ class Shared:
     def __init__(self, view: LiveView, workers: Workers) -> None:
         self.view = view
         self.workers = workers
-        self._made: OrderedDict[tuple[Any, ...], asyncio.Task[Told]] = OrderedDict()
+        self._made: OrderedDict[tuple[Any, ...], asyncio.Task[Message]] = OrderedDict()
 
-    async def start(self, wish: Wish) -> Told:
+    async def start(self, wish: Wish) -> Message:
         """As the view's. Raises MburstError, Busy."""
         return await self._once(("start", wish, self.view.tick), self.view.start, wish)
 
-    async def change(self, wish: Wish, position: Position) -> Told:
+    async def change(self, wish: Wish, position: Position) -> Message:
         """As the view's. Raises MburstError, Busy."""
         return await self._once(("change", wish, position, self.view.tick), self.view.change, wish, position)
 
-    async def _once(self, key: tuple[Any, ...], make: Callable[..., Told], *arguments: Any) -> Told:
+    async def _once(self, key: tuple[Any, ...], make: Callable[..., Message], *arguments: Any) -> Message:
         task = self._made.get(key)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = self._made[key] = asyncio.create_task(self.workers.run(make, *arguments))

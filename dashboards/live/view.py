@@ -1,4 +1,4 @@
-"""What each browser of the live view is told, and when: the newest of a lane, and then what changed."""
+"""The messages to each browser of the live view: the newest of a lane, and then what changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..common.packing import Pack
 from . import payload as live_payload
 from .wishes import Wish
 
-TELL_S = 0.1  # between looks at the store, each of which makes a message where something is new
+PUSH_S = 0.1  # between looks at the store, each of which makes a message where something is new
 IDLE_S = 1.0  # after which browsers hear something even if nothing is new
 BURSTS_EVERY_S = 1.0
 HEAT_NS, HEAT_CELL_NS = 300 * NS_PER_S, 10_000_000
@@ -30,11 +30,11 @@ STAMPS = {Quality.HW: "hardware", Quality.SW: "software", Quality.RING: "ring", 
 
 
 Position = tuple[tuple[int, int, int], tuple[tuple[tuple[str, ...], str], ...]]  # counts of changes; measures
-Told = tuple[bytes, Position]
+Message = tuple[bytes, Position]
 
 
 class LiveView:
-    """Follows a store for any number of browsers, and makes what they are told, in any thread. `dropped` gives the
+    """Follows a store for any number of browsers, and makes their messages, in any thread. `dropped` gives the
     packets that a recording in this process has lost so far, where there is one."""
 
     def __init__(self, live: LiveStore, watch: BurstWatch, dropped: Callable[[], int] | None = None) -> None:
@@ -54,19 +54,19 @@ class LiveView:
 
     async def follow(self) -> None:
         """Keep up with the store until cancelled. Browsers are woken together, so that one message serves them all."""
-        due = told = time.monotonic()
+        due = pushed = time.monotonic()
         while True:
             changed = await self._looker.run(self._poll)
-            if changed or time.monotonic() - told >= IDLE_S:
-                told = time.monotonic()
+            if changed or time.monotonic() - pushed >= IDLE_S:
+                pushed = time.monotonic()
                 self.tick += 1
                 for waker in self.wakers:
                     waker.set()
-            due = max(due + TELL_S, time.monotonic())  # an even pace: what took long is not waited for once more
+            due = max(due + PUSH_S, time.monotonic())  # an even pace: what took long is not waited for once more
             await asyncio.sleep(due - time.monotonic())
 
     def _poll(self) -> bool:
-        """Whether there is something new to tell."""
+        """Whether there is something new."""
         before = dict(self.troubles)
         changed = self._tried("store", self.live.poll)
         if time.monotonic() - self._looked >= BURSTS_EVERY_S:
@@ -79,7 +79,7 @@ class LiveView:
             return self.watch.look()
 
     def _tried(self, what: str, look: Callable[[], bool]) -> bool:
-        """What LOOK says. Where it fails, the view stands still and says why, and tries on."""
+        """What LOOK returns. Where it fails, the view stops, shows why, and tries again."""
         try:
             changed = look()
         except Exception as error:
@@ -109,14 +109,14 @@ class LiveView:
         counts = lane.changes.count, self.live.probes.changes.count, self.live.queues.changes.count
         return counts, tuple(sorted(self.live.measures(lane.edge_ns - wish.span_ns, 2**62).items()))
 
-    def start(self, wish: Wish) -> Told:
+    def start(self, wish: Wish) -> Message:
         """Everything of the newest time that a browser shows, and the position to go on from. Raises MburstError."""
         lane = self.lane(wish.lane)
         with self.live.lock:
             position, edge = self._position(lane, wish), lane.edge_ns
         return self._message("start", lane, wish, position, edge - wish.span_ns, edge, edge - HEAT_NS), position
 
-    def change(self, wish: Wish, position: Position) -> Told:
+    def change(self, wish: Wish, position: Position) -> Message:
         """What changed after POSITION. Where that is not known any more, or a path is measured otherwise now,
         everything. Raises MburstError."""
         lane = self.lane(wish.lane)

@@ -1,13 +1,14 @@
-"""Pictures of a rack's report as SVG in the page: no script, so that they print and can be mailed as they are."""
+"""Pictures of a rack's report, which templates draw as SVG: no script, so that they print and can be mailed as they
+are. Lengths are in pixels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ...analysis.rack.report import Cell, RackReport
-from ...names import escape
 from ...units import format_duration, format_share
 from ..common.figures import duration_ticks
 from .words import lane_name, moment
@@ -40,83 +41,114 @@ def label_every(slots: int, slot_ns: int) -> int:
     return next((step for step in steps if slots / step <= MOST_LABELS), slots)
 
 
-def heatmap(report: RackReport) -> str:
-    """Hosts against time: how much of each slot a host was receiving a burst. Empty for no inbound lane."""
+@dataclass(frozen=True)
+class HeatCell:
+    """A slot of time of a host: KIND is its CSS class; OPACITY is None where there was no burst."""
+
+    x: float
+    kind: str
+    opacity: float | None
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """A host."""
+
+    top: int
+    name: str
+    cells: Sequence[HeatCell]
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Hosts against time: how much of each slot a host was receiving a burst. No row for no inbound lane."""
+
+    height: int
+    label: str
+    labels: Sequence[tuple[float, str]]
+    rows_of_cells: Sequence[HeatRow]
+    cell_width: float
+    template = "rack/heatmap.html"
+    width = WIDTH
+    names_x = LABELS - 8
+    cell_height = ROW - 2
+    steps = tuple((opacity, text) for opacity, (_, text) in zip(OPACITY, STEPS, strict=True))
+
+
+def heatmap(report: RackReport) -> Heatmap:
+    """The inbound lanes of a report by time."""
     rows = [(lane, cells) for lane, cells in zip(report.lanes, report.cells, strict=True) if lane.direction != "out"]
-    if not rows:
-        return ""
-    slots = len(rows[0][1])
+    slots = len(rows[0][1]) if rows else 1
     width = (WIDTH - LABELS) / slots
-    drawn = [_row(i, lane_name(lane, alone=True), cells, report, width) for i, (lane, cells) in enumerate(rows)]
-    height = TOP + ROW * len(rows) + 4
-    told = f"Time in bursts of {len(rows)} interfaces in {slots} slots of time; the table of hosts has the sums."
-    return (f'<svg class="heat" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(told)}">'
-            f"{_hours(report, slots, width)}{''.join(drawn)}</svg>")
+    return Heatmap(
+        TOP + ROW * len(rows) + 4,
+        f"Time in bursts of {len(rows)} interfaces in {slots} slots of time; the table of hosts has the sums.",
+        _hours(report, slots, width),
+        [_row(i, lane_name(lane, alone=True), cells, report, width) for i, (lane, cells) in enumerate(rows)],
+        max(width - 1, 0.6))
 
 
-
-def _hours(report: RackReport, slots: int, width: float) -> str:
+def _hours(report: RackReport, slots: int, width: float) -> list[tuple[float, str]]:
     every = label_every(slots, report.slot_ns)
-    labels = []
-    for i in range(slots):
-        number = report.first_slot + i
-        if number % every == 0 and LABELS + i * width < WIDTH - 50:
-            text = slot_label(number * report.slot_ns, report.slot_ns)
-            labels.append(f'<text x="{LABELS + i * width:.1f}" y="14" class="axis">{text}</text>')
-    return "".join(labels)
+    return [(LABELS + i * width, slot_label((report.first_slot + i) * report.slot_ns, report.slot_ns))
+            for i in range(slots) if (report.first_slot + i) % every == 0 and LABELS + i * width < WIDTH - 50]
 
 
-def _row(index: int, name: str, cells: Sequence[Cell], report: RackReport, width: float) -> str:
-    top = TOP + index * ROW
+def _row(index: int, name: str, cells: Sequence[Cell], report: RackReport, width: float) -> HeatRow:
     shown = name if len(name) <= 28 else name[:27] + "…"
-    parts = [f'<text x="{LABELS - 8}" y="{top + 14}" class="name">{escape(shown)}</text>']
-    for i, cell in enumerate(cells):
-        at = f'x="{LABELS + i * width:.2f}" y="{top + 1}" width="{max(width - 1, 0.6):.2f}" height="{ROW - 2}"'
-        start = (report.first_slot + i) * report.slot_ns
-        step = step_of(cell)
-        if not cell.recorded_ns:
-            parts.append(f'<rect {at} class="unseen-cell"><title>{escape(name)}, {moment(start)}: not recorded</title>'
-                         "</rect>")
-        elif step is None:
-            parts.append(f'<rect {at} class="calm"/>')
-        else:
-            told = (f"{name}, {moment(start)}: {cell.bursts:,} bursts, {format_duration(cell.burst_ns)}, "
-                    f"{format_share(cell.burst_ns / max(cell.recorded_ns, cell.burst_ns))} of the time")
-            parts.append(f'<rect {at} class="hot" fill-opacity="{OPACITY[step]}"><title>{escape(told)}</title></rect>')
-    return "".join(parts)
+    return HeatRow(TOP + index * ROW, shown, [
+        _cell(cell, LABELS + i * width, f"{name}, {moment((report.first_slot + i) * report.slot_ns)}")
+        for i, cell in enumerate(cells)])
 
 
-def heat_legend() -> str:
-    """What the cells mean."""
-    keys = [f'<li><svg class="swatch" viewBox="0 0 18 10" aria-hidden="true"><rect width="18" height="10" class="hot" '
-            f'fill-opacity="{opacity}"/></svg>{text}</li>' for opacity, (_, text) in zip(OPACITY, STEPS, strict=True)]
-    plain = [f'<li><svg class="swatch" viewBox="0 0 18 10" aria-hidden="true"><rect width="18" height="10" '
-             f'class="{name}"/></svg>{text}</li>' for name, text in (("calm", "no burst"),
-                                                                   ("unseen-cell", "not recorded"))]
-    return f'<ul class="legend"><li>Share of time in bursts, from</li>{"".join(keys + plain)}</ul>'
+def _cell(cell: Cell, x: float, where: str) -> HeatCell:
+    step = step_of(cell)
+    if not cell.recorded_ns:
+        return HeatCell(x, "unseen-cell", None, f"{where}: not recorded")
+    if step is None:
+        return HeatCell(x, "calm", None, "")
+    share = cell.burst_ns / max(cell.recorded_ns, cell.burst_ns)
+    return HeatCell(x, "hot", OPACITY[step], f"{where}: {cell.bursts:,} bursts, {format_duration(cell.burst_ns)}, "
+                                             f"{format_share(share)} of the time")
 
 
-def distribution(report: RackReport) -> str:
-    """The empirical distribution of the durations of inbound bursts, on a logarithmic axis. Empty without a burst."""
-    if not report.durations_ns:
-        return ""
-    width, height, left, bottom = 560, 210, 44, 26
+@dataclass(frozen=True)
+class DurationCurve:
+    """The empirical distribution of the durations of inbound bursts: places of SHARES and TICKS, the LINE as an SVG
+    path, and quantiles in words."""
+
+    shares: Sequence[tuple[float, str]]
+    ticks: Sequence[tuple[float, str]]
+    line: str
+    quantiles: Sequence[tuple[str, str]]
+    template = "rack/durations.html"
+    width, height, left, right, bottom = 560, 210, 44, 552, 184
+
+
+def durations(report: RackReport) -> DurationCurve:
+    """The curve of a report with a burst."""
     low, high = math.log10(report.durations_ns[0] / 1.5), math.log10(report.durations_ns[-1] * 1.5)
+    left, right, bottom = DurationCurve.left, DurationCurve.right, DurationCurve.bottom
 
     def x(value: float) -> float:
-        return left + (math.log10(value) - low) / (high - low) * (width - left - 8)
+        return left + (math.log10(value) - low) / (high - low) * (right - left)
 
     def y(share: float) -> float:
-        return 8 + (1 - share) * (height - bottom - 8)
+        return 8 + (1 - share) * (bottom - 8)
 
-    path = [f"M{left},{y(0):.1f}H{x(report.durations_ns[0]):.1f}"]
-    path += [f"V{y(share):.1f}" + (f"H{x(after):.1f}" if after else f"H{width - 8}") for share, after in
+    line = [f"M{left},{y(0):.1f}H{x(report.durations_ns[0]):.1f}"]
+    line += [f"V{y(share):.1f}" + (f"H{x(after):.1f}" if after else f"H{right}") for share, after in
              zip(report.fractions, [*report.durations_ns[1:], 0.0], strict=True)]
-    grid = "".join(f'<path class="grid" d="M{left},{y(share):.1f}H{width - 8}"/><text class="axis" x="{left - 6}" '
-                   f'y="{y(share) + 4:.1f}" text-anchor="end">{format_share(share)}</text>'
-                   for share in (0.0, 0.5, 0.9, 1.0))
-    ticks = "".join(f'<path class="grid" d="M{x(value):.1f},8V{height - bottom}"/><text class="axis" '
-                    f'x="{x(value):.1f}" y="{height - 8}" text-anchor="middle">{escape(text)}</text>'
-                    for value, text in duration_ticks(report.durations_ns) if low <= math.log10(value) <= high)
-    return (f'<svg class="ecdf" viewBox="0 0 {width} {height}" role="img" aria-label="Distribution of the durations of '
-            f'bursts">{grid}{ticks}<path class="line" d="{"".join(path)}"/></svg>')
+    return DurationCurve(
+        [(y(share), format_share(share)) for share in (0.0, 0.5, 0.9, 1.0)],
+        [(x(value), text) for value, text in duration_ticks(report.durations_ns) if low <= math.log10(value) <= high],
+        "".join(line), _quantiles(report))
+
+
+def _quantiles(report: RackReport) -> list[tuple[str, str]]:
+    known = report.duration
+    return [("n", f"{known.n:,}")] + [
+        (name, format_duration(value)) for name, value in (
+            ("min", known.least), ("median", known.p50), ("p90", known.p90), ("p99", known.p99),
+            ("max", known.largest)) if value is not None]

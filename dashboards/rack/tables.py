@@ -1,4 +1,4 @@
-"""The tables of a rack's report. Every string from the data passes `escape` on its way in."""
+"""The tables of a rack's report, as data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,14 @@ from ...analysis.rack.change import Change
 from ...analysis.rack.context import Path, Side
 from ...analysis.rack.period import Lane
 from ...analysis.rack.report import RackReport
-from ...names import escape
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
+from ..common.blocks import Bar, Paragraph, Table
 from .words import lane_name, long, moment, rates, ratio
 
-Row = Sequence[str]
 PATTERN_NAMES = {"single-source": "single source", "incast": "incast", "many-sources": "many sources",
                  "unknown": "not known"}
-
-
-def table(caption: str, heads: Sequence[str], rows: Sequence[Row], texts: int = 1) -> str:
-    """A table whose first `texts` columns are text and the rest numbers; cells are HTML already."""
-    def class_of(i: int) -> str:
-        return "" if i < texts else ' class="n"'
-
-    head = "".join(f'<th scope="col"{class_of(i)}>{escape(text)}</th>' for i, text in enumerate(heads))
-    body = "".join("<tr>" + "".join(f"<td{class_of(i)}>{cell}</td>" for i, cell in enumerate(row)) + "</tr>"
-                   for row in rows)
-    return (f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table><caption>'
-            f"{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+Blocks = list[Table | Paragraph]
 
 
 def _duration(ns: float | None) -> str:
@@ -38,14 +26,14 @@ def _rate(bps: float, lane: Lane) -> str:
     return words.rate(bps, lane.link_bps)
 
 
-def hosts(report: RackReport) -> str:
+def hosts(report: RackReport) -> Table:
     """Each interface and direction: how often, how long, how hard."""
     rows = []
     for lane in sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name)):
         known = lane.link_bps and lane.recorded_ns
         pattern = max(lane.patterns.items(), key=lambda item: item[1])[0] if lane.bursts else ""
         rows.append([
-            escape(lane_name(lane)), escape(PATTERN_NAMES.get(pattern, "–")),
+            lane_name(lane), PATTERN_NAMES.get(pattern, "–"),
             f"{lane.bursts:,}" if known else "not known",
             format_share(lane.burst_ns / lane.recorded_ns) if known else "–",
             _duration(lane.p50_ns), _duration(lane.p99_ns), _duration(lane.longest_ns),
@@ -55,126 +43,129 @@ def hosts(report: RackReport) -> str:
             format_rate(lane.link_bps) if lane.link_bps else "–", long(lane.recorded_ns),
             f"{lane.dropped:,}" if lane.dropped else "0",
         ])
-    return table("Interfaces by time in bursts", [
+    return Table("Interfaces by time in bursts", [
         "Interface", "Mostly", "Bursts", "Of the time", "Median", "p99", "Longest", "Peak bin", "Busiest second",
         "Fan-in: median / most", "Link", "Recorded", "Lost"], rows, 2)
 
 
-def feeders(report: RackReport) -> str:
+def feeders(report: RackReport) -> Table | Paragraph:
     """Who sent what arrived in bursts."""
-    most = max((feeder.bytes for feeder in report.feeders), default=0) or 1
-    rows = [[
-        escape(feeder.source) + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
-        f'<span class="bar" style="width:{100 * feeder.bytes / most:.1f}%"></span>',
-        escape(", ".join(feeder.hosts[:3])) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
+    if not report.feeders:
+        return Paragraph("No sender is known.")
+    most = max(feeder.bytes for feeder in report.feeders) or 1
+    rows: list[list[str | Bar]] = [[
+        feeder.source + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
+        Bar(100 * feeder.bytes / most),
+        ", ".join(feeder.hosts[:3]) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
         format_bytes(feeder.bytes), format_share(feeder.bytes / max(report.fed_bytes, 1)), f"{feeder.bursts:,}",
         f"{feeder.led:,}"] for feeder in report.feeders]
     shown = len(report.feeders)
     caption = f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else words.count(
         shown, "sender")
-    return table(f"{caption}, by bytes in bursts", ["Sender", "", "To", "In bursts", "Of all in bursts",
+    return Table(f"{caption}, by bytes in bursts", ["Sender", "", "To", "In bursts", "Of all in bursts",
                                                     "Bursts", "In their fan-in"], rows, 3)
 
 
-def contention(report: RackReport) -> str:
+def contention(report: RackReport) -> Blocks:
     """Hosts that burst together."""
     found = report.contention
     if found is None:
-        return "<p>Contention needs bursts of two hosts or more.</p>"
-    told = (f"<p>{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another "
-            f"host; for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
-            f"{found.hosts} at once (first at {moment(found.most_ns)}).</p>")
-    if not found.pairs:
-        return told
-    rows = [[escape(pair.hosts[0]), escape(pair.hosts[1]), format_duration(pair.shared_ns)] for pair in found.pairs]
-    return told + table("Hosts in bursts together, of those most in contention", ["Host", "Host", "Together"], rows, 2)
+        return [Paragraph("Contention needs bursts of two hosts or more.")]
+    text = (f"{format_share(found.share)} of {words.count(found.bursts, 'burst')} overlapped a burst of another host; "
+            f"for {long(found.contended_ns)} two or more hosts were receiving bursts, at most {found.most} of "
+            f"{found.hosts} at once (first at {moment(found.most_ns)}).")
+    rows = [[*pair.hosts, format_duration(pair.shared_ns)] for pair in found.pairs]
+    heads = ["Host", "Host", "Together"]
+    pairs = [Table("Hosts in bursts together, of those most in contention", heads, rows, 2)] if rows else []
+    return [Paragraph(text), *pairs]
 
 
-def queues(report: RackReport) -> str:
+def queues(report: RackReport) -> Blocks:
     """Switch queues that filled or dropped."""
     if not report.queue_count:
-        return "<p>No switch told of its queues in this time.</p>"
-    note = "" if report.queues_known else (
-        '<p class="quiet">Which ports belong to this rack is not known to the store: these are all that it holds.</p>')
-    if not report.queues:
-        return f"<p>{words.count(report.queue_count, 'queue')}: empty in every window, and nothing dropped.</p>{note}"
+        return [Paragraph("No switch reported its queues in this time.")]
+    number = words.count(report.queue_count, "queue")
     rows = [[
-        escape(f"{queue.device} {queue.port}"), escape(queue.queue), escape(", ".join(queue.hosts) or "–"),
+        f"{queue.device} {queue.port}", queue.queue, ", ".join(queue.hosts) or "–",
         "–" if queue.max_bytes is None else format_bytes(queue.max_bytes),
         "–" if queue.max_at_ns is None else moment(queue.max_at_ns),
         "–" if queue.p99_bytes is None else format_bytes(queue.p99_bytes),
         f"{queue.dropped:,}", f"{queue.dropping_windows:,} of {queue.windows:,}", f"{queue.ecn_marked:,}",
     ] for queue in report.queues]
-    return table(f"{len(rows)} of {words.count(report.queue_count, 'queue')}", [
-        "Port", "Queue", "Host", "Fullest window", "At", "p99 of windows", "Dropped packets", "Windows with drops",
-        "ECN marks"], rows, 3) + note
+    heads = ["Port", "Queue", "Host", "Fullest window", "At", "p99 of windows", "Dropped packets",
+             "Windows with drops", "ECN marks"]
+    listed = Table(f"{len(rows)} of {number}", heads, rows, 3) if rows else \
+        Paragraph(f"{number}: empty in every window, and nothing dropped.")
+    note = [] if report.queues_known else [Paragraph(
+        "The store does not know which ports belong to this rack: these are all that it holds.", quiet=True)]
+    return [listed, *note]
 
 
-def latency(report: RackReport) -> str:
-    """Probes that met a burst of an end of their path, beside those that did not."""
+def latency(report: RackReport) -> Table | Paragraph:
+    """Probes that met a burst of an end of their path, and those that did not."""
     if not report.paths:
         text = "No probe was sent from or to a host of this rack in this time."
         if report.unplaced_probes:
             text += f" {words.count(report.unplaced_probes, 'probe')} name other hosts."
-        return f"<p>{text}</p>"
+        return Paragraph(text)
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
-    return table("Latency, by one measure a path", [
+    return Table("Latency, by one measure a path", [
         "Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"], rows, 3)
 
 
-def _side(path: Path, side: Side, met: bool) -> Row:
+def _side(path: Path, side: Side, met: bool) -> Sequence[str]:
     name = f"{path.src} → {path.dst}" + (f" ({path.protocol})" if path.protocol else "")
-    return [escape(name) if met else "", escape(path.measure) if met else "",
+    return [name if met else "", path.measure if met else "",
             "that met a burst" if met else "that met none", f"{side.sent:,}", f"{side.lost:,}",
             *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns))]
 
 
-def change(found: Change | None, name: str) -> str:
+def change(found: Change | None, name: str) -> Table | Paragraph:
     """A rack, and the hosts that changed most, against an earlier period."""
     if found is None:
-        return f"<p>{escape(name)}: nothing of this rack was recorded then.</p>"
+        return Paragraph(f"{name}: nothing of this rack was recorded then.")
     ranked = sorted(found.lanes, key=lambda lane: (-abs((lane.now.share or 0) - (lane.then.share or 0)), lane.host,
                                                    lane.interface, lane.direction))
     rows = [["the whole rack", rates(found.now), rates(found.then),
              ratio(found.now.per_hour or 0, found.then.per_hour or 0)]]
-    rows += [[escape(lane_name(lane)), rates(lane.now), rates(lane.then),
+    rows += [[lane_name(lane), rates(lane.now), rates(lane.then),
               ratio(lane.now.per_hour or 0, lane.then.per_hour or 0)
               if lane.now.recorded_ns and lane.then.recorded_ns else "–"]
              for lane in ranked[:10] if lane.now.bursts or lane.then.bursts]
-    return table(f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time", [
+    return Table(f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time", [
         "Interface", "Now", "Then", "Bursts an hour"], rows)
 
 
-def new(report: RackReport) -> str:
+def new(report: RackReport) -> Blocks:
     """Who burst for the first time."""
     found = report.new
     if found is None:
-        return "<p>Nothing was recorded before, so who is new cannot be told.</p>"
-    if not found.lanes and not found.senders:
-        return "<p>Nobody: every host that burst, and every sender that fed bursts, did so before.</p>"
-    parts = []
-    if found.lanes:
-        parts.append(table("Hosts that were recorded before and had no burst", [
-            "Interface", "Bursts", "Time in bursts"], [
-                [escape(lane_name(lane)), f"{lane.bursts:,}", format_duration(lane.burst_ns)] for lane in found.lanes]))
-    if found.senders:
-        parts.append(table("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"],
-                           [[escape(source), format_bytes(sent)] for source, sent in found.senders]))
-    return "".join(parts)
+        return [Paragraph("New hosts and senders cannot be determined: nothing was recorded before.")]
+    hosts_of = [[lane_name(lane), f"{lane.bursts:,}", format_duration(lane.burst_ns)] for lane in found.lanes]
+    senders_of = [[source, format_bytes(sent)] for source, sent in found.senders]
+    tables: Blocks = []
+    if hosts_of:
+        tables.append(Table("Hosts that were recorded before and had no burst",
+                            ["Interface", "Bursts", "Time in bursts"], hosts_of))
+    if senders_of:
+        tables.append(Table("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"], senders_of))
+    return tables or [Paragraph("None: every host that burst, and every sender that fed bursts, did so before.")]
 
 
-def worst(report: RackReport) -> str:
+def worst(report: RackReport) -> Table | Paragraph:
     """The largest bursts by bytes."""
+    if not report.worst:
+        return Paragraph("None.")
     rows = [[
-        escape(lane_name(_Named(burst))), words.exact_clock(burst["start_ns"], burst["bin_ns"])
+        lane_name(_Named(burst)), words.exact_clock(burst["start_ns"], burst["bin_ns"])
         if report.until_ns - report.since_ns <= 86_400 * 10**9 else f"{words.date(burst['start_ns'])} "
         + words.exact_clock(burst["start_ns"], burst["bin_ns"]),
-        escape(PATTERN_NAMES.get(burst["pattern"], burst["pattern"])),
-        escape(", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:2])),
+        PATTERN_NAMES.get(burst["pattern"], burst["pattern"]),
+        ", ".join(f"{sender['source']} {format_share(sender['share'])}" for sender in burst["top_sources"][:2]),
         format_duration(burst["duration_ns"]), format_bytes(burst["bytes"]), format_share(burst["mean_utilization"]),
         format_share(burst["peak_utilization"]), f"{burst['fan_in']:,}",
     ] for burst in report.worst]
-    return table(f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}", [
+    return Table(f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}", [
         "Interface", "Start, UTC", "Pattern", "Top senders", "Duration", "Bytes", "Mean", "Peak", "Fan-in"], rows, 4)
 
 

@@ -65,13 +65,13 @@ def verdict(report: RackReport) -> str:
         if len(bursting) > 1:
             part = most.burst_ns / sum(lane.burst_ns for lane in report.inbound)
             parts.append(f"{format_share(part)} of the time in bursts fell on {most.host}")
-    parts += list(_beside(report))
+    parts += list(_changes(report))
     return ". ".join(parts) + "."
 
 
-def _beside(report: RackReport) -> Iterator[str]:
-    if report.previous and report.previous.comparable and (told := change(report.previous)):
-        yield f"Against the period before: {told}"
+def _changes(report: RackReport) -> Iterator[str]:
+    if report.previous and report.previous.comparable and (changed := change(report.previous)):
+        yield f"Against the period before: {changed}"
     dropping = [queue for queue in report.queues if queue.dropped]
     if dropping:
         yield (f"{count(len(dropping), 'switch queue')} dropped "
@@ -155,8 +155,8 @@ def _canaries(report: RackReport) -> Iterator[Statement]:
     if report.recorded and not report.bursts:
         asked = [asked_of({"rack": report.rack, **vars(lane)}, report.definition, lane.quality)
                  for lane in report.inbound]
-        said = seen_words(report.curves, [one for one in asked if one], report.until_ns)
-        yield Statement(NOTE, "What no burst means", said)
+        text = seen_words(report.curves, [one for one in asked if one], report.until_ns)
+        yield Statement(NOTE, "What no burst means", text)
 
 
 def _loss(report: RackReport) -> Iterator[Statement]:
@@ -175,7 +175,7 @@ def _clocks(report: RackReport) -> Iterator[Statement]:
     for bit, level, head, text in (
         (Quality.UNSYNCED, NOTE, "clocks were not synchronized",
          "Durations hold; contention between hosts, and latency or "
-         "queues beside bursts, may be laid to the wrong moment."),
+         "queues in bursts, may be assigned to the wrong time."),
         (Quality.STEPPED, NOTE, "clocks stepped", "No burst spans a step."),
         (Quality.GRO, NOTE, "bins hold merged frames (GRO or TSO)",
          "Single bins read too high, and their neighbours too "
@@ -198,7 +198,7 @@ def _stamps(report: RackReport) -> Iterator[Statement]:
 def _baseline(report: RackReport) -> Iterator[Statement]:
     if report.recorded and report.previous is None:
         yield Statement(NOTE, "Nothing was recorded in the period before",
-                        "What is new, and what changed against it, cannot be told.")
+                        "What is new, and what changed since then, cannot be determined.")
     for found, name in ((report.previous, "the period before"), (report.weekday, "the week before")):
         if found and not found.comparable:
             yield Statement(NOTE, f"Compare with {name} with care",
@@ -216,7 +216,7 @@ SUMMARY: dict[str, tuple[type, ...]] = {  # what a summary has, and of which kin
 
 
 def summary(report: RackReport) -> dict[str, Any]:
-    """What an index of reports, a mail or an alert says of this one."""
+    """This report in an index of reports, a mail or an alert."""
     inbound = report.inbound
     bursting = sorted((lane for lane in inbound if lane.bursts), key=lambda lane: (-lane.burst_ns, lane.name))
     return {

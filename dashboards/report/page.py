@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-from ... import __version__, files
+from ... import __version__
 from ...analysis.answers.host import LaneReport, worst_first
 from ...analysis.answers.paths import Met
 from ...analysis.model import distributions
-from ...names import escape, file_part
+from ...names import file_part
 from ...units import format_share
-from ..common import palette, sensitivity_words, words
-from ..common.packing import Pack, compress
-from . import fragments, paths
+from ..common import page, sensitivity_words, words
+from ..common.packing import Pack
+from . import parts, paths
+from . import words as report_words
 from .path_words import name_of
 from .payload import lane_payload
 
@@ -30,21 +28,9 @@ if TYPE_CHECKING:
 LANES = 24  # with a section and figures of their own; the others are in the overview and in the JSON
 ROWS = 500  # of bursts tables, over all lanes
 
-_HERE = Path(__file__).parents[1]
 _SCRIPTS = ("common/format.js", "common/unpack.js", "common/envelope.js", "report/table.js", "common/senders.js",
             "common/timeline.js", "report/paths.js", "report/page.js")
-
-
-def _static(name: str) -> str:
-    return (_HERE / "static" / name).read_text(encoding="utf-8")
-
-
-def _template(name: str) -> Template:
-    return Template((_HERE / "templates" / name).read_text(encoding="utf-8"))
-
-
-def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+_DISTRIBUTIONS = (("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))
 
 
 def drawn_lanes(reports: Sequence[LaneReport]) -> list[LaneReport]:
@@ -61,32 +47,29 @@ def numbered(report: LaneReport, rows: int) -> list[tuple[int, dict[str, Any]]]:
     return [(numbers[id(burst)], burst) for burst in worst_first(report.bursts)[:rows]]
 
 
-def _lane_html(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
-               definition: BurstDefinition, alone: bool) -> str:
+def _lane_part(number: int, report: LaneReport, shown: Sequence[tuple[int, Mapping[str, Any]]],
+               definition: BurstDefinition) -> dict[str, Any]:
+    """What templates/report/lane.html draws of a lane with a section."""
     total = len(report.bursts)
     caption = words.count(total, "burst") if len(shown) == total else \
-        f"The {len(shown):,} largest of {total:,} bursts; all of them are in the JSON beside this page"
-    name = words.lane_name(report.lane)
-    found, seen = words.statements(report), _seen(report, definition) if shown else ""
-    return _template("report/lane.html").substitute(
-        id=f"lane-{number}", number=number - 1, name=escape(name), rack=escape(report.lane.rack),
-        rack_class="" if report.lane.rack and not alone else "absent", head_class="unseen" if alone else "",
-        facts=fragments.facts(report),
-        statements=fragments.statements(found), numbers=fragments.numbers(report, definition),
-        figure_class="" if report.bins else "absent", summary=escape(_figure_words(report, definition)),
-        resolution=escape(words.resolution(report)) if report.bins else "",
-        legend=_legend(report, definition.threshold), beside=escape(_beside_words(report)),
-        bursts_class="" if shown else "absent", no_bursts_class="absent" if shown else "",
-        no_bursts=escape(_no_bursts(report, definition)), seen=escape(seen), seen_class="" if seen else "absent",
-        table=fragments.bursts_table(shown, caption) if shown else "",
-        senders=fragments.senders(report), dist_class="" if shown else "absent",
-        distributions="".join(fragments.distribution(report, key, title) for key, title in (
-            ("duration", "Duration"), ("gap", "Gap"), ("peak", "Peak"))) if shown else "",
-    )
+        f"The {len(shown):,} largest of {total:,} bursts; all of them are in this page's JSON file"
+    found = report_words.statements(report)
+    return {
+        "id": f"lane-{number}", "number": number - 1, "name": words.lane_name(report.lane), "rack": report.lane.rack,
+        "facts": parts.facts(report), "verdict": words.verdict(found), "statements": found,
+        "contrast": report_words.contrast(report, definition), "headline": report_words.headline(report),
+        "drawn": bool(report.bins), "summary": _figure_words(report, definition),
+        "resolution": report_words.resolution(report) if report.bins else "",
+        "legend": _legend(report, definition.threshold), "notes": _notes(report),
+        "no_bursts": _no_bursts(report, definition), "seen": _seen(report, definition) if shown else "",
+        "caption": caption, "bursts": [(number, parts.burst_row(burst)) for number, burst in shown],
+        "senders": parts.senders(report), "senders_caption": parts.senders_caption(report),
+        "distributions": [parts.distribution(report, *of) for of in _DISTRIBUTIONS] if shown else [],
+    }
 
 
 def _figure_words(report: LaneReport, definition: BurstDefinition) -> str:
-    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in words.contrast(report, definition))
+    contrast = "; ".join(f"{name}: {value} {when}" for name, value, when in report_words.contrast(report, definition))
     return f"Utilization over time with {words.count(len(report.bursts), 'burst')}. {contrast}"
 
 
@@ -100,27 +83,27 @@ def _no_bursts(report: LaneReport, definition: BurstDefinition) -> str:
 
 def _seen(report: LaneReport, definition: BurstDefinition) -> str:
     """How small a burst is detected here, where canary bursts have shown it."""
-    said = sensitivity_words.seen_words(report.curves, report.asked(definition), report.end_ns)
-    return "" if said == sensitivity_words.UNMEASURED else said
+    text = sensitivity_words.seen_words(report.curves, report.asked(definition), report.end_ns)
+    return "" if text == sensitivity_words.UNMEASURED else text
 
 
-def _beside_words(report: LaneReport) -> str:
-    told = []
+def _notes(report: LaneReport) -> str:
+    notes = []
     if report.latency and not any(report.lane.host in (path.src, path.dst) for path in report.latency):
-        told.append("No probed path names this host: those shown may not cross this link.")
+        notes.append("No probed path names this host: those shown may not cross this link.")
     if report.queues:
-        told.append("Which switch queue feeds this interface is not known to the store.")
+        notes.append("The store does not know which switch queue feeds this interface.")
     if report.paths > len(report.latency):
-        told.append(f"{len(report.latency)} of {report.paths} probed paths can be chosen, those of this host first.")
+        notes.append(f"{len(report.latency)} of {report.paths} probed paths can be chosen, those of this host first.")
     if report.queue_count > len(report.queues):
-        told.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
+        notes.append(f"The {len(report.queues)} fullest of {report.queue_count} switch queues can be chosen.")
     if any(latency.width_ns for latency in report.latency):
-        told.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' "
+        notes.append("Many probes are held in cells: their maximum is exact, their median is that of the cells' "
                     "medians.")
-    return " ".join(told)
+    return " ".join(notes)
 
 
-def _legend(report: LaneReport, threshold: float) -> str:
+def _legend(report: LaneReport, threshold: float) -> list[tuple[str, str]]:
     entries = [("largest", "largest bin of a step"), ("mean", "mean of a step"), ("second", "1 s average")]
     if report.lane.link_bps:
         entries += [("rate", "line rate"), ("threshold", f"burst threshold, {format_share(threshold)}")]
@@ -134,8 +117,8 @@ def _legend(report: LaneReport, threshold: float) -> str:
         if any(latency.lost_probes for latency in report.latency):
             entries.append(("lost", "lost probe"))
     if report.queues:
-        entries.append(("queue", f"switch queue, most in a window ({report.queues[0].semantics or 'kind not said'})"))
-    return "".join(f'<li><i class="key {name}"></i>{escape(text)}</li>' for name, text in entries)
+        entries.append(("queue", f"switch queue, most in a window ({report.queues[0].semantics or 'kind not stated'})"))
+    return entries
 
 
 def title_of(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
@@ -167,39 +150,26 @@ def spans_of(reports: Sequence[LaneReport], probed: Sequence[Met]) -> tuple[int,
 def render(reports: Sequence[LaneReport], definition: BurstDefinition, probed: Sequence[Met] = (),
            damaged: Sequence[DamagedFile] = ()) -> str:
     """The page, complete in itself: no part of it is fetched, and its policy forbids that anything is."""
-    from plotly.offline import get_plotlyjs
-
     drawn = drawn_lanes(reports)
     rows = max(10, ROWS // max(len(drawn), 1))
     shown = [numbered(report, rows) for report in drawn]
     pack = Pack()
     lanes = [lane_payload(report, definition.threshold, table, pack)
              for report, table in zip(drawn, shown, strict=True)]
-    facts = {"lanes": lanes, "paths": paths.payload(probed), "light": palette.LIGHT, "dark": palette.DARK}
-    told = json.dumps(facts, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    script = '"use strict";\n(() => {\n' + "\n".join(_static(name) for name in _SCRIPTS) + "\n})();"
-    plotly = get_plotlyjs()
     bins = {report.lane.bin_ns for report in reports}
+    bin_ns = next(iter(bins)) if len(bins) == 1 else None
     span = spans_of(reports, probed)
-    return _template("report/page.html").substitute(
-        title=escape(title_of(reports, probed)), kicker=escape(_kicker(reports)), version=escape(__version__),
-        css=palette.css() + _static("common/page.css") + _static("report/paths.css"),
-        damaged="".join(f'<p class="notice">{escape(f"{said.head}. {said.text}")}</p>'
-                        for said in words.missing_files(damaged)),
-        period=escape(words.period(*span)) if span else "no packet was recorded",
-        definition=escape(words.definition_words(definition, next(iter(bins)) if len(bins) == 1 else None)),
-        overview_class="" if len(reports) > 1 else "absent",
-        overview=fragments.overview(reports, drawn) if len(reports) > 1 else "",
-        lanes="".join(_lane_html(i, report, table, definition, len(reports) == 1)
-                      for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)),
-        paths=paths.section(probed),
-        left_out=f"{len(reports) - len(drawn)} quieter ones have no section here; the JSON beside this page has them."
-        if len(drawn) < len(reports) else "",
-        definitions=fragments.definitions(definition, next(iter(bins)) if len(bins) == 1 else None),
-        policy=f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
-               "img-src data:; form-action 'none'; base-uri 'none'",
-        facts=compress(told.encode()), arrays=compress(pack.joined()), plotly=compress(plotly.encode()), script=script,
-    )
+    return page.render(
+        "report/page.html", **page.figures(_SCRIPTS, {"lanes": lanes, "paths": paths.payload(probed)}, pack.joined()),
+        css=page.style("common/page.css", "report/paths.css"),
+        title=title_of(reports, probed), kicker=_kicker(reports), damaged=list(words.missing_files(damaged)),
+        period=words.period(*span) if span else "no packet was recorded", columns=parts.COLUMNS,
+        heads=parts.OVERVIEW, overview=parts.overview(reports, drawn) if len(reports) > 1 else [],
+        lanes=[_lane_part(i, report, table, definition)
+               for i, (report, table) in enumerate(zip(drawn, shown, strict=True), 1)],
+        left_out=len(reports) - len(drawn), paths=paths.parts(probed), path_heads=paths.HEADS,
+        more_paths=max(0, len(probed) - paths.MOST_PATHS),
+        definitions=words.definitions(definition, bin_ns))
 
 
 def facts_json(reports: Sequence[LaneReport], definition: BurstDefinition,
@@ -221,7 +191,7 @@ def _lane_json(report: LaneReport, definition: BurstDefinition) -> dict[str, Any
         "busiest_second": asdict(report.busiest_second) if report.busiest_second else None,
         "burst_ns": report.burst_ns, "burst_bytes": report.burst_bytes,
         "quality": [asdict(quality) for quality in report.qualities],
-        "statements": [asdict(statement) for statement in words.statements(report)],
+        "statements": [asdict(statement) for statement in report_words.statements(report)],
         "distributions": {name: asdict(distributions.summarize(values))
                           for name, values in report.distributions.items()},
         "sources": {"n": report.source_count, "bytes": report.source_bytes,
@@ -258,10 +228,7 @@ def write(reports: Sequence[LaneReport], definition: BurstDefinition, folder: Pa
 
     A reader never sees half a file. Raises MburstError where the folder cannot be written.
     """
-    base = folder / stem(reports, probed)
-    page, facts = base.with_name(base.name + ".html"), base.with_name(base.name + ".json")
-    told = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
-                      allow_nan=False)
-    for path, text in ((page, render(reports, definition, probed, damaged)), (facts, told + "\n")):
-        files.write(path, text, "the report", "name another folder with -o")
-    return page, facts
+    facts = json.dumps(facts_json(reports, definition, probed, damaged), ensure_ascii=False, sort_keys=True, indent=1,
+                       allow_nan=False)
+    return page.write_with_facts(folder / stem(reports, probed), render(reports, definition, probed, damaged),
+                                 facts + "\n")

@@ -1,4 +1,4 @@
-"""What is said of a probed path, the same in the terminal and on the page."""
+"""A probed path in words: the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def name_of(met: Met) -> str:
 
 
 def stamped_by(met: Met) -> str:
-    """Who stamped what left and came; empty where nobody knows."""
+    """Who stamped what left and came; empty where it is not known."""
     return " and ".join(KINDS[kind] for kind in met.stamps.split(", ") if kind in KINDS)
 
 
 def sample_note(met: Met) -> str:
     """That not all probes were read, in a sentence; empty where they were."""
-    return f"Of so many probes, one in {met.every:,} is in the figures." if met.every > 1 else ""
+    return f"The figures use one probe in {met.every:,}." if met.every > 1 else ""
 
 
 def table(met: Met) -> list[list[str]]:
@@ -54,5 +54,5 @@ def clock_note(clocks: ClockState | None) -> str:
         return f"One way: as measured; both ends keep their clocks, to within {uncertain} of each other."
     drift = f" and drifts by {clocks.drift_ppm:.2f} ppm" if abs(clocks.drift_ppm or 0) >= LEAST_PPM else ""
     way = "ahead" if clocks.offset_ns >= 0 else "behind"
-    return (f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was taken out, "
-            f"taking the fastest probes to be as long in both directions: ± {uncertain}.")
+    return (f"One way: that host's clock is {format_duration(abs(clocks.offset_ns))} {way}{drift}; this was removed, "
+            f"assuming that the fastest probes take equally long in both directions: ± {uncertain}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from ...analysis.answers.minutes import Round, persistence, rounds
 from ...analysis.answers.paths import LEVELS, Distribution, Met, extremes
 from ...analysis.model import distributions
 from ...analysis.model.stats import Floats
-from ...names import escape
 from ...units import format_duration, format_share, format_time
 from ..common.figures import common, duration_ticks, line, y_axis
 from ..common.palette import LIGHT
@@ -80,7 +79,7 @@ def _time_figure(traces: list[dict[str, Any]], low: float, high: float, title: s
 
 
 def over_time_figure(met: Met) -> go.Figure:
-    """The slowest and the median probe of each step of time, the most that the hosts took, and the lost probes."""
+    """The slowest and the median probe of each step of time, the longest time in the hosts, and the lost probes."""
     network = met.values["round_trip"] if met.measured["round_trip"].n else met.latency
     hosts = np.nansum([met.values[name] for name in ("host_here", "host_there")], axis=0)
     hosts = np.where(np.isnan(met.values["host_here"]), np.nan, hosts)
@@ -117,20 +116,20 @@ def rounds_figure(found: Sequence[Round]) -> go.Figure:
 
 def payload(paths: Sequence[Met]) -> list[dict[str, Any]]:
     """The figures of each path, as the page's script draws them."""
-    told = []
+    drawn = []
     for met in paths[:MOST_PATHS]:
         figures = {"distribution": distribution_figure(met), "time": over_time_figure(met)} if _answered(met) else {}
         found = rounds(met)
         if len(found) > 1:
             figures["rounds"] = rounds_figure(found)
-        told.append({name: json.loads(figure.to_json()) for name, figure in figures.items()})
-    return told
+        drawn.append({name: json.loads(figure.to_json()) for name, figure in figures.items()})
+    return drawn
 
 
 def facts(paths: Sequence[Met]) -> list[dict[str, Any]]:
     """For programs: every path, its distributions and its minutes. Times in ns."""
     return [{"src": met.src, "dst": met.dst, "protocol": met.protocol, "stamps": met.stamps, "n": met.sent - met.lost,
-             "measure": met.measure, "judged": _distribution(met.by_measure), "sent": met.sent, "lost": met.lost,
+             "measure": met.measure, "distribution": _distribution(met.by_measure), "sent": met.sent, "lost": met.lost,
              "every": met.every, "start_ns": met.start_ns, "end_ns": met.end_ns,
              "clocks": asdict(met.clocks) if met.clocks else None,
              "measures": {name: _distribution(measured) for name, measured in met.measured.items()},
@@ -142,74 +141,69 @@ def _distribution(of: Distribution) -> dict[str, Any]:
     return {"n": of.n, "min_ns": of.least, "max_ns": of.largest, **levels}
 
 
-def section(paths: Sequence[Met]) -> str:
-    """The HTML of all paths; empty where nothing was probed."""
-    if not paths:
-        return ""
-    left = len(paths) - MOST_PATHS
-    more = f'<p class="quiet">{left} more paths are in the JSON beside this page.</p>' if left > 0 else ""
-    return ('<section class="paths" aria-labelledby="paths-head"><h2 id="paths-head">Probed paths</h2>'
-            + "".join(_path(number, met) for number, met in enumerate(paths[:MOST_PATHS])) + more + "</section>")
+@dataclass(frozen=True)
+class PathFigure:
+    """A figure's place: its legend as (colour, text), and a NOTE beneath it."""
+
+    name: str
+    title: str
+    legend: Sequence[tuple[str, str]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PathPart:
+    """What templates/report/paths.html draws of a path: `rows` of percentiles are (name, meaning, cells)."""
+
+    name: str
+    intro: str
+    rows: Sequence[tuple[str, str, Sequence[str]]]
+    figures: Sequence[PathFigure]
+    minutes: PathFigure | None
+
+
+HEADS = ("n", *path_words.HEADS)
+
+
+def parts(paths: Sequence[Met]) -> list[PathPart]:
+    """The paths with figures."""
+    return [_path(met) for met in paths[:MOST_PATHS]]
 
 
 def _answered(met: Met) -> bool:
     return met.sent > met.lost
 
 
-def _path(number: int, met: Met) -> str:
-    said = path_words.stamped_by(met)
+def _path(met: Met) -> PathPart:
+    by = path_words.stamped_by(met)
     lost = f"{met.lost:,} lost ({format_share(met.lost / met.sent)})" if met.lost else "none lost"
     intro = (f"{met.sent:,} probes in {format_duration(met.end_ns - met.start_ns)} from "
-             f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {said}" if said else "") + ".")
-    parts = [f'<article class="path" data-path="{number}"><h3>{escape(path_words.name_of(met))}</h3>'
-             f'<p class="quiet">{escape(intro)} {escape(path_words.clock_note(met.clocks))} '
-             f'{escape(path_words.sample_note(met))}</p>']
-    if _answered(met):
-        parts += [_table(met), '<div class="dists two">',
-                  _figure("distribution", "How long they took", _key(met)),
-                  _figure("time", "Over time", _legend([("latency", "slowest in a step, between the kernels"),
-                                                        ("latency-median", "median of a step"),
-                                                        ("queue", "most that the hosts took"), ("loss", "lost")])),
-                  "</div>"]
-    found = rounds(met)
-    if len(found) > 1:
-        parts.append(_figure("rounds", "By the minute", _legend(
-            [("largest", "least"), ("latency-median", "median"), ("latency", "p99")]) + _persistence(found)))
-    return "".join(parts) + "</article>"
-
-
-def _table(met: Met) -> str:
-    heads = "".join(f'<th scope="col" class="n">{head}</th>' for head in ("n", *path_words.HEADS))
+             f"{format_time(met.start_ns)[:19]} UTC, {lost}" + (f"; stamps by {by}" if by else "") + ".")
+    notes = [path_words.clock_note(met.clocks), path_words.sample_note(met)]
     names = [name for name, measured in met.measured.items() if measured.n]
-    rows = "".join(
-        f'<tr><th scope="row" title="{escape(path_words.MEANINGS[name])}">{escape(row[0].strip())}</th>'
-        + "".join(f'<td class="n">{escape(cell)}</td>' for cell in row[1:]) + "</tr>"
-        for name, row in zip(names, path_words.table(met), strict=True))
-    return (f'<div class="scroll" tabindex="0" role="region" aria-label="Percentiles"><table class="percentiles">'
-            f'<thead><tr><th scope="col">Time</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>')
+    rows = [(row[0].strip(), path_words.MEANINGS[name], row[1:])
+            for name, row in zip(names, path_words.table(met), strict=True)]
+    found = rounds(met)
+    minutes = PathFigure("rounds", "By the minute", _MINUTES, _persistence(found)) if len(found) > 1 else None
+    return PathPart(path_words.name_of(met), " ".join(filter(None, [intro, *notes])),
+                    rows if _answered(met) else [], _figures(names) if _answered(met) else [], minutes)
 
 
-def _figure(name: str, title: str, caption: str) -> str:
-    return (f'<figure class="dist"><h4>{title}</h4><div class="plot" data-figure="{name}" role="img" '
-            f'aria-label="{title}"></div><figcaption>{caption}</figcaption></figure>')
+_OVER_TIME = (("latency", "slowest in a step, between the kernels"), ("latency-median", "median of a step"),
+              ("queue", "longest time in the hosts"), ("loss", "lost"))
+_MINUTES = (("largest", "least"), ("latency-median", "median"), ("latency", "p99"))
 
 
-def _legend(entries: Sequence[tuple[str, str]]) -> str:
-    items = "".join(f'<li><i class="key" style="background:var(--{colour})"></i>{escape(text)}</li>'
-                    for colour, text in entries)
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _key(met: Met) -> str:
-    return _legend([(COLOURS[name], path_words.NAMES[name].strip()) for name, measured in met.measured.items()
-                    if measured.n])
+def _figures(names: Sequence[str]) -> list[PathFigure]:
+    measures = [(COLOURS[name], path_words.NAMES[name].strip()) for name in names]
+    return [PathFigure("distribution", "How long they took", measures), PathFigure("time", "Over time", _OVER_TIME)]
 
 
 def _persistence(found: Sequence[Round]) -> str:
     related = persistence(found)
     if related is None:
-        return '<p class="quiet">Too few minutes to say whether a slow one is followed by another.</p>'
+        return "Too few minutes to say whether a slow one is followed by another."
     said = "A slow minute is often followed by another" if related > 0.5 else \
         "A slow minute is somewhat more often followed by another" if related > 0.2 else \
-        "A slow minute says little of the next"
-    return f'<p class="quiet">{said}: rank correlation of p99 with that of the next minute {related:.2f}.</p>'
+        "A slow minute does not predict the next"
+    return f"{said}: rank correlation of p99 with that of the next minute {related:.2f}."

@@ -59,7 +59,7 @@ def test_every_form_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = page.read_text(encoding="utf-8")
     assert "Bursts cause the tail" in text and not re.search(r'(src|href)="https?:', text)
     assert main(["investigate", str(tmp_path / "store"), "-o", str(page)]) == 0
-    assert "WHOSE BURSTS?" in capsys.readouterr().out
+    assert "WHICH SENDERS?" in capsys.readouterr().out
     assert page.read_text(encoding="utf-8") == text
 
 
@@ -249,7 +249,7 @@ def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path:
     assert "senders" in dose["dose"] and dose["r"] > 0.95 and dose["slope"] == pytest.approx(1, abs=0.15)
     assert told["what_if"]["model"]["arrivals"] == "senders" and told["what_if"]["model"]["relative_error"] < 0.2
     assert told["fan_in"][0]["racks"] == ["far"]
-    assert all("outgoing direction" not in item or "sets" in item for item in told["not_judged"])
+    assert all("outgoing direction" not in item or "sets" in item for item in told["not_assessed"])
 
 
 def test_many_hosts_are_judged_together(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_the_page_says_the_verdict_first(shown):
     questions = reader.page.locator("main h3").all_text_contents()
     assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
-        "Do bursts explain it, and how much of it", "Whose bursts", "What does the switch's buffer say",
+        "Do bursts explain it, and how much of it", "Which senders", "What does the switch's buffer show",
         "Do the sources agree", "What would help"]  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def test_the_tree_holds_every_sender_of_the_group(shown):
     assert len(group["senders"]) == 8 and all(parents[sender] == group["group"] for sender in group["senders"])
     assert parents[group["group"]] == "h eth0 in" and parents["h eth0 in"] == ""
     assert sum(tree["values"]) == pytest.approx(sum(g["share"] for g in told["fan_in"][:8]), abs=1e-6)
-    whose = reader.page.locator("section", has=reader.page.locator("h3", has_text="Whose bursts")).text_content()
+    whose = reader.page.locator("section", has=reader.page.locator("h3", has_text="Which senders")).text_content()
     assert group["trigger"]["port"] == 11211 and "8 requests to port 11211" in whose
 
 

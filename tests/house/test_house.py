@@ -109,6 +109,13 @@ def test_setup_maps_every_room():
         assert (dotted if dotted.startswith("mburst") else f"mburst.{dotted}") in packages
 
 
+def test_pages_know_what_is_common_and_no_other_page():
+    for path in (ROOT / "dashboards").glob("*/*.py"):
+        beside = {node.module.split(".")[0] for node in ast.walk(ast.parse(path.read_text()))
+                  if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module}
+        assert beside <= ({"common"} if path.parent.name != "common" else set()), path
+
+
 def test_ruff_has_nothing_to_say():
     done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -125,7 +132,7 @@ def test_only_the_binding_knows_python():
 
 def test_start_up_imports_nothing_heavy():
     heavy = {"duckdb", "pyarrow", "numpy", "plotly", "scapy", "grpc", "google", "yaml", "uvloop", "starlette",
-             "uvicorn"}
+             "uvicorn", "jinja2", "markupsafe"}
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, mburst.cli; mburst.cli.build_parser(); print(*sys.modules)"],
         capture_output=True, text=True, check=True,

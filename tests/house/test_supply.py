@@ -93,6 +93,7 @@ def test_the_wheel_says_what_it_needs(wheel):
             if part["scope"] == "required" and ref.startswith("pkg:")} == required
     assert components["libpcap"]["name"] == "libpcap"
     assert "mburst/cli/record.py" in names and "mburst/sql/lockdown.py" in names
+    assert {"mburst/dashboards/templates/report/page.html", "mburst/dashboards/static/live/page.js"} <= set(names)
 
 
 def test_an_audit_that_reaches_nothing_says_so(tmp_path):

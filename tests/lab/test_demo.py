@@ -171,7 +171,7 @@ def test_the_demo_finds_what_it_simulated_and_can_be_repeated(tmp_path: Path) ->
         assert f"seed {seed}" in done.stdout
         assert "Detected 40 of 40 incasts, 0 other bursts." in done.stdout
         assert "Fan-in: 40 senders at once, of 40." in done.stdout
-        assert "Bursts into cache (1 Gb/s) make the latency tail of api → cache (udp)" in done.stdout
+        assert "Bursts into cache (1 Gb/s) cause the latency tail of api → cache (udp)" in done.stdout
     check_what_it_leaves(done.stdout, folder)
 
 

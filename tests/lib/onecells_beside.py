@@ -35,7 +35,7 @@ def report_latency(asked: Asked) -> Any:
 def reportpaths_latency(asked: Asked) -> Any:
     found = {}
     for row in asked.report["paths"]:
-        of = row["judged"]
+        of = row["distribution"]
         found[row["src"]] = told(row["measure"], row["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
     return found
 
@@ -48,7 +48,7 @@ def rack_latency(asked: Asked) -> Any:
 
 @cell("latency")
 def investigate_latency(asked: Asked) -> Any:
-    return {path["src"]: told(of["judged"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+    return {path["src"]: told(of["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
             for path in asked.investigation["paths"] for of in [path["tail"]]}
 
 

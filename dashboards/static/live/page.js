@@ -317,7 +317,7 @@ class LiveView {
     const told = (value) => `${Number(value.toPrecision(3))} ${unit}`;
     one("#fullest").textContent = view.start.length ? told(most(view.largest)) : "–";
     one("#second").textContent = seconds.start.length ? told(most(seconds.largest)) : "–";
-    const word = this.range ? "shown" : "in sight";
+    const word = this.range ? "shown" : "in view";
     one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} ${word}`;
   }
 

@@ -1,0 +1,40 @@
+"""Parts of a page as data; templates/common/macros.html draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cell with a bar of PERCENT of its width."""
+
+    percent: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell with a link, and a sign that shows WARNING, where there is one."""
+
+    text: str
+    href: str
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first TEXTS columns are text and the rest numbers."""
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str | Bar | Link]]
+    texts: int = 1
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph; a quiet one says what is of less weight."""
+
+    text: str
+    quiet: bool = False

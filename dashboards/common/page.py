@@ -1,0 +1,101 @@
+"""Pages: templates (templates/), what they carry (static/), and the one way in which a page is written to disk.
+
+Templates escape every value, and show what a browser would obey or hide (names.shown). Only text of our own, which is
+files of this package, goes in as it is: styles and scripts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ... import __version__, files
+from ...names import shown
+from . import palette
+from .packing import compress
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_ROOM = Path(__file__).parents[1]
+FOLDER = "name another folder with -o"  # what to do where a report cannot be written
+ALONE = "form-action 'none'; base-uri 'none'"
+WITHOUT_SCRIPT = f"default-src 'none'; style-src 'unsafe-inline'; {ALONE}"
+
+
+def render(template: str, **values: Any) -> str:
+    """A file of templates/ with VALUES. Raises jinja2.UndefinedError where the template asks for more than these."""
+    return _environment().get_template(template).render(values, version=__version__)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(_ROOM / "templates"), autoescape=True, finalize=_seen, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False)
+
+
+def _seen(value: Any) -> Any:
+    """A value of a template before it is escaped."""
+    return value if hasattr(value, "__html__") or not isinstance(value, str) else shown(value)
+
+
+def static(*names: str) -> str:
+    """Files of static/ as one text."""
+    return "\n".join((_ROOM / "static" / name).read_text(encoding="utf-8") for name in names)
+
+
+def style(*names: str) -> Markup:
+    """The palette and style sheets of static/ as one."""
+    return _own(palette.css() + static(*names))
+
+
+def _own(text: str) -> Markup:
+    """TEXT, which is of this package's files alone, for a template to take as it is."""
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def figures(scripts: Iterable[str], facts: dict[str, Any], arrays: bytes | None = None) -> dict[str, Any]:
+    """What templates/common/figures.html needs: `scripts` of static/ run together, with plotly, on FACTS (JSON, with
+    the palettes added) and ARRAYS. The page's policy allows these scripts alone, and no request."""
+    from plotly.offline import get_plotlyjs
+
+    script = '"use strict";\n(() => {\n' + static(*scripts) + "\n})();"
+    plotly = get_plotlyjs()
+    text = json.dumps({**facts, "light": palette.LIGHT, "dark": palette.DARK}, ensure_ascii=False, sort_keys=True,
+                      separators=(",", ":"), allow_nan=False)
+    return {
+        "policy": f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; "
+                  f"img-src data:; {ALONE}",
+        "blocks": {"facts": compress(text.encode()), **({} if arrays is None else {"arrays": compress(arrays)}),
+                   "plotly": compress(plotly.encode())},
+        "script": _own(script),
+    }
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def write(path: Path, text: str, hint: str, mode: int = files.GROUP) -> None:
+    """Write a page whole or not at all. Raises MburstError with HINT where it cannot be written."""
+    files.write(path, text, "the page", hint, mode)
+
+
+def write_with_facts(base: Path, html: str, facts: str) -> tuple[Path, Path]:
+    """Write a report: a page BASE.html, and its facts BASE.json before it, so that who finds the page finds them.
+    Returns both paths. Raises MburstError where the folder cannot be written."""
+    page, beside = (base.with_name(base.name + suffix) for suffix in (".html", ".json"))
+    for path, text in ((beside, facts), (page, html)):
+        files.write(path, text, "the report", FOLDER)
+    return page, beside
