@@ -80,7 +80,7 @@ def verdict(found: Sequence[Statement]) -> str:
     """The one sentence above the statements."""
     warnings = [statement.head for statement in found if statement.level == WARNING]
     if not warnings:
-        return "Nothing is known that limits these figures."
+        return "There are no warnings for these figures."
     return "Read the figures with care: " + "; ".join(head[0].lower() + head[1:] for head in warnings) + "."
 
 

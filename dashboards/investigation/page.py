@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import __version__
 from ...analysis.answers.investigate import Investigation
+from ...columns import aligned, widths_of
 from ...names import shown
 from ..common import page
 from .figures import all_figures
@@ -45,11 +46,8 @@ def plain(answer: Investigation) -> str:
         lines += ["", section.question.upper(), *map(shown, section.sentences)]
         if section.rows:
             table = [list(map(shown, row)) for row in (section.head, *section.rows)]
-            widths = [max(len(row[k]) for row in table) for k in range(len(section.head))]
-            lines += [
-                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                for row in table
-            ]
+            widths, right = widths_of(table), [False] * len(section.head)
+            lines += ["  " + aligned(row, widths, right) for row in table]
     return "\n".join(lines) + "\n"
 
 

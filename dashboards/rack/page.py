@@ -53,7 +53,7 @@ def _sections(report: RackReport) -> list[tuple[str, list[Any]]]:
     bursts = words.count(len(report.durations_ns) and report.duration.n, "burst")
     return [
         ("Over time", [pictures.heatmap(report)]),
-        ("Hosts by time in bursts", [tables.hosts(report)]),
+        ("Hosts and interfaces", [tables.hosts(report)]),
         (f"Durations of {bursts}", [pictures.durations(report) if report.durations_ns else
                                  Paragraph("No burst was received.")]),
         ("Senders in bursts", [tables.feeders(report)]),
@@ -153,7 +153,7 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
     ("Longest", lambda s: format_duration(s["longest_ns"]) if s["longest_ns"] else "–"),
     ("Bursts an hour, against before", lambda s: "–" if s["previous_per_hour"] is None else rack_words.ratio(
         s["per_hour"] or 0, s["previous_per_hour"])),
-    ("New hosts and senders", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),
+    ("New", lambda s: "–" if s["new"] is None else f"{s['new']:,}"),
     ("Dropped by the switch", lambda s: f"{s['queue_drops']:,}"),
 )
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import Any, TextIO
 
+from ..columns import aligned, widths_of
 from ..names import cell, seen_json, shown
 
 ALIGNED = 1000  # rows that the widths of a table are taken from
@@ -83,13 +84,10 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: Text
         for i in range(len(columns))
     ]
     cells = [[_cell(value) for value in row] for row in first]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    for line in chain([list(map(shown, columns))], cells, _cells(source)):
-        padded = [
-            one.rjust(width) if to_right else one.ljust(width)
-            for one, width, to_right in zip(line, widths, right, strict=True)
-        ]
-        out.write("  ".join(padded).rstrip() + "\n")
+    heads = list(map(shown, columns))
+    widths = widths_of([heads, *cells])
+    for line in chain([heads], cells, _cells(source)):
+        out.write(aligned(line, widths, right) + "\n")
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import privileges
+from ..columns import aligned, widths_of
 from ..errors import MburstError, UsageError
 from ..names import print_lines, say
 from ..units import format_count, format_duration, format_share, parse_duration
@@ -277,10 +278,8 @@ def table(met: Met) -> str:
     from ..dashboards.report import path_words
 
     rows = [["", "n", *path_words.HEADS], *path_words.table(met)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in
-                                                           zip(row[1:], widths[1:], strict=True))]).rstrip()
-                     for row in rows) if len(rows) > 1 else "no answer"
+    widths, right = widths_of(rows), [False, *(True for _ in rows[0][1:])]
+    return "\n".join(aligned(row, widths, right) for row in rows) if len(rows) > 1 else "no answer"
 
 
 class LiveLine:

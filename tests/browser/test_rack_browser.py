@@ -62,6 +62,6 @@ def test_it_prints(folder, tmp_path):
     text = subprocess.run(["pdftotext", "-layout", target, "-"], check=True, capture_output=True, text=True).stdout
     pages = text.count("\f")
     assert 2 <= pages <= 6
-    for wanted in ("Rack r1", "Hosts by time in bursts", "host-11 eth0 inbound", "Senders in bursts", "Largest bursts"):
+    for wanted in ("Rack r1", "Hosts and interfaces", "host-11 eth0 inbound", "Senders in bursts", "Largest bursts"):
         assert wanted in text
-    assert "…" not in text.split("Hosts by time in bursts")[0]
+    assert "…" not in text.split("Hosts and interfaces")[0]

@@ -102,7 +102,7 @@ def test_a_rack_without_data_says_so(store, tmp_path):
     fill(store, {"a": [(50, 10)]})
     told = report(store, "r9")
     html = page.render(told)
-    assert "Nothing of this rack was recorded in this time" in html and "Hosts by time in bursts" not in html
+    assert "Nothing of this rack was recorded in this time" in html and "Hosts and interfaces" not in html
     page.write(told, tmp_path / "out")
     assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
 

@@ -158,7 +158,7 @@ def test_quality_bits_are_said(store, quality, said):
 def test_a_verdict_names_every_warning():
     warning = words.Statement(words.WARNING, "The clock stepped once", "")
     assert words.verdict([warning]) == "Read the figures with care: the clock stepped once."
-    assert words.verdict([words.Statement(words.NOTE, "A", "")]).startswith("Nothing is known")
+    assert words.verdict([words.Statement(words.NOTE, "A", "")]).startswith("There are no warnings")
 
 
 def test_a_definition_is_one_sentence():
