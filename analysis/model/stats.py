@@ -20,7 +20,7 @@ Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500
 BLOCKS = (5, 7, 10, 20, 40, 80, 160, 400)  # of time, into which what comes in trains is cut
-UNSEEN = 1 / 15  # of what was recorded: a train that was not, and is unlike all others
+UNSEEN = 0.1  # of what was recorded: a train that was not, and is unlike all others
 
 
 class Estimate(NamedTuple):
@@ -146,33 +146,23 @@ def share_interval(part: Floats, whole: Floats, time: Floats) -> tuple[float, fl
     1977, section 2.11), with as many degrees of freedom as its blocks weigh, on the logit scale. The widest counts:
     blocks that are shorter than the trains understate the error, longer ones do not.
     """
-    share, factor = share_spread(part, whole, time)
-    return times_odds(share, 1 / factor), times_odds(share, factor)
-
-
-def interval_with_unseen(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
-    """share_interval() of all the trains that there are, of which a short recording may hold none of the rarer ones: as
-    if one more of UNSEEN had come, with nothing of `part` for the lower end and nothing else for the upper one."""
-    share, factor = share_spread(part, whole, time)
-    return times_odds(share / (1 + UNSEEN), 1 / factor), times_odds((share + UNSEEN) / (1 + UNSEEN), factor)
-
-
-def times_odds(share: float, factor: float) -> float:
-    """The share whose odds are `factor` times those of another."""
-    return share * factor / (1 - share + share * factor)
-
-
-def share_spread(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
-    """sum(part) / sum(whole), and by which factor its odds may be off either way (share_interval)."""
     total = float(whole.sum())
     if total <= 0:
         return float("nan"), float("nan")
     share = float(part.sum()) / total
     rest, place = part - share * whole, (time - time.min()) / max(float(np.ptp(time)), 1.0)
     if not 0 < share < 1 or np.abs(rest).max() <= 1e-9 * total:
-        return share, 1.0
+        return share, share
     half = max(half_width(rest, whole, np.minimum(place * count, count - 1).astype(np.int64)) for count in BLOCKS)
-    return share, float(np.exp(min(half / (share * (1 - share)), 700.0)))
+    odds, factor = share / (1 - share), float(np.exp(min(half / (share * (1 - share)), 700.0)))
+    return odds / (odds + factor), odds / (odds + 1 / factor)
+
+
+def interval_with_unseen(part: Floats, whole: Floats, time: Floats) -> tuple[float, float]:
+    """share_interval() of all the trains that there are, of which a short recording may hold none of the rarer ones: as
+    if one more of UNSEEN had come, with nothing of `part` for the lower end and nothing else for the upper one."""
+    low, high = share_interval(part, whole, time)
+    return low / (1 + UNSEEN), (high + UNSEEN) / (1 + UNSEEN)
 
 
 def half_width(rest: Floats, whole: Floats, block: Whole) -> float:

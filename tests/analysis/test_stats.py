@@ -168,13 +168,13 @@ def test_intervals_of_a_share_cover_it_in_trains_too(train: float) -> None:
     assert covered >= 184  # 190 are promised; 184 or more come about 97 times in 100
 
 
-@pytest.mark.parametrize(("trains", "part"), [(10, 0.2), (10, 0.7), (10, 0.9), (15, 0.9)])
+@pytest.mark.parametrize(("trains", "part"), [(10, 0.5), (10, 0.9), (15, 0.9)])
 def test_intervals_with_an_unseen_train_cover_a_share_of_few(trains: int, part: float) -> None:
     rng, covered = np.random.default_rng([8, trains]), 0
     for _ in range(100):
         low, high = stats.interval_with_unseen(*in_trains(rng, 40, 40 / trains, part))
         covered += low <= 0.95 * part + 0.05 * (1 - part) <= high
-    assert covered >= 90  # 92 to 99 in 100 were measured (bench/verdicts.md)
+    assert covered >= 91  # 95 are promised; 91 or more come about 97 times in 100
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 10), st.floats(0, 1e9)), min_size=1, max_size=30))

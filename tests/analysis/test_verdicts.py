@@ -108,7 +108,7 @@ def test_a_strict_rhythm_is_undetermined_with_an_option_that_there_is(capsys: py
         Setting(seconds=12, stamps="one-way", skew_ns=-3e9, drift=-5e-5),
         Setting(seconds=12, stamps="no-app", end="src", skew_ns=5e9),
         Setting(seconds=20, periodic=True, period_ns=100e6),
-        Setting(seconds=12, loss=0.01, load=0.4),
+        Setting(seconds=24, loss=0.01, load=0.4),
         Setting(seconds=60, rate=20),
     ],
 )
