@@ -22,7 +22,7 @@ WITHIN = 0.02  # of a window's bytes: frames of other lengths, and what a device
 LEAST = 5  # windows, to compare anything
 ENOUGH = 0.99  # of the windows, to agree
 NEARER = 0.5  # of the windows, from which clocks and framing are estimated
-STEPS = 16  # of a window, in which the clocks' distance is looked for, twice
+STEPS = 16  # of a window, in which the clocks' distance is looked for, then of a step, down to half a bin
 APART = 0.5  # of the error, at most, that another distance of the clocks must leave to be believed
 # Bytes that a device counts of a frame beyond those of its link layer without FCS.
 FRAMING = {
@@ -169,11 +169,11 @@ def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.i
         wire = volume(port, start - lag, end - lag)
         return min(error(came, wire * part) for part in parts)
 
-    lag = 0.0
-    for step in (width / STEPS, width / STEPS**2):
-        best = min((lag + step * k for k in range(-STEPS, STEPS + 1)), key=lambda at: (error_at(at), abs(at)))
-        lag = best if error_at(best) < APART * error_at(0.0) else lag
-    return lag
+    best, step = 0.0, width / STEPS
+    while step >= min(port.bin_ns / 2, width / STEPS**2):  # the coarse step alone may not fit much better
+        best = min((best + step * k for k in range(-STEPS, STEPS + 1)), key=lambda at: (error_at(at), abs(at)))
+        step /= STEPS
+    return best if error_at(best) < APART * error_at(0.0) else 0.0
 
 
 def compare(

@@ -16,7 +16,17 @@ from latency_store import ORIGIN, store_case
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.cause.conservation import FRAMING, Agreement, Content, Windows, counted, drained, grown
+from mburst.analysis.cause.conservation import (
+    ENOUGH,
+    FRAMING,
+    TUNNELLED,
+    Agreement,
+    Content,
+    Windows,
+    counted,
+    drained,
+    grown,
+)
 from mburst.analysis.cause.evidence.switch import Queue
 from mburst.analysis.cause.port import Port, port_from_bins
 
@@ -84,14 +94,23 @@ def of(seed: int, wrong: Wrong, width: float = 5e7, **more: bool) -> Agreement:
     return counted("bytes", *made(seed, wrong, width), **more)
 
 
-@settings(deadline=None, max_examples=25, derandomize=True)  # 2 of 200 drawn at random differ: noise of edges
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from(sorted(FRAMING)), st.sampled_from([1e7, 5e7, 2.5e8]),
        st.floats(-0.5, 0.5), st.booleans())  # fmt: skip
 def test_what_agrees_does(seed: int, extra: int, width: float, apart: float, late: bool) -> None:
-    """Whatever a device counts of a frame, with clocks up to half a window apart and edges that it stamps late."""
+    """Whatever a device counts of a frame, with clocks up to half a window apart and edges that it stamps late. Few
+    windows may not separate a tunnel's headers from losses: the bytes are the same then too, and that is stated."""
     found = of(seed, Wrong(extra=extra, apart_ns=apart * width, late=late), width)
-    assert found.state == "agree", found
+    unclear = extra == TUNNELLED and found.state == "untested" and "fits too" in found.said
+    assert found.agreeing >= ENOUGH * found.windows > 0 and (found.state == "agree" or unclear), found
     assert found.lag_ns == pytest.approx(apart * width, abs=max(0.1 * width, 4 * BIN))
+
+
+@pytest.mark.parametrize(("seed", "extra", "apart"), [(830046, 54, 0.08496624841), (812980, -14, -0.10553347058)])
+def test_clocks_whose_distance_lies_between_two_coarse_steps(seed: int, extra: int, apart: float) -> None:
+    """Where a sixteenth of a window more or less does not fit much better, but the right distance does."""
+    found = of(seed, Wrong(extra=extra, apart_ns=apart * 5e7, late=True))
+    assert found.agreeing >= ENOUGH * found.windows and found.lag_ns == pytest.approx(apart * 5e7, abs=5e5), found
 
 
 def test_the_framing_is_named() -> None:
