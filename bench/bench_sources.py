@@ -92,7 +92,7 @@ def run(name: str, lab: livelab.Lab, command: list[str], send: list[str]) -> Cos
         process = subprocess.Popen(["ip", "netns", "exec", lab.far, *command], stdout=output, stderr=output)
         wait_for_capture(lab, process)
         user, system = cpu_ns(process.pid)
-        counts = json.loads(lab.tell(lab.near, " ".join(send)))
+        counts = json.loads(lab.call(lab.near, " ".join(send)))
         time.sleep(1.2)
         user_after, system_after = cpu_ns(process.pid)
         process.send_signal(signal.SIGINT)

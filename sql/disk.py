@@ -227,7 +227,7 @@ class Syncer:
             self._say(syncing, late_s, late_s)
 
     def _say(self, syncing: Syncing, late_s: float, least_s: float) -> None:
-        """Say it where LEAST_S is more than was said in this spell."""
+        """Report it where LEAST_S is more than was reported in this spell."""
         with self._lock:
             now = time.monotonic()
             if now - self._late_at > SPELL_S:

@@ -2,7 +2,7 @@
 
 Each hot log is read on from where the last poll came to, by whole frames: what a writer is just writing is left for the
 next poll. A log that was sealed meanwhile is read to its end through the file that is still open. What came and was
-sealed between two polls is read from its sealed files, once they are verified. What is damaged is passed over and said.
+sealed between two polls is read from its sealed files, once they are verified. Damage is passed over and reported.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def unverified(paths: Iterable[Path]) -> dict[Path, str]:
         ledger = _ledger(path)
         if ledger not in known:
             known[ledger] = _read(ledger)
-        with suppress(OSError):  # what cannot be looked at cannot be opened either: that is said then
+        with suppress(OSError):  # what cannot be looked at cannot be opened either: that is reported then
             line = _line(path, os.lstat(path))
             if line in known[ledger]:
                 continue

@@ -1,7 +1,7 @@
 """What probes met on each path: round trip, each direction, and what the hosts at the ends took of it.
 
 Each path has one measure, which its latency is given in, and one kind of round trip (chosen_measure of sql/macros.sql).
-One-way delays need the two clocks to agree. Where both ends said how well their clocks are kept, and that is better
+One-way delays need the two clocks to agree. Where both ends report the error of their clocks, and that is better
 than the minimum filter can do, the delays are as measured; else the clocks' offset and drift are taken out by the
 minimum filter of both directions (tail.clock_offset), which splits the empty path evenly. How wrong either can be is
 `ClockState.uncertainty_ns`; what a delay is beyond the least one is not touched by that.

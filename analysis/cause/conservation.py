@@ -2,7 +2,7 @@
 
 Three statements about one port are held against its recorded bins: bytes that the port counted in a window, bytes that
 its queues sent, and how deep its queue was (what waited must leave through this port, so the link is full until it
-has). Clocks may be apart, and devices count frames in different ways: both are estimated, and said. Times are ns.
+has). Clocks may be apart, and devices count frames in different ways: both are estimated and reported. Times are ns.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def counted(
     state, blamed, said = outcome(came, seen, good, holds, filtered)
     if state == "agree" and (lost := lost_instead(port, shifted, holds, seen)):
         state = "untested"
-        said += f"; that {format_share(lost)} of them were lost before the recorder, which does not say so, fits too"
+        said += f"; {format_share(lost)} of them lost before the recorder, which does not report it, fit as well"
     if lag:
         said += f"; the switch's clock is {format_duration(abs(lag))} {'after' if lag > 0 else 'before'} the host's"
     if not kept.all():
         said += f"; {format_count(int((~kept).sum()), 'window')} at an end of the compared time left out"
     if counts.began_anew.any():
-        said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter began anew"
+        said += f"; {format_count(int(counts.began_anew.sum()), 'window')} left out, in which a counter was reset"
     return Agreement(what, counts.name, port.name, state, said, len(came), int(good.sum()),
                      float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
 
@@ -243,11 +243,11 @@ def outcome(
         f"{format_share(abs(off))} {'more' if off > 0 else 'less'}"
     )
     if off > 0 and holds.lossy[seen.rows][~good].mean() > 0.5:
-        return "disagree", "host", f"{said}: the recorder lost packets in them, as it says itself"
+        return "disagree", "host", f"{said}: the recorder reports lost packets in them"
     if off > 0 and filtered:
         return "disagree", "host", f"{said}: the recording was taken with a filter"
     if not more.any() and less.mean() <= 0.5:
-        return "disagree", "switch", f"{said}: a counter wrapped or began anew, since the host cannot receive more than was sent"  # noqa: E501
+        return "disagree", "switch", f"{said}: a counter wrapped or was reset, since the host cannot receive more than was sent"  # noqa: E501
     return "disagree", "", said
 
 

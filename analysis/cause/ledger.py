@@ -49,7 +49,7 @@ QUEUES = {
 
 
 class Crossing(NamedTuple):
-    """A recorded port that the path crosses. `assumed`: no name said so."""
+    """A recorded port that the path crosses. `assumed`: no name identifies it."""
 
     port: Port
     end: str  # src or dst

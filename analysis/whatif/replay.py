@@ -43,7 +43,7 @@ PLATEAU = 0.15  # of those that meet it, beyond TOP: the buffer is full and drop
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed against the recorded situation; as it was where nothing is said."""
+    """What is changed against the recorded situation; as it was where nothing is given."""
 
     name: str
     link_bps: float | None = None

@@ -1,4 +1,4 @@
-"""Secrets of a configuration, kept out of whatever is said, logged or sent: the one place that does it.
+"""Secrets of a configuration, kept out of whatever is printed, logged or sent: the one place that does it.
 
 A secret is a value that was taken from the environment (`${NAME}`), or that of a key which holds one. It is also hidden
 where somebody repeats a part of it (a segment of an address), or spells it otherwise (escaped, in base64, in capitals).

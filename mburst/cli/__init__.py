@@ -3,7 +3,7 @@
 - `add_parser(verbs)`: adds the verb's parser, and sets its `run` default;
 - `run(arguments) -> int`: does the work and returns the exit code; raises MburstError.
 
-What a verb had to do without, as a file of the store is damaged, is said here for all of them: see `carry_out`.
+Damaged files that a verb left out are reported here for all verbs: see `carry_out`.
 """
 
 from __future__ import annotations

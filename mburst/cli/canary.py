@@ -88,10 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     store = opened(arguments)
     batch, stop = new_batch(), threading.Event()
     with stopping(stop.set) as ended_by, closing(sender_to(arguments, batch)) as sender:
-        link_bps, said_by = link_of(arguments, sender, store)
+        link_bps, origin = link_of(arguments, sender, store)
         plan, left_out = planned(arguments, sender, link_bps)
         out = print_lines if arguments.plan or not arguments.json else say
-        for line in plan_lines(plan, left_out, arguments.target, sender, said_by):
+        for line in plan_lines(plan, left_out, arguments.target, sender, origin):
             out(line)
         if arguments.plan:
             return 0
@@ -166,7 +166,7 @@ def link_of(arguments: argparse.Namespace, sender: Sender, store: Store | None) 
     return min(known)
 
 
-def plan_lines(plan: Plan, left_out: list[Cell], target: str, sender: Sender, said_by: str) -> list[str]:
+def plan_lines(plan: Plan, left_out: list[Cell], target: str, sender: Sender, origin: str) -> list[str]:
     """What will be sent, in words."""
     sizes = ", ".join(dict.fromkeys(format_bytes(cell.size_bytes) for cell in plan.cells))
     lengths = " and ".join(dict.fromkeys(length_words(cell) for cell in plan.cells))
@@ -175,7 +175,7 @@ def plan_lines(plan: Plan, left_out: list[Cell], target: str, sender: Sender, sa
     lines = [f"{format_count(plan.bursts, 'burst')} from {sender.source} to {whom}, UDP port {port}: {sizes}, each "
              f"{lengths}, {plan.count:,} times; {format_bytes(plan.wire_bytes)} in about "
              f"{format_duration(plan.about_ns())}, at most {format_share(plan.share)} of "
-             f"{format_rate(plan.link_bps)} in any second{said_by}"]
+             f"{format_rate(plan.link_bps)} in any second{origin}"]
     if left_out:
         lines.append("left out, as the link carries no more: " + ", ".join(
             f"{format_bytes(cell.size_bytes)} {length_words(cell)}" for cell in left_out))

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def require() -> None:
     """Raises MburstError where the libraries for gNMI are missing. Keeps gRPC's own log lines from the terminal: what
-    they are about is said in ours."""
+    they are about is in our lines."""
     import importlib.util
     import os
     import resource

@@ -102,7 +102,7 @@ def settle(config: Config) -> None:
     folders = {report.output for report in config.reports}
     folders |= {Path(to.settings["path"]) for to in config.deliveries.values() if to.kind == "folder"}
     for folder in folders:  # where there is none, nothing could be allowed in it
-        with suppress(OSError):  # which is said where it is written to
+        with suppress(OSError):  # which is reported where it is written to
             folder.mkdir(mode=0o750, parents=True, exist_ok=True)
     trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
     privileges.confine(trusted, [*stores, *folders])

@@ -28,7 +28,7 @@ class Log:
         self._say(line if line.isprintable() else line.encode("unicode_escape").decode())
 
     def take_from(self, logger: str) -> None:
-        """Have what a library logs, from warnings on, said as a line each."""
+        """Report what a library logs, from warnings on, as a line each."""
         found = logging.getLogger(logger)
         found.handlers, found.propagate = [_Lines(self)], False
 

@@ -65,7 +65,7 @@ def split(listen: str, port: int) -> tuple[str, int]:
 
 def resolved(host: str, port: int) -> str:
     """The IP address of a host. Raises MburstError, also where a name resolves to loopback and other addresses at once:
-    it cannot be said who reaches that."""
+    who reaches that is not known."""
     try:
         found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError) as error:

@@ -137,7 +137,7 @@ class HotLog:
 
 
 def late(path: Path, seconds: float) -> MburstError:
-    """What is said when rows of the log at PATH were on no disk for so long."""
+    """The report that rows of the log at PATH were on no disk for so long."""
     return MburstError(f"{path}: the disk is slow: a power cut could have cost the rows of {seconds:.2f} s, "
                        f"more than {disk.SYNC_S:g} s", "record to a faster disk, or to one with less to do")
 

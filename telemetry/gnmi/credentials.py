@@ -190,7 +190,7 @@ def diagnose(target: Target) -> str:
             if target.insecure:
                 return _speaks_tls(plain)
             if target.skip_verify:
-                return ""  # what is wrong with a pinned certificate was said before
+                return ""  # what is wrong with a pinned certificate was reported before
             return _handshake(target, plain)
     except (OSError, ValueError) as error:
         return reason(error)

@@ -68,7 +68,7 @@ class Device:
 
     @property
     def full(self) -> str:
-        """What is said of a path that is one too many."""
+        """The report of a path that is one too many."""
         return f"more than {self.most_paths:,} paths"
 
     def take_fact(self, fact: str, places: dict[str, str], value: Any) -> bool:

@@ -131,7 +131,7 @@ def _size(own: Part, word: str, default: int) -> int:
 
 
 def _max_msg_size(top: Part) -> int:
-    """The largest message by gnmic's own key, in bytes; what mburst cannot do is said, and the nearest that it can."""
+    """The largest message by gnmic's own key, in bytes; another size than mburst takes is reported."""
     text = top.text("max-msg-size")
     if not text:
         return limits.MESSAGE_BYTES

@@ -341,7 +341,7 @@ class Session:
         return kind or ""
 
     def _reported(self, subscription: Subscription, text: str) -> None:
-        """An error that the target reports in a stream that goes on: the first ones are said."""
+        """An error that the target reports in a stream that goes on: the first ones are reported."""
         self._errors += 1
         self.device.count(subscription.name, "not-understood", "an error that the target reports")
         if self._errors <= limits.ERRORS_REPORTED:
@@ -393,7 +393,7 @@ class Session:
         return Ended(reason, refused=code in REFUSALS, code=code)
 
     def _report(self, subscription: str, ended: Ended) -> Ended:
-        """Say why, unless that is what was said the last time."""
+        """Report why, unless that was reported the last time."""
         if self._reasons.get(subscription) != ended.reason:
             self._reasons[subscription] = ended.reason
             where = f"{self.target.name}: {subscription}" if subscription else self.target.name

@@ -84,7 +84,7 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
     assert report.definition == definition_of(parser.parse_args([])) == BurstDefinition()
 
 
-@pytest.mark.parametrize(("text", "said"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("store = ", "invalid TOML"),
     ("x = " + 5000 * "[", "invalid TOML"),
     ('stroe = "x"\n', "has no key 'stroe' (valid are "),
@@ -116,10 +116,10 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
     (MAIL + 'port = "x"\n', "port must be a whole number"),
     ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
 ])
-def test_what_is_wrong_is_said(read, text, said):
+def test_what_is_wrong_is_said(read, text, message):
     with pytest.raises(UsageError) as caught:
         read(text)
-    assert said in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
+    assert message in f"{caught.value} ({caught.value.hint})" and "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -138,17 +138,17 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
             (folder / "mburst.toml").write_text("")
             (folder / name).unlink(missing_ok=True)
             make(folder / name)
-            said: list[str] = []
-            waiting = threading.Thread(target=refused, args=(folder / "mburst.toml", said), daemon=True)
+            message: list[str] = []
+            waiting = threading.Thread(target=refused, args=(folder / "mburst.toml", message), daemon=True)
             waiting.start()
             waiting.join(30)
-            assert said and f"{name}: cannot read: " in said[0], (kind, name)
+            assert message and f"{name}: cannot read: " in message[0], (kind, name)
 
 
-def refused(path: Path, said: list[str]) -> None:
+def refused(path: Path, message: list[str]) -> None:
     with pytest.raises(MburstError) as caught:
         load(path)
-    said.append(str(caught.value))
+    message.append(str(caught.value))
 
 
 def test_a_file_may_be_a_link(tmp_path):
@@ -174,7 +174,7 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
     assert "readable by everybody (chmod 600" in warning
 
 
-@pytest.mark.parametrize(("text", "mode", "said"), [
+@pytest.mark.parametrize(("text", "mode", "message"), [
     ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: not NAME=value"),
     ("A='s3cret\n", 0o600, "mburst.env line 1: A: unterminated quote"),
     ("A=s3cret\n", 0o620, "writable by others than its owner (chmod 600"),
@@ -182,13 +182,13 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
     ("URL=ftp://s3cret\n", 0o600, "url is not a valid http or https URL"),
     ("A=s3cret\n", 0o600, "refers to $URL, which is not set in the environment (write URL=… to "),
 ])
-def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, said):
+def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, message):
     (tmp_path / "mburst.env").write_text(text)
     (tmp_path / "mburst.env").chmod(mode)
     with pytest.raises(MburstError) as caught:
         read('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "${URL}"\n')
     line = f"{caught.value} ({caught.value.hint})"
-    assert said in line and "s3cret" not in line
+    assert message in line and "s3cret" not in line
 
 
 def test_the_parts_have_the_secrets(tmp_path):
@@ -200,11 +200,11 @@ def test_the_parts_have_the_secrets(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "mburst", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "no value received" in line or "no variable" in line)
+        message = next(line for line in process.stderr if "no value received" in line or "no variable" in line)
     finally:
         process.terminate()
         process.communicate(timeout=60)
-    assert "Connection refused" in said
+    assert "Connection refused" in message
 
 
 def uncommented(text: str) -> str:

@@ -118,8 +118,8 @@ def web():
 
 
 def sent(digest: Digest, where: Delivery, ledger: Ledger) -> tuple[bool, list[str]]:
-    told: list[str] = []
-    return deliver(digest, where, ledger, told.append, sleep=lambda seconds: None), told
+    reported: list[str] = []
+    return deliver(digest, where, ledger, reported.append, sleep=lambda seconds: None), reported
 
 
 def test_a_mail_has_table_picture_and_page(digest, inbox, ledger):
@@ -147,8 +147,8 @@ def test_nothing_is_sent_twice(digest, inbox, ledger):
 
 def test_a_refusal_is_tried_again_and_its_id_stays(digest, inbox, ledger):
     inbox.answers = ["451 later", "451 later"]
-    done, told = sent(digest, mail(inbox), ledger)
-    assert done and len(inbox.mails) == 1 and "451 later (1 of 3 tries)" in told[0]
+    done, reported = sent(digest, mail(inbox), ledger)
+    assert done and len(inbox.mails) == 1 and "451 later (1 of 3 tries)" in reported[0]
 
 
 def test_a_failure_is_in_the_next_message(folder, digest, inbox, ledger):
@@ -165,8 +165,8 @@ def test_a_failure_is_in_the_next_message(folder, digest, inbox, ledger):
 
 def test_no_server_is_a_failure(digest, ledger):
     where = to("smtp", host="127.0.0.1", port=free_port(), security="none", to="a@b.c", **{"from": "a@b.c"})
-    done, told = sent(digest, where, ledger)
-    assert not done and len(told) == 3 and "refused" in told[0]
+    done, reported = sent(digest, where, ledger)
+    assert not done and len(reported) == 3 and "refused" in reported[0]
 
 
 def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
@@ -193,10 +193,10 @@ def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
     thread.start()
     where = to("smtp", host="127.0.0.1", port=listening.getsockname()[1], security="none", to="a@b.c",
                **{"from": "a@b.c"})
-    done, told = sent(digest, where, ledger)
+    done, reported = sent(digest, where, ledger)
     thread.join()
     listening.close()
-    assert done and conversations[-1] == b".\r\n" and "may not have been delivered" in told[0]
+    assert done and conversations[-1] == b".\r\n" and "may not have been delivered" in reported[0]
     assert ledger.state(digest.key("ops")) == book.UNSURE and "may have arrived" in ledger.troubles("ops")[0]
 
 
@@ -235,8 +235,8 @@ def test_a_webhook_gets_slack_blocks(digest, web, ledger):
     [(path, body, headers)] = web.seen
     assert path == "/hook?a=1" and body["text"].startswith("Microbursts, Friday 2026-11-20")
     assert [block["type"] for block in body["blocks"]] == ["header", "section"]
-    said = body["blocks"][1]["text"]["text"]
-    assert "|r1>: 2 of 2 hosts" in said and "quiet &amp; &lt;small&gt;" in said and headers["Idempotency-Key"]
+    posted = body["blocks"][1]["text"]["text"]
+    assert "|r1>: 2 of 2 hosts" in posted and "quiet &amp; &lt;small&gt;" in posted and headers["Idempotency-Key"]
 
 
 def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(folder, digest, web, ledger):
@@ -244,8 +244,8 @@ def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(fold
     assert sent(digest, to("webhook", url=web.url), ledger)[0] and len(web.seen) == 3
     other = Digest("other", digest.since_ns, digest.until_ns, folder, digest.entries, [])
     web.answers = [None]
-    done, told = sent(other, to("webhook", url=web.url), ledger)
-    assert done and len(web.seen) == 4 and "may not have been delivered" in told[0]
+    done, reported = sent(other, to("webhook", url=web.url), ledger)
+    assert done and len(web.seen) == 4 and "may not have been delivered" in reported[0]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -261,24 +261,24 @@ def test_a_webhook_that_leads_elsewhere_is_not_followed(digest, web, status):
     assert [path for path, *_ in web.seen] == [f"/secret/{number}" for number in range(len(elsewhere))]
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
+@pytest.mark.parametrize("posted", [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
                          ids=["ever on", "letters", "a header"])
-def test_a_server_that_answers_without_end_is_given_up(digest, said):
+def test_a_server_that_answers_without_end_is_given_up(digest, posted):
     """Something comes all the time, so that no read times out."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         def answering() -> None:
             connection, _ = server.accept()
             with connection, suppress(OSError):
-                connection.sendall(said)
+                connection.sendall(posted)
                 while True:
                     time.sleep(0.02)
-                    connection.sendall(said if b"100" in said else b"x")
+                    connection.sendall(posted if b"100" in posted else b"x")
 
         thread = threading.Thread(target=answering, daemon=True)
         thread.start()
         where = Delivery("ops", "webhook", 1, 10**6, 3 * 10**8, "", "always",
                          {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"})
-        with nullcontext() if b"200" in said else pytest.raises(Unsure):  # who says 200 has taken it
+        with nullcontext() if b"200" in posted else pytest.raises(Unsure):  # who says 200 has taken it
             send_webhook(digest, where)
         thread.join(30)
         assert not thread.is_alive()
@@ -309,8 +309,8 @@ def test_a_folder_gets_the_same_files(digest, tmp_path, ledger):
 
 def test_a_folder_that_cannot_be_written_is_a_failure(digest, tmp_path, ledger):
     (tmp_path / "file").write_text("")
-    done, told = sent(digest, to("folder", attempts=1, path=str(tmp_path / "file")), ledger)
-    assert not done and "cannot be written" in told[0]
+    done, reported = sent(digest, to("folder", attempts=1, path=str(tmp_path / "file")), ledger)
+    assert not done and "cannot be written" in reported[0]
 
 
 def test_when_bursts_keeps_quiet_about_calm(folder, digest, web, ledger):
@@ -324,5 +324,5 @@ def test_when_bursts_keeps_quiet_about_calm(folder, digest, web, ledger):
 def test_many_racks_fit_in_a_message(folder, digest):
     many = [Entry(entry.page, entry.facts, {**entry.summary, "rack": f"r{i}"}) for i in range(150)
             for entry in digest.entries[:1]]
-    told = Digest("daily", START, START + DAY, folder, many, [])
-    assert "and 50 racks more" in told.text("") and told.html("", "x").count("<tr>") == 101
+    reported = Digest("daily", START, START + DAY, folder, many, [])
+    assert "and 50 racks more" in reported.text("") and reported.html("", "x").count("<tr>") == 101

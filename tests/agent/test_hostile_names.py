@@ -64,7 +64,7 @@ def is_seen(text: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def folder_of_reports(tmp_path_factory):
     """The report of a rack whose hosts, interfaces, senders and own name are hostile, and its folder."""
     root = tmp_path_factory.mktemp("hostile")
     store = Store.create(root / "store")
@@ -77,9 +77,9 @@ def told(tmp_path_factory):
 
 
 @pytest.fixture
-def digest(told):
+def digest(folder_of_reports):
     """One with a rack of each name."""
-    _, folder = told
+    _, folder = folder_of_reports
     made = Digest.read("daily", folder, START, START + DAY, [])
     [entry] = made.entries
     racks = [Entry(entry.page, entry.facts, {**entry.summary, "rack": name, "verdict": f"{name} {name}",
@@ -91,15 +91,15 @@ def to(kind: str, site: str = "https://site.example", **settings) -> Delivery:
     return Delivery("ops", kind, 1, 0, 0, site, "always", settings)
 
 
-def test_a_report_is_text(told):
-    found, _ = told
+def test_a_report_is_text(folder_of_reports):
+    found, _ = folder_of_reports
     text = is_text(page.render(found))
     for name in ON_A_LINE:
         assert names.shown(name)[:26] in text, name
 
 
-def test_the_index_is_text(told):
-    _, folder = told
+def test_the_index_is_text(folder_of_reports):
+    _, folder = folder_of_reports
     summaries = [(f"rack-{names.file_part(name)}", {**page.summaries(folder)[0][1], "rack": name, "worst_host": name,
                                                     "warnings": [name]}) for name in NAMED]
     text = is_text(page.render_index(summaries, NAMED))
@@ -129,13 +129,13 @@ def test_a_picture_takes_any_name():
 def test_slack_gets_no_command(digest):
     for entry, name in zip(digest.entries, NAMED, strict=True):
         for site in ("", "https://site.example"):
-            said = http.slack(replace(digest, entries=[entry], troubles=[name]), site)
-            texts = [said["text"], *(block["text"]["text"] for block in said["blocks"])]
+            payload = http.slack(replace(digest, entries=[entry], troubles=[name]), site)
+            texts = [payload["text"], *(block["text"]["text"] for block in payload["blocks"])]
             for text in texts:
                 rest = re.sub(r"<https://site\.example/rack-[A-Za-z0-9._-]+\.html\|[^<>|\n]*>", "", text)
                 assert "<" not in rest and ">" not in rest and all(map(is_seen, text.split("\n"))), text
                 assert not re.search(r"&(?!(amp|lt|gt);)", text) and len(text) <= 3000
-            assert len(said["blocks"][0]["text"]["text"]) <= 150
+            assert len(payload["blocks"][0]["text"]["text"]) <= 150
     json.dumps(http.slack(digest, ""))
 
 

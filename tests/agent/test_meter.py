@@ -297,17 +297,17 @@ def test_latencies_are_of_the_same_scraper(store, monkeypatch):
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99), st.sampled_from(["x", "y", None])), max_size=40))
 def test_the_largest_since_each_asked(steps):
-    of, told = Largest(), {"x": 0, "y": 0}
+    of, largest = Largest(), {"x": 0, "y": 0}
     asked: set[str] = set()
     for at, (key, value, scraper) in enumerate(steps, 1):
         of.add(key, value)
         if scraper:
-            since = told[scraper] if scraper in asked else 0
+            since = largest[scraper] if scraper in asked else 0
             expected: dict[str, int] = {}
             for other, number, _ in steps[since:at]:
                 expected[other] = max(expected.get(other, 0), number)
             assert of.take(scraper) == expected
-            told[scraper] = at
+            largest[scraper] = at
             asked.add(scraper)
 
 

@@ -44,15 +44,15 @@ def test_the_last_period():
 
 
 def test_a_report_is_written_and_delivered_once(config, tmp_path):
-    told: list[str] = []
-    assert carry_out(config, config.reports[0], NOW, told.append) == 0
+    lines: list[str] = []
+    assert carry_out(config, config.reports[0], NOW, lines.append) == 0
     names = {f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2")
              for kind in ("html", "json")}
     assert {path.name for path in (tmp_path / "www").iterdir()} == {*names, "index.html"}
-    assert [line.split(":")[0] for line in told] == ["report", "report", "www"]
+    assert [line.split(":")[0] for line in lines] == ["report", "report", "www"]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
-    assert carry_out(config, config.reports[0], NOW + HOUR, told.append) == 0
-    assert len(told) == 3 and before == {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
+    assert carry_out(config, config.reports[0], NOW + HOUR, lines.append) == 0
+    assert len(lines) == 3 and before == {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
 
 
 def test_nothing_is_due_before_the_delay(config, tmp_path):
@@ -63,11 +63,11 @@ def test_nothing_is_due_before_the_delay(config, tmp_path):
 
 def test_a_failed_delivery_is_made_up_for_with_the_next(config, tmp_path):
     (tmp_path / "www").write_text("in the way")
-    told: list[str] = []
-    assert carry_out(config, config.reports[0], NOW, told.append) == 1
+    lines: list[str] = []
+    assert carry_out(config, config.reports[0], NOW, lines.append) == 1
     assert "was not delivered to www" in (tmp_path / "out" / "index.html").read_text()
     (tmp_path / "www").unlink()
-    assert carry_out(config, config.reports[0], NOW + DAY, told.append) == 0
+    assert carry_out(config, config.reports[0], NOW + DAY, lines.append) == 0
     assert len(list((tmp_path / "www").glob("rack-r1-*.html"))) == 2
     assert "was not delivered to www" in (tmp_path / "www" / "index.html").read_text()
     assert "was not delivered" not in (tmp_path / "out" / "index.html").read_text()
@@ -93,16 +93,16 @@ def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
     assert "mburst: report daily: store: not an mburst store" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("every", "delay", "said"), [
+@pytest.mark.parametrize(("every", "delay", "expected"), [
     ("hour", "5m", "*-*-* *:05:00 UTC"), ("day", "90m", "*-*-* 01:30:00 UTC"),
     ("week", "26h", "Tue *-*-* 02:00:00 UTC")])
-def test_calendars(config, every, delay, said):
+def test_calendars(config, every, delay, expected):
     text = config.path.read_text().replace('output = "out"', f'output = "out"\nevery = "{every}"\ndelay = "{delay}"')
     config.path.write_text(text)
     [report] = load(config.path).reports
-    assert timers.calendar(report) == said
+    assert timers.calendar(report) == expected
     if shutil.which("systemd-analyze"):
-        assert subprocess.run(["systemd-analyze", "calendar", said], capture_output=True).returncode == 0
+        assert subprocess.run(["systemd-analyze", "calendar", expected], capture_output=True).returncode == 0
 
 
 def test_units_are_what_systemd_reads(config):

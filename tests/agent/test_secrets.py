@@ -98,22 +98,22 @@ def once(path: Path) -> int:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url, said", [
+@pytest.mark.parametrize("url, message", [
     (f"hooks.example/services/{CANARY}", "url is not a valid"), (f"ftp://x/{CANARY}", "url is not a valid"),
     (f"https://user:{CANARY}@hooks.example/x", "user and password"), (f"https:///{CANARY}", "url is not a valid"),
     (f"https://[{CANARY}/x", "url is not a valid"), (f"https://h:99999/{CANARY}", "url is not a valid"),
     (f"https://h/{CANARY}\n/x", "blank"), (f"https://h/a {CANARY}", "blank"), (f"https://h/{CANARY}#x", "after #"),
     (f"https://h/é{CANARY}", "blank"), (f"https://h/\u202e{CANARY}", "blank"), ("", "url is not a valid")])
-def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, url, said):
+def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, url, message):
     monkeypatch.setenv("HOOK", url)
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
     for call in (["run", "--check", str(path)], ["schedule", "--once", "daily", str(path)], ["run", str(path)]):
         assert main(call) == 2
-        told = is_clean(folder, capfd)
-        assert said in told and "url" in told and told.count("\n") == 1
+        printed = is_clean(folder, capfd)
+        assert message in printed and "url" in printed and printed.count("\n") == 1
 
 
-@pytest.mark.parametrize("table, said", [
+@pytest.mark.parametrize("table, message", [
     ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
     ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
     ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "invalid mail address in from"),
@@ -124,9 +124,9 @@ def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, ur
     ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share must be a share"),
     ('kind = "webhook"\nurl = "http://x"\nsite = "https://u:${PASSWORD}@x"', "site"),
     ('kind = "webhook"\nurl = "${NOT_THERE}"', "refers to $NOT_THERE")])
-def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, said):
+def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, message):
     assert main(["run", "--check", str(config(folder, store, table))]) == 2
-    assert said in is_clean(folder, capfd)
+    assert message in is_clean(folder, capfd)
 
 
 # --- the web ----------------------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ def web():
 def test_no_answer_of_a_server_brings_it_out(folder, store, monkeypatch, capfd, web, kind, how):
     monkeypatch.setenv("HOOK", f" http://127.0.0.1:{web}/{how}/services/T0/{CANARY}?key={CANARY}x \n")
     assert once(config(folder, store, f'kind = "{kind}"\nurl = "${{HOOK}}"')) in (0, 1)
-    said = is_clean(folder, capfd)
-    assert "secret: delivered" in said if how == "ok" else "secret: " in said
+    message = is_clean(folder, capfd)
+    assert "secret: delivered" in message if how == "ok" else "secret: " in message
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -216,8 +216,8 @@ class Mail(socketserver.StreamRequestHandler):
                     return
                 command = line.split()[0].upper().decode(errors="replace")
                 if command == self.wrong:
-                    said = base64.b64decode(line.split()[-1] + b"===") if command == "AUTH" else b""
-                    self.wfile.write(b"535 bad " + line.strip() + b" " + said.replace(b"\0", b" ") + b"\r\n")
+                    message = base64.b64decode(line.split()[-1] + b"===") if command == "AUTH" else b""
+                    self.wfile.write(b"535 bad " + line.strip() + b" " + message.replace(b"\0", b" ") + b"\r\n")
                 elif command == "EHLO":
                     self.wfile.write(b"250-x\r\n250 AUTH PLAIN LOGIN\r\n")
                 elif command == "AUTH":

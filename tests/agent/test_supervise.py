@@ -115,7 +115,7 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert log().count("metrics bad:") == 1 and "started again" not in log()
+    assert log().count("metrics bad:") == 1 and "restarting" not in log()
 
 
 def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):

@@ -331,7 +331,7 @@ def ask(store: Store, capsys: pytest.CaptureFixture[str]) -> Ask:
 
 
 @pytest.fixture
-def told(store: Store) -> Store:
+def recorded(store: Store) -> Store:
     """Two bursts in a recording of 100 ms."""
     write(store, "recordings", {"start_ns": T0, "end_ns": T0 + 100 * MS, "quality": 32, "dropped": 4, "late": 1})
     write(store, "bins", *full_bins(10, 11, 12), *full_bins(50, quality=32))
@@ -352,7 +352,7 @@ def told(store: Store) -> Store:
     return store
 
 
-def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, told: Store) -> None:
+def test_the_table_says_what_a_count_means_nothing_without(ask: Ask, recorded: Store) -> None:
     code, out, err = ask("--threshold", "80%", "--join", "5ms", "--release", "0.6")
     head, names, first, second, foot = out.splitlines()
     assert (code, err) == (0, "")
@@ -399,7 +399,7 @@ def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: St
     )
 
 
-@pytest.mark.parametrize(("gap", "said"), [
+@pytest.mark.parametrize(("gap", "expected"), [
     (None, "the recording broke off (killed): what came after that is not known"),
     ({"end_ns": None}, "the recording broke off (power): what came after that is not known until the interface is "
                        "recorded again"),
@@ -408,7 +408,7 @@ def test_a_recording_that_was_killed_is_summed_from_its_bins(ask: Ask, store: St
     ({}, "the recording broke off (power): packets were missed in the 2 s after that, not known how many packets: x"),
 ])
 def test_what_a_recording_that_broke_off_has_missed_is_what_its_gap_says(
-    ask: Ask, store: Store, gap: dict[str, Any] | None, said: str
+    ask: Ask, store: Store, gap: dict[str, Any] | None, expected: str
 ) -> None:
     end_ns = T0 + 50 * MS
     write(store, "recordings", {"complete": False, "ended": "killed", "start_ns": T0, "end_ns": end_ns})
@@ -418,18 +418,18 @@ def test_what_a_recording_that_broke_off_has_missed_is_what_its_gap_says(
     if gap is not None:
         write(store, "gaps", {"start_ns": end_ns, "end_ns": end_ns + 2000 * MS, "reason": "power",
                               "detail": "not known how many packets: x", **gap})
-    assert ask()[1].splitlines()[-1].split("; ")[1] == said
+    assert ask()[1].splitlines()[-1].split("; ")[1] == expected
 
 
-def test_json_and_csv_hold_the_same(ask: Ask, told: Store) -> None:
+def test_json_and_csv_hold_the_same(ask: Ask, recorded: Store) -> None:
     found = json.loads(ask("--json")[1])
-    assert found == find_bursts(told.connect()) and len(found) == 2 and tuple(found[0]) == COLUMNS
+    assert found == find_bursts(recorded.connect()) and len(found) == 2 and tuple(found[0]) == COLUMNS
     table = list(csv.DictReader(io.StringIO(ask("--csv")[1])))
     assert [json.loads(row["top_sources"]) for row in table] == [burst["top_sources"] for burst in found]
     assert [int(row["start_ns"]) for row in table] == [burst["start_ns"] for burst in found]
 
 
-def test_none_found_says_so(ask: Ask, told: Store) -> None:
+def test_none_found_says_so(ask: Ask, recorded: Store) -> None:
     code, out, _ = ask("--min-duration", "1s")
     assert code == 0 and "no burst in 101 ms, 0 % of the time" in out
     assert json.loads(ask("--min-duration", "1s", "--json")[1]) == []
@@ -437,19 +437,19 @@ def test_none_found_says_so(ask: Ask, told: Store) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]])
-def test_a_filter_that_no_recording_matches_fails(ask: Ask, told: Store, form: list[str]) -> None:
+def test_a_filter_that_no_recording_matches_fails(ask: Ask, recorded: Store, form: list[str]) -> None:
     code, out, err = ask("--host", "nobody", "--interface", "eth9", *form)
     assert (code, out) == (1, "") and "no recording of host nobody and interface eth9 (" in err
 
 
-def test_since_counts_back_from_the_newest_data(ask: Ask, told: Store) -> None:
+def test_since_counts_back_from_the_newest_data(ask: Ask, recorded: Store) -> None:
     assert starts(json.loads(ask("--since", "1ms", "--json")[1])) == [50]
     assert starts(json.loads(ask("--until", "2023-11-14T22:13:20.02", "--json")[1])) == [10]
     assert starts(json.loads(ask("--since", "2023-11-14", "--until", "2023-11-15", "--json")[1])) == [10, 50]
 
 
-def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
-    write(told, "recordings", {"recording_id": "run-2", "start_ns": T0, "end_ns": T0 + MS})
+def test_overlap_is_told_on_stderr(ask: Ask, recorded: Store) -> None:
+    write(recorded, "recordings", {"recording_id": "run-2", "start_ns": T0, "end_ns": T0 + MS})
     code, out, err = ask("--json")
     assert code == 0 and len(json.loads(out)) == 2
     assert re.fullmatch(r"mburst: recordings run-1 and run-2 recorded the same interface and time: .*--recording.*\n",
@@ -458,7 +458,7 @@ def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "error_text"),
     [
         (["--bin", "1.5ms"], 2, "is not a multiple"),
         (["--bin", "0ms"], 2, "longer than 0"),
@@ -473,7 +473,7 @@ def test_overlap_is_told_on_stderr(ask: Ask, told: Store) -> None:
         (["--colour"], 2, "unrecognized"),
     ],
 )
-def test_wrong_calls_end_in_a_line(ask: Ask, told: Store, words: list[str], code: int, says: str) -> None:
+def test_wrong_calls_end_in_a_line(ask: Ask, recorded: Store, words: list[str], code: int, error_text: str) -> None:
     got, out, err = ask(*words)
     [line] = err.splitlines()
-    assert (got, out) == (code, "") and says in line
+    assert (got, out) == (code, "") and error_text in line

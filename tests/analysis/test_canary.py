@@ -213,8 +213,8 @@ def test_a_report_names_canaries_and_says_what_would_have_been_seen(tmp_path: Pa
     html = page.render([after], BurstDefinition())
     assert "60 of 61 bursts are canary bursts" in html and "60 of them canary bursts" in html
     assert "Bursts of 60.6 kB or more back to back are detected with 95 % or more (60 of 60 canary bursts" in html
-    told = page.facts_json([after], BurstDefinition())["lanes"][0]
-    assert told["sensitivity"].startswith("Bursts of 60.6 kB or more")
+    facts_of_it = page.facts_json([after], BurstDefinition())["lanes"][0]
+    assert facts_of_it["sensitivity"].startswith("Bursts of 60.6 kB or more")
     strict = BurstDefinition(threshold=0.9)
     quiet = page.facts_json([after], strict)["lanes"][0]["sensitivity"]
     assert quiet.startswith("How small a burst is detected was measured on 2026-11-20, but not by this definition")
@@ -240,11 +240,11 @@ def test_an_investigation_says_what_would_have_been_seen(tmp_path: Path) -> None
     assert before.cause == "none" and before.summary.endswith(UNMEASURED)
     canary.read(store, run_of(sent), BurstDefinition())
     after = mburst.open(tmp_path / "s").investigate()
-    told = after.to_dict()
-    assert told["bursts"]["canaries"] == 60
-    assert told["smallest_burst"].startswith("Bursts of 60.6 kB or more back to back")
+    facts_of_it = after.to_dict()
+    assert facts_of_it["bursts"]["canaries"] == 60
+    assert facts_of_it["smallest_burst"].startswith("Bursts of 60.6 kB or more back to back")
     assert "All of them, 60 bursts, are canary bursts: `mburst canary` sent them from 10.0.0.9." in after.summary
-    assert after.cause == "none" and told["smallest_burst"] in after.summary
+    assert after.cause == "none" and facts_of_it["smallest_burst"] in after.summary
     assert "canary bursts" in after.markdown()
 
 

@@ -85,8 +85,8 @@ def test_a_capture_file_in_microseconds(tmp_path: Path, capsys: pytest.CaptureFi
     capsys.readouterr()
     for words in ([], ["--json"], ["--bin", "50us"]):
         assert main(["bursts", store, *words]) == 1
-        said = capsys.readouterr()
-        assert said.out == "" and said.err.count("\n") == 1 and "too coarsely for bins of" in said.err
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1 and "too coarsely for bins of" in printed.err
     for words in (["--force"], ["--bin", "100us"]):
         assert main(["bursts", store, "--json", *words]) == 0
         assert len(json.loads(capsys.readouterr().out)) == 1

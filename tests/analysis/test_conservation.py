@@ -67,14 +67,14 @@ def made(seed: int, wrong: Wrong, width: float = 5e7) -> tuple[Port, Windows, Ca
     rng = np.random.default_rng([seed, 1])
     time, size = traffic(seed, wrong.alike)
     edges = np.arange(0, SECONDS * 1e9 + 1, width)
-    told_time, told_size = traffic(seed + 1000) if wrong.elsewhere else (time, size)
+    counted_time, counted_size = traffic(seed + 1000) if wrong.elsewhere else (time, size)
     late = wrong.late & (rng.random(len(edges)) < 0.1)
     late[1:] &= ~late[:-1]
     late[[0, -1]] = False
     stamps = edges + np.where(late, 0.2 * width, 0.0)
-    told, _ = np.histogram(told_time + wrong.apart_ns, stamps, weights=told_size + wrong.extra)
+    volume, _ = np.histogram(counted_time + wrong.apart_ns, stamps, weights=counted_size + wrong.extra)
     if wrong.reset:
-        told[2 + np.argmax(told[2:-2])] *= 0.3
+        volume[2 + np.argmax(volume[2:-2])] *= 0.3
     seen = rng.random(len(time)) >= wrong.lost
     time, size = time[seen], size[seen]
     count = int(SECONDS * 1e9 / BIN)
@@ -87,7 +87,7 @@ def made(seed: int, wrong: Wrong, width: float = 5e7) -> tuple[Port, Windows, Ca
         bytes_, packets = sums[:, np.searchsorted(time, asked.end)] - sums[:, np.searchsorted(time, asked.start)]
         return Content(bytes_, bytes_ + OVERHEAD * packets, packets, np.full(len(packets), wrong.known))
 
-    return port, Windows("tor p1", edges[:-1], edges[1:], told, np.zeros(len(told), dtype=bool)), holding
+    return port, Windows("tor p1", edges[:-1], edges[1:], volume, np.zeros(len(volume), dtype=bool)), holding
 
 
 def of(seed: int, wrong: Wrong, width: float = 5e7, **more: bool) -> Agreement:
@@ -146,9 +146,9 @@ def test_a_counter_that_began_anew(seed: int) -> None:
     wrong = Wrong(reset=True)
     found = of(seed, wrong)
     assert (found.state, found.blamed) == ("disagree", "switch") and found.windows - found.agreeing <= 2
-    port, told, holding = made(seed, wrong)
-    told.began_anew[2 + np.argmax(made(seed, Wrong())[1].bytes[2:-2])] = True
-    assert counted("bytes", port, told, holding).state == "agree"
+    port, volume, holding = made(seed, wrong)
+    volume.began_anew[2 + np.argmax(made(seed, Wrong())[1].bytes[2:-2])] = True
+    assert counted("bytes", port, volume, holding).state == "agree"
 
 
 @settings(deadline=None, max_examples=10)
@@ -159,8 +159,8 @@ def test_another_ports_counter_disagrees(seed: int) -> None:
 
 
 def test_no_overlap_is_not_agreement() -> None:
-    port, told, holding = made(5, Wrong())
-    later = told._replace(start=told.start + 1e12, end=told.end + 1e12)
+    port, volume, holding = made(5, Wrong())
+    later = volume._replace(start=volume.start + 1e12, end=volume.end + 1e12)
     assert counted("bytes", port, later, holding).state == "untested"
 
 
@@ -201,10 +201,10 @@ def store_counters(folder: Path, factor: float, other: bool = False, **recording
     port = case.scene.crossings[0].port
     bytes_ = np.diff(port.carried)
     sums = np.add.reduceat(bytes_ - bytes_ // 70, np.arange(0, len(bytes_) // 1000 * 1000, 1000))
-    for name, told in {"p1": sums * factor, **({"p2": sums} if other else {})}.items():
+    for name, volume in {"p1": sums * factor, **({"p2": sums} if other else {})}.items():
         write(store, "ports", *({**COUNTS, "port": name, "window_start_ns": ORIGIN + k * 10**8,
                                  "ts_ns": ORIGIN + (k + 1) * 10**8, "out_bytes": int(count)}
-                                for k, count in enumerate(told)))  # fmt: skip
+                                for k, count in enumerate(volume)))  # fmt: skip
     write(store, "links", {"batch": "g", "ts_ns": ORIGIN, "host": "h", "interface": "eth0", "device": "tor",
                            "port": "p1", "origin": "lldp", "present": True})  # fmt: skip
     return folder

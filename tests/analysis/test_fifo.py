@@ -51,12 +51,12 @@ def test_a_queue_is_told_from_a_stall_in_a_full_stretch(name: str) -> None:
     seen = met_by(port, {**QUEUES, **IMITATIONS}[name])
     late = seen.waited > MS
     model = fitted(seen, late, 1.0)
-    stood, told = standing(seen, late, 1.2 * MS), explained(seen, late, model, 1e5)
-    assert stood is not None and told is not None
+    waiting, explained_part = standing(seen, late, 1.2 * MS), explained(seen, late, model, 1e5)
+    assert waiting is not None and explained_part is not None
     if name in QUEUES:
-        assert stood.low > 0.9 and told.low > 0.8
+        assert waiting.low > 0.9 and explained_part.low > 0.8
     else:
-        assert stood.high < 0.1 and told.high < 0.1
+        assert waiting.high < 0.1 and explained_part.high < 0.1
 
 
 def test_too_few_stretches_tell_nothing() -> None:

@@ -54,11 +54,11 @@ class Followed:
 
     def bins(self, at: list[int], epoch: int = 0, senders: bool = True) -> None:
         """Full bins, by their ms since NOW, and who sent in them."""
-        told = [{"ts_ns": NOW + i * MS, "clock_epoch": epoch} for i in at]
-        batches = self.append("bins", *({**row, "wire_bytes": FULL, "bytes": FULL - 24} for row in told)).to_batches()
+        starts = [{"ts_ns": NOW + i * MS, "clock_epoch": epoch} for i in at]
+        batches = self.append("bins", *({**row, "wire_bytes": FULL, "bytes": FULL - 24} for row in starts)).to_batches()
         if senders:
             self.append("sources", *({**row, "bytes": FULL - 24, "source": f"10.0.0.{i % 2}", "first_ns": row["ts_ns"],
-                                      "last_ns": row["ts_ns"] + MS - 1} for i, row in zip(at, told, strict=True)))
+                                      "last_ns": row["ts_ns"] + MS - 1} for i, row in zip(at, starts, strict=True)))
         self.line.add(batches, [rows("recordings", self.row).to_pylist()[0]])
 
     def tick(self, ms: int) -> None:

@@ -76,7 +76,7 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["investigate", "nowhere"], 1, "not an mburst store"),
         (["investigate", "{store}", "--tail", "1"], 2, "no duration"),
@@ -89,12 +89,12 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_mistakes_end_in_one_line(
-    arguments: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_case(tmp_path / "store", build("harmless", 1, Setting(seconds=4)))
     assert main([argument.format(store=tmp_path / "store") for argument in arguments]) == code
-    told = capsys.readouterr().err
-    assert said in told and told.count("\n") == 1
+    payload = capsys.readouterr().err
+    assert message in payload and payload.count("\n") == 1
 
 
 def test_an_empty_store_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,15 +241,15 @@ def test_senders_that_were_recorded_too_tell_the_queue_and_their_racks(tmp_path:
     case = Case("incast", scene_of(model, send(rng, setting, model, {}), setting), "bursts", 3, setting)
     store = store_case(tmp_path / "s", case)
     add_senders(store, model, setting, 4)
-    told = facts(investigate(store.connect(), Question(BurstDefinition())))
-    assert told["cause"] == "bursts"
-    assert told["queues"]["from_senders"]["senders"] == 4
-    assert told["queues"]["from_senders"]["max_bytes"] == pytest.approx(model.backlog.max(), rel=0.1)
-    dose = told["evidence"]["dose_response"]
+    payload = facts(investigate(store.connect(), Question(BurstDefinition())))
+    assert payload["cause"] == "bursts"
+    assert payload["queues"]["from_senders"]["senders"] == 4
+    assert payload["queues"]["from_senders"]["max_bytes"] == pytest.approx(model.backlog.max(), rel=0.1)
+    dose = payload["evidence"]["dose_response"]
     assert "senders" in dose["dose"] and dose["r"] > 0.95 and dose["slope"] == pytest.approx(1, abs=0.15)
-    assert told["what_if"]["model"]["arrivals"] == "senders" and told["what_if"]["model"]["relative_error"] < 0.2
-    assert told["fan_in"][0]["racks"] == ["far"]
-    assert all("outgoing direction" not in item or "sets" in item for item in told["not_assessed"])
+    assert payload["what_if"]["model"]["arrivals"] == "senders" and payload["what_if"]["model"]["relative_error"] < 0.2
+    assert payload["fan_in"][0]["racks"] == ["far"]
+    assert all("outgoing direction" not in item or "sets" in item for item in payload["not_assessed"])
 
 
 def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ def test_many_hosts_are_judged_together(tmp_path: Path) -> None:
                                for at in np.flatnonzero(bytes_)))  # fmt: skip
         write_probes(store, replace(case, scene=replace(case.scene, probes=replace(probes, dst=f"h{k}"))))
     answer = investigate(store.connect(), Question(BurstDefinition()))
-    told = facts(answer)
-    assert told["cause"] == "bursts" and told["causes"] == {"bursts": 1, "none": 3}
-    assert told["paths"][0]["dst"] == "h2" and len(told["paths"]) == 4
-    assert told["evidence"]["q_value"] >= told["evidence"]["p_value"]
-    assert told["contention"]["hosts"] == 4 and 0 <= told["contention"]["by_chance"] <= 1
+    payload = facts(answer)
+    assert payload["cause"] == "bursts" and payload["causes"] == {"bursts": 1, "none": 3}
+    assert payload["paths"][0]["dst"] == "h2" and len(payload["paths"]) == 4
+    assert payload["evidence"]["q_value"] >= payload["evidence"]["p_value"]
+    assert payload["contention"]["hosts"] == 4 and 0 <= payload["contention"]["by_chance"] <= 1
     assert "4 paths tested, false discoveries controlled over all: none 3, bursts 1" in plain(answer)
 
 
@@ -283,10 +283,10 @@ def test_a_port_without_probes_still_says_what_it_can(tmp_path: Path, capsys: py
     assert "2.5 MB in one of 1 window of 1 ms" in plain(investigate(store.connect(), question))
     (tmp_path / "s" / "probes").rename(tmp_path / "elsewhere")
     assert main(["investigate", str(tmp_path / "s")]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("The cause cannot be determined. What is missing: probes of this time")
-    assert "3 packets dropped" in said and "8 at" not in said and "What sets" not in said
-    assert "what sets the bursts off: record the host's outgoing direction too" in said
+    message = capsys.readouterr().out
+    assert message.startswith("The cause cannot be determined. What is missing: probes of this time")
+    assert "3 packets dropped" in message and "8 at" not in message and "What sets" not in message
+    assert "what sets the bursts off: record the host's outgoing direction too" in message
 
 
 def test_a_second_path_with_another_cause_is_in_the_summary_and_losses_in_the_reasons(tmp_path: Path) -> None:
@@ -294,10 +294,10 @@ def test_a_second_path_with_another_cause_is_in_the_summary_and_losses_in_the_re
     store = store_case(tmp_path / "s", build("incast", 6, setting), dropped=7)
     other = build("host", 6, setting)
     write_probes(store, replace(other, scene=replace(other.scene, probes=replace(other.scene.probes, src="q"))))
-    told = facts(investigate(store.connect(), Question(BurstDefinition())))
-    assert told["causes"] == {"bursts": 1, "host": 1}
-    assert "This is not all: a path has a tail that this does not explain: " in told["summary"]
-    bursts = next(path for path in told["paths"] if path["cause"] == "bursts")
+    payload = facts(investigate(store.connect(), Question(BurstDefinition())))
+    assert payload["causes"] == {"bursts": 1, "host": 1}
+    assert "This is not all: a path has a tail that this does not explain: " in payload["summary"]
+    bursts = next(path for path in payload["paths"] if path["cause"] == "bursts")
     assert any("lost 7 packets" in reason for reason in bursts["reasons"])
     assert "at this port or at one of its speed before it" in bursts["evidence"]["place"]
     assert bursts["tail"]["rule"] == {"factor": 5.0, "excess_ns": 1_000_000}

@@ -125,8 +125,8 @@ def test_seconds_are_told_when_they_are_over(tmp_path):
     assert len(read_moment(history, lane, NOW, lane.edge_ns, BIN).seconds) == 0
     growing.append([1000])
     live.poll()
-    told = read_moment(history, lane, lane.edge_ns - BIN, lane.edge_ns, BIN).seconds
-    assert told.cells.tolist() == [NOW // SECOND] and told.total.tolist() == [10_000 * 1000]
+    whole_seconds = read_moment(history, lane, lane.edge_ns - BIN, lane.edge_ns, BIN).seconds
+    assert whole_seconds.cells.tolist() == [NOW // SECOND] and whole_seconds.total.tolist() == [10_000 * 1000]
     growing.close()
     live.close()
 

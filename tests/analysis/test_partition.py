@@ -114,13 +114,13 @@ def test_another_process_reads_copies_in_one_folder(tmp_path: Path) -> None:
              for table, paths in store.files().items()}
     before = sorted(path.name for path in tmp_path.iterdir())
     shutil.rmtree(store.path / "bins")
-    told = subprocess.run(
+    answer = subprocess.run(
         [sys.executable, "-c", "import json, sys; from pathlib import Path\n"
          "from mburst.analysis.bursts.partition import find_bursts_in\n"
          "files = {table: map(Path, paths) for table, paths in json.load(sys.stdin).items()}\n"
          "print(json.dumps(find_bursts_in(files).bursts.to_pylist()))"],
         input=json.dumps(files), capture_output=True, text=True, check=True)
-    assert len(json.loads(told.stdout)) == 3
+    assert len(json.loads(answer.stdout)) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == before  # nothing is written beside them
 
 
@@ -139,12 +139,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, table: str, missing
     found = find_bursts_in(files)
     assert [(damaged.path, damaged.table, damaged.host) for damaged in found.damaged] == [(str(path), table, "a")]
     assert ("No such file" if missing else "does not match its checksum") in found.damaged[0].reason
-    told = found.bursts.to_pylist()
+    answer = found.bursts.to_pylist()
     if not missing:
-        assert plain(told) == of_store(store)
-    assert all("incomplete" not in burst["quality"] for burst in told if burst["host"] == "b")
+        assert plain(answer) == of_store(store)
+    assert all("incomplete" not in burst["quality"] for burst in answer if burst["host"] == "b")
     if table == "sources":
-        assert any("incomplete" in burst["quality"] for burst in told)
+        assert any("incomplete" in burst["quality"] for burst in answer)
 
 
 def test_bins_without_their_recording_are_refused(tmp_path: Path) -> None:

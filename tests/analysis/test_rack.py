@@ -27,17 +27,17 @@ def store(tmp_path):
 def test_hosts_hours_and_lengths(store):
     hour = 3_600_000
     fill(store, {"a": [(3 * hour + 5, 20), (3 * hour + 900, 10)], "b": [(23 * hour, 3)], "c": []})
-    told = report(store)
-    a, b, c = told.lanes
-    assert [lane.host for lane in told.lanes] == ["a", "b", "c"]
+    page = report(store)
+    a, b, c = page.lanes
+    assert [lane.host for lane in page.lanes] == ["a", "b", "c"]
     assert (a.bursts, a.burst_ns, a.longest_ns, a.p50_ns) == (2, 30 * MS, 20 * MS, 10 * MS)
     assert (b.bursts, c.bursts, c.longest_ns) == (1, 0, None)
     assert a.peak_utilization == 1.0 and a.fan_in == 1 and a.patterns["single-source"] == 2
-    assert [cell.bursts for cell in told.cells[0]] == [2 if slot == 3 else 0 for slot in range(24)]
-    assert told.cells[0][3].burst_ns == 30 * MS and told.cells[1][23].burst_ns == 3 * MS
-    assert told.duration.n == 3 and told.duration.largest == 20 * MS
+    assert [cell.bursts for cell in page.cells[0]] == [2 if slot == 3 else 0 for slot in range(24)]
+    assert page.cells[0][3].burst_ns == 30 * MS and page.cells[1][23].burst_ns == 3 * MS
+    assert page.duration.n == 3 and page.duration.largest == 20 * MS
     assert a.busiest_bin == 1e9 and a.busiest_second == (20 + 10) * 125_000 * 8
-    assert told.slot_ns == HOUR and all(cell.recorded_ns >= HOUR - 1 for cell in told.cells[2])
+    assert page.slot_ns == HOUR and all(cell.recorded_ns >= HOUR - 1 for cell in page.cells[2])
 
 
 def test_a_burst_over_the_edge_of_an_hour_is_in_both(store):
@@ -58,16 +58,16 @@ def test_only_the_period_and_the_rack_count(store):
 
 def test_a_rack_without_data_says_so(store):
     fill(store, {"a": [(50, 10)]})
-    for told in (report(store, "nowhere"), report(store, start=START - 10 * DAY)):
-        assert not told.recorded and told.lanes == [] and told.new is None
-        json.dumps(dataclasses.asdict(told), allow_nan=False)
+    for page in (report(store, "nowhere"), report(store, start=START - 10 * DAY)):
+        assert not page.recorded and page.lanes == [] and page.new is None
+        json.dumps(dataclasses.asdict(page), allow_nan=False)
 
 
 def test_a_recording_that_is_going_on_counts_to_its_last_bin(store):
     fill(store, {"a": [(50, 10)]}, complete=False, end_ns=None)
-    told = report(store)
-    assert told.lanes[0].recorded_ns == 9001 * MS and told.lanes[0].cut_off == 1
-    assert told.cells[0][1].recorded_ns == 0
+    page = report(store)
+    assert page.lanes[0].recorded_ns == 9001 * MS and page.lanes[0].cut_off == 1
+    assert page.cells[0][1].recorded_ns == 0
 
 
 def test_an_unknown_link_speed_hides_no_other_host(store):
@@ -81,28 +81,28 @@ def test_an_unknown_link_speed_hides_no_other_host(store):
 def test_who_feeds_them(store):
     fill(store, {"a": [(50, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.0.0.2"])
     fill(store, {"c": [(500, 10)]}, senders=["10.0.0.2"])
-    told = report(store)
-    assert [(feeder.source, feeder.hosts, feeder.bursts) for feeder in told.feeders] == [
+    page = report(store)
+    assert [(feeder.source, feeder.hosts, feeder.bursts) for feeder in page.feeders] == [
         ("10.0.0.2", ["a", "b", "c"], 3), ("10.0.0.1", ["a", "b"], 2)]
-    assert told.fed_bytes == sum(feeder.bytes for feeder in told.feeders) == pytest.approx(30 * 124_976, rel=1e-4)
+    assert page.fed_bytes == sum(feeder.bytes for feeder in page.feeders) == pytest.approx(30 * 124_976, rel=1e-4)
 
 
 def test_change_and_who_is_new(store):
     fill(store, {"a": [(50, 10)], "b": [], "gone": []}, start=START - DAY)
     fill(store, {"a": [(50, 10)], "b": []}, start=START - 7 * DAY)
     fill(store, {"a": [(50, 10), (900, 10)], "b": [(50, 10)]}, senders=["10.0.0.1", "10.9.9.9"])
-    told = report(store)
-    assert told.previous.then.bursts == 1 and told.previous.now.bursts == 3 and told.previous.missing == ["gone"]
-    assert told.weekday.then.bursts == 1 and told.weekday.since_ns == START - 7 * DAY
-    assert [lane.host for lane in told.new.lanes] == ["b"]
-    assert [source for source, _ in told.new.senders] == ["10.9.9.9"]
-    assert told.previous.comparable
+    page = report(store)
+    assert page.previous.then.bursts == 1 and page.previous.now.bursts == 3 and page.previous.missing == ["gone"]
+    assert page.weekday.then.bursts == 1 and page.weekday.since_ns == START - 7 * DAY
+    assert [lane.host for lane in page.new.lanes] == ["b"]
+    assert [source for source, _ in page.new.senders] == ["10.9.9.9"]
+    assert page.previous.comparable
 
 
 def test_nothing_before_means_nothing_is_new(store):
     fill(store, {"a": [(50, 10)]})
-    told = report(store)
-    assert told.previous is None and told.weekday is None and told.new is None
+    page = report(store)
+    assert page.previous is None and page.weekday is None and page.new is None
 
 
 def test_contention(store):
@@ -165,9 +165,9 @@ def test_probes_in_and_out_of_bursts(store):
         write(store, "probes", *({"seq": i, "src": "x", "dst": dst, "tx_ns": START + at * MS, "lost": length is None,
                                   "rx_ns": None if length is None else START + at * MS + length}
                                  for i, (at, length) in enumerate(rtt.items())))
-    told = report(store)
-    [path] = told.paths
-    assert (path.src, path.dst, told.unplaced_probes) == ("x", "a", 6)
+    page = report(store)
+    [path] = page.paths
+    assert (path.src, path.dst, page.unplaced_probes) == ("x", "a", 6)
     # 49 ms was under way when the burst of 50 to 60 ms began; 60 ms began after it; b's burst is not on the path
     assert (path.met.sent, path.met.n, path.met.max_ns) == (2, 2, 3 * MS)
     assert (path.clear.sent, path.clear.n, path.clear.lost, path.clear.max_ns) == (4, 3, 1, 1000)
@@ -195,10 +195,10 @@ def test_queues_that_filled_or_dropped(store):
                               "max_bytes": size, "dropped_packets": drops}
                              for port, sizes in (("p1", [(0, 0), (900, 0), (900, 0)]), ("p2", [(5, 0), (7, 3), (0, 0)]),
                                                  ("p3", [(0, 0)] * 3)) for i, (size, drops) in enumerate(sizes)))
-    told = report(store)
-    assert [(queue.port, queue.max_bytes, queue.dropped, queue.dropping_windows) for queue in told.queues] == [
+    page = report(store)
+    assert [(queue.port, queue.max_bytes, queue.dropped, queue.dropping_windows) for queue in page.queues] == [
         ("p2", 7, 3, 1), ("p1", 900, 0, 0)]
-    assert told.queues[1].max_at_ns == START + MS and told.queue_count == 3 and not told.queues_known
+    assert page.queues[1].max_at_ns == START + MS and page.queue_count == 3 and not page.queues_known
 
 
 def test_links_tell_which_queues_are_the_racks(store):
@@ -210,9 +210,9 @@ def test_links_tell_which_queues_are_the_racks(store):
           {**link, "ts_ns": START + DAY + 1, "host": "a", "device": "tor-1", "port": "p1", "present": False})
     write(store, "queues", *({"port": port, "window_start_ns": START, "ts_ns": START + MS, "max_bytes": 900}
                              for port in ("p1", "p2", "p3")))
-    told = report(store)
-    assert told.queues_known and told.queue_count == 1
-    assert [(queue.port, queue.hosts) for queue in told.queues] == [("p1", ["a eth0"])]
+    page = report(store)
+    assert page.queues_known and page.queue_count == 1
+    assert [(queue.port, queue.hosts) for queue in page.queues] == [("p1", ["a eth0"])]
 
 
 def test_slots_follow_the_length_of_a_period():
@@ -234,11 +234,11 @@ def test_sums_are_those_of_the_list_of_bursts(tmp_path_factory, hosts):
     store = Store.create(tmp_path_factory.mktemp("sums") / "store")
     fill(store, hosts)
     bursts = find_bursts(store.connect(), BurstDefinition())
-    told = report(store)
-    for lane, cells in zip(told.lanes, told.cells, strict=True):
+    page = report(store)
+    for lane, cells in zip(page.lanes, page.cells, strict=True):
         mine = [burst for burst in bursts if burst["host"] == lane.host]
         assert lane.bursts == len(mine) == sum(cell.bursts for cell in cells)
         assert lane.burst_ns == sum(burst["duration_ns"] for burst in mine) == sum(cell.burst_ns for cell in cells)
         assert lane.burst_bytes == sum(burst["bytes"] for burst in mine)
         assert lane.longest_ns == max((burst["duration_ns"] for burst in mine), default=None)
-    assert [burst["bytes"] for burst in told.worst] == sorted((b["bytes"] for b in bursts), reverse=True)[:20]
+    assert [burst["bytes"] for burst in page.worst] == sorted((b["bytes"] for b in bursts), reverse=True)[:20]

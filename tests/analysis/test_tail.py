@@ -95,8 +95,8 @@ def test_the_measure_and_the_latency_are_those_of_the_store(exchanges):
                for name in STAMPS}
     ours = measured(Probes("a", "b", "udp", **columns, lost=np.array([row["lost"] for row in given_rows])))
     assert {measure or "" for measure, _ in found} == {ours.measure}
-    told = np.array([np.nan if took is None else took for _, took in found], dtype=float)
-    assert np.array_equal(np.where(ours.lost, np.nan, latency_by(ours)), told, equal_nan=True)
+    latencies = np.array([np.nan if took is None else took for _, took in found], dtype=float)
+    assert np.array_equal(np.where(ours.lost, np.nan, latency_by(ours)), latencies, equal_nan=True)
 
 
 def test_a_tail_is_established_ruled_out_or_open() -> None:
@@ -130,7 +130,7 @@ def test_lost_probes_count_only_where_the_full_port_lost_them() -> None:
 @given(st.lists(st.sampled_from("LO-"), max_size=40))
 def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
     late = np.array([kind == "L" for kind in kinds], dtype=bool)
-    judged = np.array([kind != "-" for kind in kinds], dtype=bool)
+    has_latency = np.array([kind != "-" for kind in kinds], dtype=bool)
     expected, number, calm = [], -1, 2
     for kind in kinds:
         if kind == "L":
@@ -138,7 +138,7 @@ def test_episodes_end_with_two_probes_on_time(kinds: list[str]) -> None:
             calm = 0
         calm += kind == "O"
         expected.append(number if kind == "L" else -1)
-    assert episodes(late, judged).tolist() == expected
+    assert episodes(late, has_latency).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,11 @@ def test_predictions_are_those_of_packets() -> None:
         case = drawn(kind, 900 + seed, seconds=4.0)
         replay = model(case)
         for outcome in what_if(replay, [Change("as is"), *usual_changes(replay)]):
-            truth, said = case.p99(outcome.change), outcome.quantiles_ns[1]
-            assert said is not None and outcome.p99_range is not None
+            truth, predicted = case.p99(outcome.change), outcome.quantiles_ns[1]
+            assert predicted is not None and outcome.p99_range is not None
             if not outcome.unsure:
                 name = "fan-in" if outcome.change.fan_in else outcome.change.name
-                near.setdefault(name, []).append(abs(said - truth) <= 0.25 * truth)
+                near.setdefault(name, []).append(abs(predicted - truth) <= 0.25 * truth)
     assert len(near) == 7
     for name, right in near.items():
         assert len(right) >= 8 and np.mean(right) >= 0.8, (name, right)  # of a dozen, for nine in ten of many
@@ -178,10 +178,10 @@ def test_through_the_store_and_the_command_line(tmp_path: Path, capsys: pytest.C
     folder = str(stored(tmp_path / "s", case))
     arguments = ["what-if", folder, "--link", "2.5G", "--stagger", "40ms", "--fan-in", "2"]
     assert main([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["model"]["senders"] == 4 and told["model"]["known_senders"] > 0.95
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["model"]["senders"] == 4 and payload["model"]["known_senders"] > 0.95
     changes = [Change("", link_bps=2.5e9), Change("", stagger_ns=4e7), Change("", fan_in=2)]
-    for change, outcome in zip(changes, told["changes"], strict=False):
+    for change, outcome in zip(changes, payload["changes"], strict=False):
         assert outcome["p99_ns"] == pytest.approx(case.p99(change), rel=0.25), change
         assert outcome["p99_low_ns"] <= outcome["p99_ns"] <= outcome["p99_high_ns"]
     assert main(["what-if", folder, "--buffer", "100GB"]) == 0
@@ -194,15 +194,15 @@ def test_what_cannot_be_predicted_is_said_with_its_range(
     case = case_of(Made(buffer_ns=8e6, setting=QUICK), 9)
     folder, page = str(stored(tmp_path / "s", case)), tmp_path / "page.html"
     assert main(["what-if", folder, "--buffer", "100MB"]) == 0
-    said = capsys.readouterr().out
-    assert "Cannot be predicted, since it is not known how much came (waits end at one depth" in said
-    assert " or more" in said
+    predicted = capsys.readouterr().out
+    assert "Cannot be predicted, since it is not known how much came (waits end at one depth" in predicted
+    assert " or more" in predicted
     assert main(["what-if", folder, "--buffer", "100MB", "--json"]) == 0
     [change] = json.loads(capsys.readouterr().out)["changes"]
     assert change["p99_high_ns"] is None and change["p99_low_ns"] > 0 and "not known" in change["unsure"]
     assert main(["investigate", folder, "-o", str(page), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    unsure = [change for change in told["what_if"]["changes"] if change["unsure"]]
+    payload = json.loads(capsys.readouterr().out)
+    unsure = [change for change in payload["what_if"]["changes"] if change["unsure"]]
     text = page.read_text(encoding="utf-8")
     assert unsure and "Cannot be predicted, since it is not known how much came" in text
     assert all(f" with {change['change']}" in text.replace("&#x27;", "'") for change in unsure)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oneasked import WHOLE, Asked, Lane, printed
 from onecells import CELLS, ONCE, spans
-from onecells_beside import SHARES, told
+from onecells_beside import SHARES, fact
 from onematrix import ANSWERS, EMPTY, FACTS, filled, printed_matrix
 from onestore import FULL, LANES, MS, PATHS, PROBES, QUEUES, START, nearest_rank
 
@@ -91,7 +91,7 @@ def durations_of(lane: Lane) -> tuple[int | None, ...]:
 
 def latency_of(src: str) -> tuple[Any, ...]:
     took = onestore.latencies(src)
-    return told(PATHS[src][1], PROBES // 100, len(took), *(nearest_rank(took, round(1000 * share)) for share in SHARES))
+    return fact(PATHS[src][1], PROBES // 100, len(took), *(nearest_rank(took, round(1000 * share)) for share in SHARES))
 
 
 @pytest.mark.parametrize(("fact", "answer"), CELLS)
@@ -119,8 +119,9 @@ def test_the_defaults_of_a_burst_are_those_of_the_query(asked: Asked) -> None:
 def test_a_rack_up_to_its_newest_data_has_its_last_bins(asked: Asked, tmp_path: Path) -> None:
     printed("report", asked.path, "--rack", "r1", "--since", WHOLE["since"], "-o", tmp_path)
     [facts] = tmp_path.glob("rack-*.json")
-    told = {row["host"] + row["interface"]: spans(row["coverage"]) for row in json.loads(facts.read_text())["lanes"]}
-    assert told == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
+    stated = {row["host"] + row["interface"]: spans(row["coverage"])
+              for row in json.loads(facts.read_text())["lanes"]}
+    assert stated == {lane[1] + lane[2]: spans for lane, spans in TRUTH["recorded"]().items() if lane[0] == "r1"}
 
 
 @settings(max_examples=30, deadline=None)

@@ -113,11 +113,11 @@ def test_a_comparison_is_that_of_the_command_line(rich: mburst.Store) -> None:
 def test_sql_is_that_of_the_command_line(rich: mburst.Store, query: str) -> None:
     text = f"FROM {query} ORDER BY ALL" if query == "coverage" else query
     rows = rich.sql(text).to_pylist()
-    told = printed("sql", rich.path, text)
-    assert rows and [list(row) for row in rows] == [list(row) for row in told]
+    from_verb = printed("sql", rich.path, text)
+    assert rows and [list(row) for row in rows] == [list(row) for row in from_verb]
     assert alike([[value for value in row.values() if not isinstance(value, datetime)] for row in rows],
                  [[row[name] for name, value in mine.items() if not isinstance(value, datetime)]
-                  for row, mine in zip(told, rows, strict=True)])
+                  for row, mine in zip(from_verb, rows, strict=True)])
 
 
 def test_reports_are_those_of_the_command_line(rich: mburst.Store, tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_comments_behind_columns_are_those_of_the_query(rich: mburst.Store, name
             con.execute(step)
         described_as = con.execute(f"DESCRIBE {last.query.rstrip().rstrip(';')}").fetchall()
     found = [(column, kind) for column, kind, *_ in described_as]
-    told = {one.name: one.type for one in described.columns(text(name, alone=True))}
-    assert [(column, re.sub(r"STRUCT\(.*\)", "STRUCT", kind)) for column, kind in found] == list(told.items())
+    from_verb = {one.name: one.type for one in described.columns(text(name, alone=True))}
+    assert [(column, re.sub(r"STRUCT\(.*\)", "STRUCT", kind)) for column, kind in found] == list(from_verb.items())
 
 
 # --- options and errors -----------------------------------------------------------------------------------------------
@@ -281,13 +281,13 @@ WRONG: list[tuple[Callable[[mburst.Store], Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("ask", "kind", "said"), WRONG)
+@pytest.mark.parametrize(("ask", "kind", "message"), WRONG)
 def test_what_is_wrong_is_one_error_that_says_so(
-    rich: mburst.Store, ask: Callable[[mburst.Store], Any], kind: type[Exception], said: str
+    rich: mburst.Store, ask: Callable[[mburst.Store], Any], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind) as raised:
         ask(rich)
-    assert said in f"{raised.value} ({getattr(raised.value, 'hint', '')})" and type(raised.value) is kind
+    assert message in f"{raised.value} ({getattr(raised.value, 'hint', '')})" and type(raised.value) is kind
     assert "\n" not in str(raised.value)
 
 
@@ -319,9 +319,9 @@ def test_answers_warn_of_damaged_files_and_have_them(tmp_path: Path) -> None:
         with pytest.warns(mburst.DamagedFileWarning, match=re.escape(str(path))) as caught:
             answer = ask()
         assert len(caught) == 1 and caught[0].filename == __file__
-        told = ([file.facts() for file in answer.damaged] if hasattr(answer, "damaged")
+        from_verb = ([file.facts() for file in answer.damaged] if hasattr(answer, "damaged")
                 else json.loads(answer.schema.metadata[b"damaged_files"]))
-        assert [file["path"] for file in told] == [str(path)]
+        assert [file["path"] for file in from_verb] == [str(path)]
     with warnings.catch_warnings():
         warnings.simplefilter("error", mburst.DamagedFileWarning)
         with pytest.raises(mburst.DamagedFileWarning) as raised:
@@ -404,10 +404,10 @@ def test_the_page_says_what_python_answers(tmp_path: Path, monkeypatch: pytest.M
     page = (ROOT / "docs" / "python.md").read_text("utf-8")
     example = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     test = doctest.DocTestParser().get_doctest(example, {}, "docs/python.md", None, 0)
-    said = io.StringIO()
+    message = io.StringIO()
     with warnings.catch_warnings():
-        done = doctest.DocTestRunner(verbose=False).run(test, out=said.write)
-    assert done.attempted > 40 and not done.failed, said.getvalue()
+        done = doctest.DocTestRunner(verbose=False).run(test, out=message.write)
+    assert done.attempted > 40 and not done.failed, message.getvalue()
 
 
 def test_the_page_names_every_method() -> None:

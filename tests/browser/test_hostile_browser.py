@@ -37,7 +37,7 @@ class Watched:
         self.requests: list[str] = []
         self.page.on("dialog", lambda dialog: self.set_off.append("dialog") or dialog.dismiss())
         self.page.on("pageerror", lambda error: self.set_off.append(str(error)))
-        self.page.on("console", lambda said: self.set_off.append(said.text) if said.type == "error" else None)
+        self.page.on("console", lambda message: self.set_off.append(message.text) if message.type == "error" else None)
         self.context.on("request", lambda request: self.requests.append(request.url))
 
     def is_harmless(self, own: str) -> None:

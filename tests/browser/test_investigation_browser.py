@@ -112,9 +112,9 @@ def test_nothing_leaves_and_nothing_complains(open_page, made, name):
 
 
 def test_the_page_says_the_verdict_first(shown):
-    reader, told = shown
-    assert told["cause"] == "bursts" == reader.page.locator(".cause").text_content()
-    assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == told["summary"].replace("`", "")
+    reader, payload = shown
+    assert payload["cause"] == "bursts" == reader.page.locator(".cause").text_content()
+    assert reader.page.locator(".finding").text_content().replace("\xa0", " ") == payload["summary"].replace("`", "")
     questions = reader.page.locator("main h3").all_text_contents()
     assert questions[0] == "Is there a tail?" and questions[-1] == "What could not be assessed?"
     assert [q.split("?")[0] for q in questions[2:7]] == [
@@ -133,18 +133,18 @@ def test_whether_the_sources_agree_fits_the_screen(open_page, width):
 
 
 def test_the_evidence_card_draws_the_shares(shown):
-    reader, told = shown
+    reader, payload = shown
     [bars] = plot(reader, "Where the late probes' time went").values()
-    shares = {name: 100 * share["value"] for name, share in told["evidence"]["shares"].items()}
+    shares = {name: 100 * share["value"] for name, share in payload["evidence"]["shares"].items()}
     assert dict(zip(bars["y"], bars["x"], strict=True)) == pytest.approx(shares)
 
 
 def test_the_distribution_ends_at_the_slowest_probe(shown):
-    reader, told = shown
+    reader, payload = shown
     [curve] = plot(reader, "How many probes").values()
-    assert max(curve["x"]) == pytest.approx(told["tail"]["max_ns"] / 1e6, rel=1e-4)
+    assert max(curve["x"]) == pytest.approx(payload["tail"]["max_ns"] / 1e6, rel=1e-4)
     assert curve["y"] == sorted(curve["y"], reverse=True) and max(curve["y"]) <= 100
-    later = np.interp(told["tail"]["p99_ns"] / 1e6, curve["x"], curve["y"])
+    later = np.interp(payload["tail"]["p99_ns"] / 1e6, curve["x"], curve["y"])
     assert later == pytest.approx(1, abs=0.15)
 
 
@@ -159,7 +159,7 @@ def test_utilization_and_latency_stand_on_one_axis(shown):
 
 
 def test_bursts_are_laid_over_each_other(shown):
-    reader, told = shown
+    reader, payload = shown
     traces = plot(reader, "laid over each other by onset")
     x = np.array(traces["utilization, % (median)"]["x"])
     for name, before, after in (
@@ -171,33 +171,33 @@ def test_bursts_are_laid_over_each_other(shown):
         y = np.array([np.nan if v is None else v for v in traces[name]["y"]])
         assert before[0] <= np.nanmedian(y[x < -2]) <= before[1], name
         assert after[0] <= np.nanmedian(y[(x > 3) & (x < 10)]) <= after[1], name
-    assert f"{told['bursts']['count']:,} bursts laid over" in reader.page.content()
+    assert f"{payload['bursts']['count']:,} bursts laid over" in reader.page.content()
 
 
 def test_the_lag_scan_peaks_where_it_was_recorded(shown):
-    reader, told = shown
+    reader, payload = shown
     [scan] = plot(reader, "Lag scan").values()
     peak = scan["x"][int(np.argmax(scan["y"]))]
-    assert abs(peak) <= told["evidence"]["lag"]["resolution_ns"] / 1e6
-    assert max(scan["y"]) == pytest.approx(100 * told["evidence"]["lag"]["fit"], rel=0.02)
+    assert abs(peak) <= payload["evidence"]["lag"]["resolution_ns"] / 1e6
+    assert max(scan["y"]) == pytest.approx(100 * payload["evidence"]["lag"]["fit"], rel=0.02)
 
 
 def test_the_tree_holds_every_sender_of_the_group(shown):
-    reader, told = shown
+    reader, payload = shown
     [tree] = plot(reader, "Fan-in").values()
-    group = told["fan_in"][0]
+    group = payload["fan_in"][0]
     parents = {label.strip(): parent for label, parent in zip(tree["labels"], tree["parents"], strict=True)}
     assert len(group["senders"]) == 8 and all(parents[sender] == group["group"] for sender in group["senders"])
     assert parents[group["group"]] == "h eth0 in" and parents["h eth0 in"] == ""
-    assert sum(tree["values"]) == pytest.approx(sum(g["share"] for g in told["fan_in"][:8]), abs=1e-6)
+    assert sum(tree["values"]) == pytest.approx(sum(g["share"] for g in payload["fan_in"][:8]), abs=1e-6)
     whose = reader.page.locator("section", has=reader.page.locator("h3", has_text="Which senders")).text_content()
     assert group["trigger"]["port"] == 11211 and "8 requests to port 11211" in whose
 
 
 def test_the_bars_are_the_predictions(shown):
-    reader, told = shown
+    reader, payload = shown
     bars = plot(reader, "Predicted tail")
-    wanted = [told["what_if"]["recorded"], told["what_if"]["modelled"], *told["what_if"]["changes"]]
+    wanted = [payload["what_if"]["recorded"], payload["what_if"]["modelled"], *payload["what_if"]["changes"]]
     for name, key in (("p99, ms", "p99_ns"), ("p99.9, ms", "p999_ns")):
         for drawn, change in zip(bars[name]["x"], wanted, strict=True):
             assert drawn is None if change.get("unsure") else drawn == pytest.approx(change[key] / 1e6, rel=1e-3)
@@ -207,7 +207,7 @@ def test_the_bars_are_the_predictions(shown):
         if length is not None:
             assert length == pytest.approx((change["p99_high_ns"] - change["p99_low_ns"]) / 1e6, rel=1e-3)
     drawn = [name.replace("<br>", " ") for name in bars["p99, ms"]["y"]]
-    assert drawn == ["as measured", "as modelled", *(change["change"] for change in told["what_if"]["changes"])]
+    assert drawn == ["as measured", "as modelled", *(change["change"] for change in payload["what_if"]["changes"])]
 
 
 def test_hostile_names_are_text(open_page, made):

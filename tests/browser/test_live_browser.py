@@ -172,10 +172,10 @@ def test_probes_and_queues_are_on_the_same_axis(open_page, recorded):
 
 def test_bursts_are_told_with_their_senders(open_page, recorded):
     reader = open_page(recorded.url)
-    told = reader.page.locator(".ended button")
+    buttons = reader.page.locator(".ended button")
     reader.wait("document.querySelectorAll('.ended button').length === 2")
-    assert "200 µs" in told.nth(0).text_content() and "30 ms" in told.nth(1).text_content()
-    told.nth(1).click()
+    assert "200 µs" in buttons.nth(0).text_content() and "30 ms" in buttons.nth(1).text_content()
+    buttons.nth(1).click()
     assert reader.page.locator(".fanin .who").all_text_contents() == [f"10.0.0.{i}" for i in range(1, 5)]
     reader.page.locator(".fanin button").click()
     reader.wait("view.still !== null && view.timeline.lane.base === view.still.base && !view.timeline.drawing")
@@ -192,8 +192,8 @@ def test_new_bins_and_bursts_appear_by_themselves(open_page, growing):
     begin = store.burst(2, ("10.1.0.1", "10.1.0.2"))
     reader.wait("edge => view.tape.edge >= edge && !view.timeline.drawing", store.at - day_of(store.at))
     reader.wait("document.querySelectorAll('.ended button').length === 1")
-    told = reader.page.locator(".ended button").text_content()
-    assert "200 µs" in told and "10.1.0.1" in told
+    buttons = reader.page.locator(".ended button").text_content()
+    assert "200 µs" in buttons and "10.1.0.1" in buttons
     found = steps_between(reader.trace("largest"), seconds(begin), seconds(begin + 2 * BIN))
     assert max(found) == pytest.approx(100.0)
     assert reader.page.locator("#state").text_content() == "Recording"

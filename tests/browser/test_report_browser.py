@@ -170,8 +170,8 @@ def test_the_figure_is_read_by_pointing_and_clicked_to_choose(open_page):
     for shift in (0, 3, 6):
         reader.page.mouse.move(box["x"] + box["width"] / 2 + shift, box["y"] + 150)
         reader.page.wait_for_timeout(150)
-    told = reader.page.locator(".readout").text_content()
-    assert "largest" in told and "1 s average" in told and "2026-11-21 02:34:" in told
+    readout = reader.page.locator(".readout").text_content()
+    assert "largest" in readout and "1 s average" in readout and "2026-11-21 02:34:" in readout
     reader.page.mouse.down()
     reader.page.mouse.up()
     assert reader.page.locator("tr.chosen").count() == 1

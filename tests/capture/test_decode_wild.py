@@ -136,11 +136,11 @@ def test_every_wild_frame_has_its_exact_bytes(wild: dict[int, list[WildFrame]]):
 def test_wild_frames_as_tshark_reads_them(wild: dict[int, list[WildFrame]], linktype: int, tmp_path: Path):
     frames = wild[linktype]
     write_pcap(tmp_path / "frames.pcap", linktype, frames)
-    said = tshark(tmp_path / "frames.pcap")
-    assert len(said) == len(frames)
+    dissected = tshark(tmp_path / "frames.pcap")
+    assert len(dissected) == len(frames)
     compared: Counter[str] = Counter()
     for frame, want, outer, inner in zip(
-        frames, said, decoded(frames, linktype), decoded(frames, linktype, inner=True), strict=True
+        frames, dissected, decoded(frames, linktype), decoded(frames, linktype, inner=True), strict=True
     ):
         where = f"{frame.file}, frame {frame.number}, {':'.join(want.protocols)}"
         compared += Counter(compare(where, want, outer, inner))

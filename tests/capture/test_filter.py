@@ -31,10 +31,10 @@ def test_as_tcpdump(expression: str, tmp_path: Path) -> None:
     records = (build.pcap_record(n, 0, ETHERNET + (UDP, TCP, ipv4(17, n, 100))[n % 3]) for n in range(2000))
     path.write_bytes(build.pcap_header() + b"".join(records))
     made = dump("-f", expression, path)
-    told = subprocess.run(
+    output = subprocess.run(
         ["tcpdump", "-tt", "-n", "-r", path, expression], capture_output=True, text=True, check=True
     ).stdout
-    assert [frame.ts_ns // 10**9 for frame in made.frames] == [int(line.split(".")[0]) for line in told.splitlines()]
+    assert [frame.ts_ns // 10**9 for frame in made.frames] == [int(line.split(".")[0]) for line in output.splitlines()]
     assert made.filtered == 2000 - len(made.frames)
 
 

@@ -29,8 +29,8 @@ def sending(lab, sender, count, rate=0, size=64):
     """An action that sends from the near end."""
 
     def send(_process):
-        told = lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
-        assert json.loads(told)["sent"] == count
+        output = lab.call(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
+        assert json.loads(output)["sent"] == count
 
     return send
 
@@ -70,16 +70,16 @@ def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, argume
     def send(_process):
         words = [lab.a, str(count), str(aim * 11 // 10), "64"]
         done = subprocess.run(["ip", "netns", "exec", lab.near, str(flood), *words], capture_output=True, text=True)
-        sent.update(json.loads(done.stdout or lab.tell(lab.near, " ".join([str(sender), *words]))))
+        sent.update(json.loads(done.stdout or lab.call(lab.near, " ".join([str(sender), *words]))))
 
     def flooded():
         got = capture(lab, fast_driver, *arguments, "idle_ms=3000", action=send)
         rate = count / sent["seconds"]
         record_property("rate", rate)
-        said = f"{' '.join(arguments)}: {rate:,.0f} frames/s offered at a load of {os.getloadavg()[0]:.1f}"
-        print(said)
+        summary = f"{' '.join(arguments)}: {rate:,.0f} frames/s offered at a load of {os.getloadavg()[0]:.1f}"
+        print(summary)
         if rate < aim:
-            warnings.warn(said, stacklevel=1)
+            warnings.warn(summary, stacklevel=1)
         assert got.total["distinct"] == got.total["frames"]
         assert got.total["frames"] + got.total["dropped"] == count
         return got
@@ -88,8 +88,8 @@ def test_a_million_a_second_without_loss(lab, fast_driver, sender, flood, argume
         assert got.total["dropped"] == 0
         assert got.total["lowest"] == 0 and got.total["highest"] == count - 1
 
-    lab.tell(lab.far, f"ethtool -L {lab.b} rx {os.cpu_count()}")
-    lab.tell(lab.far, f"ethtool -K {lab.b} gro on")
+    lab.call(lab.far, f"ethtool -L {lab.b} rx {os.cpu_count()}")
+    lab.call(lab.far, f"ethtool -K {lab.b} gro on")
     Attempts(flooded, flooded).held(nothing_is_lost)
 
 
@@ -366,10 +366,10 @@ def test_net_raw_alone_is_enough(lab, live_driver, sender):
 def test_without_privilege_the_error_says_how_to_get_it(lab, live_driver, backend):
     command = ["ip", "netns", "exec", lab.far, "setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw",
                str(live_driver), f"target={lab.b}", f"backend={backend}"]
-    told = livelab.run_driver(command).total
-    assert "CAP_NET_RAW" in told["error"] and "setcap cap_net_raw+ep" in told["error"]
+    output = livelab.run_driver(command).total
+    assert "CAP_NET_RAW" in output["error"] and "setcap cap_net_raw+ep" in output["error"]
     checked = livelab.run_driver([*command, "mode=check"]).total
-    assert checked["status"] == told["status"] < 0
+    assert checked["status"] == output["status"] < 0
 
 
 def test_promiscuous_mode_is_left_behind(lab, live_driver):

@@ -134,8 +134,8 @@ def check(driver, environment, before=()):
 @pytest.mark.parametrize("name", ["libpfring.so.8", "libpfring.so.1", "libpfring.so"])
 def test_the_names_that_the_library_is_installed_by(live_driver, library, tmp_path, name):
     (tmp_path / name).write_bytes(library.read_bytes())
-    said = check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
-    assert said.startswith("the kernel module pf_ring is not loaded")
+    message = check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
+    assert message.startswith("the kernel module pf_ring is not loaded")
     (tmp_path / name).write_text("no library")
     assert f"{tmp_path / name}: " in check(live_driver, {"LD_LIBRARY_PATH": str(tmp_path)})["error"]
 

@@ -165,10 +165,10 @@ def test_variants(name: str, tmp_path: Path) -> None:
     assert made.interfaces[0].linktype == linktype
     assert made.frames[0].fingerprint == fingerprint(b"x" * caplen)
     if shutil.which("capinfos"):
-        told = subprocess.run(
+        output = subprocess.run(
             ["capinfos", "-M", "-T", "-r", "-c", "-d", path], capture_output=True, text=True, check=True
         )
-        assert told.stdout.split("\t")[1:] == [str(count), f"{count * length}\n"]
+        assert output.stdout.split("\t")[1:] == [str(count), f"{count * length}\n"]
 
 
 def test_nanoseconds_of_aix(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Oracle:
         self.starts: list[int] = []  # of every block
         self.interfaces: list[tuple[int, int, int, str]] = []  # link type, FCS, quality, name
         self.known: list[Known] = []
-        self.told: Counter[tuple[int, int, int, str]] = Counter()  # in the section, by what they are
+        self.seen: Counter[tuple[int, int, int, str]] = Counter()  # in the section, by what they are
         self.last_ns = 0
         self.dropped = 0
         self.order = "<"
@@ -60,7 +60,7 @@ class Oracle:
         self.order = order
         self.dropped += sum(max(one.loss.counted, one.loss.reported) for one in self.known)
         self.known = []
-        self.told = Counter()
+        self.seen = Counter()
         self.add(build.section(order, length, minor))
 
     def interface(self, described: Interface) -> None:
@@ -74,9 +74,9 @@ class Oracle:
         quality = FILE_US if resolution(described) >= Fraction(1, 10**6) else 0
         entry = (described.linktype, fcs, quality, described.name or "")
         same = [index for index, known in enumerate(self.interfaces) if known == entry and described.name]
-        self.told[entry] += 1
-        if self.told[entry] <= len(same):
-            return same[self.told[entry] - 1]
+        self.seen[entry] += 1
+        if self.seen[entry] <= len(same):
+            return same[self.seen[entry] - 1]
         self.interfaces.append(entry)
         return len(self.interfaces) - 1
 

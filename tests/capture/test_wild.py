@@ -60,10 +60,10 @@ def test_totals_agree_with_capinfos(wild: list[Path], dumps: dict[str, Dump]) ->
         path, packets, data = line.split("\t")
         totals[Path(path).name] = (int(packets), int(data))
     assert len(totals) > 800
-    for name, told_of in totals.items():
+    for name, stated in totals.items():
         if name not in IMPOSSIBLE_STAMPS:
             made = dumps[name]
-            assert (made.count, made.bytes - PSEUDO_HEADERS.get(name, 0) * made.count) == told_of, name
+            assert (made.count, made.bytes - PSEUDO_HEADERS.get(name, 0) * made.count) == stated, name
 
 
 def test_pipe_reads_the_same(wild: list[Path], dumps: dict[str, Dump]) -> None:

@@ -33,9 +33,10 @@ HERE = "127.0.0.1"
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code = main(list(arguments))
-    said = capsys.readouterr()
-    assert code in (1, 2) and not said.out and said.err.startswith("mburst: ") and said.err.count("\n") == 1, said
-    return said.err
+    printed = capsys.readouterr()
+    assert code in (1, 2) and not printed.out, printed
+    assert printed.err.startswith("mburst: ") and printed.err.count("\n") == 1, printed
+    return printed.err
 
 
 def test_nothing_starts_it_unasked() -> None:
@@ -87,16 +88,16 @@ def test_notes_come_back_as_they_were(tmp_path: Path) -> None:
 @given(st.data())
 def test_damaged_notes_are_refused_in_a_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path, run = some_notes(tmp_path_factory.mktemp("notes"))
-    told = json.loads(path.read_text())
+    payload = json.loads(path.read_text())
     odd = data.draw(st.sampled_from([None, -1, 2**70, 1.5, "x", [], {}, True]))
     place = data.draw(st.sampled_from(["head", "burst", "cut", "key"]))
     if place == "head":
-        told[data.draw(st.sampled_from(sorted(told)))] = odd
+        payload[data.draw(st.sampled_from(sorted(payload)))] = odd
     elif place == "burst":
-        told["bursts"][data.draw(st.integers(0, 38))][data.draw(st.sampled_from(sorted(told["bursts"][0])))] = odd
+        payload["bursts"][data.draw(st.integers(0, 38))][data.draw(st.sampled_from(sorted(payload["bursts"][0])))] = odd
     elif place == "key":
-        told["bursts"][3].popitem()
-    text = json.dumps(told)
+        payload["bursts"][3].popitem()
+    text = json.dumps(payload)
     path.write_text(text[:data.draw(st.integers(0, len(text) - 1))] if place == "cut" else text)
     try:
         assert len(canary.load(path).bursts) == len(run.bursts)  # the odd value is one that may be there
@@ -133,8 +134,8 @@ def line(lab: Lab, request: pytest.FixtureRequest) -> Lab:
     if not shutil.which("tc"):
         pytest.skip("a line of 1 Gb/s is made with tc, which is not installed")
     lab.offloads(request.param)
-    lab.tell(lab.far, f"ethtool -K {lab.b} rx-udp-gro-forwarding {request.param}")
-    lab.tell(lab.near, f"tc qdisc add dev {lab.a} root handle 1: tbf rate 1gbit burst 5k limit 4000000 overhead 24 "
+    lab.call(lab.far, f"ethtool -K {lab.b} rx-udp-gro-forwarding {request.param}")
+    lab.call(lab.near, f"tc qdisc add dev {lab.a} root handle 1: tbf rate 1gbit burst 5k limit 4000000 overhead 24 "
              "linklayer ethernet")
     return lab
 

@@ -43,7 +43,7 @@ def written(folder: Path, address: str, paths: str = "[/interfaces]") -> Path:
 def test_check_says_what_each_path_becomes(capsys, monkeypatch):
     monkeypatch.setenv("GNMI_PASSWORD", "top-secret")
     assert main(["collect", str(ROOT / "examples" / "gnmi.yaml"), "--check"]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for part in (
         "tor1: 192.0.2.11:6030, TLS, CA",
         "user collector",
@@ -57,8 +57,8 @@ def test_check_says_what_each_path_becomes(capsys, monkeypatch):
         "queues: max_bytes, avg_bytes (sliding-max) by srlinux",
         "1 links in the inventory",
     ):
-        assert part in said, part
-    assert "top-secret" not in said and "gnmi_values" not in said.replace("kept as a leaf", "")
+        assert part in printed, part
+    assert "top-secret" not in printed and "gnmi_values" not in printed.replace("kept as a leaf", "")
 
 
 def test_check_says_when_nobody_knows_a_path(tmp_path, capsys):

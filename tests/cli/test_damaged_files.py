@@ -47,10 +47,10 @@ def test_a_verb_answers_and_says_what_is_missing(store: Path, argv: list[str], c
     verb, *options = argv
     stores = [str(store)] * (2 if verb == "compare" else 1)
     assert main([verb, *stores, *options]) == 1
-    told = capsys.readouterr()
-    assert told.out.strip() and named(told.err, store)
+    printed = capsys.readouterr()
+    assert printed.out.strip() and named(printed.err, store)
     if "--json" in argv and verb in ("investigate", "compare"):
-        [file] = json.loads(told.out)["damaged_files"]
+        [file] = json.loads(printed.out)["damaged_files"]
         assert list(file) == list(COLUMNS) and file["path"] == str(damaged_file(store)) and file["host"] == "cache-1"
 
 
@@ -82,8 +82,8 @@ def test_bursts_of_that_host_and_time_are_incomplete_and_no_others(store: Path, 
 def test_a_sound_store_is_exit_code_0_and_says_nothing(tmp_path: Path, capsys: Any) -> None:
     shutil.copytree(STORE, tmp_path / "store")
     assert main(["investigate", str(tmp_path / "store"), "--json"]) == 0
-    told = capsys.readouterr()
-    assert told.err == "" and json.loads(told.out)["damaged_files"] == []
+    printed = capsys.readouterr()
+    assert printed.err == "" and json.loads(printed.out)["damaged_files"] == []
 
 
 def test_what_one_call_met_is_not_held_against_the_next(store: Path, tmp_path: Path, capsys: Any) -> None:

@@ -43,22 +43,22 @@ def test_no_advice_where_nothing_is_wrong():
     assert doctor.advice(nic()) == []
 
 
-def told_by(done) -> dict:
+def findings_of(done) -> dict:
     """What the doctor says; the capture saw what was sent, in as many bursts as were meant."""
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    test = told["self_test"]
+    findings = json.loads(done.stdout)
+    test = findings["self_test"]
     assert test["seen"] == test["sent"] == 5000 and test["bytes_seen"] == test["bytes_sent"]
     assert test["bursts_seen"] == test["bursts_sent"] == 5 and test["dropped"] == 0
-    return told
+    return findings
 
 
 def test_the_self_test_sees_what_was_sent(lab):
-    told = told_by(Attempts(*2 * [lambda: run(lab, lab.b, "--json")]).held(told_by))
-    ready = {source["name"] for source in told["sources"] if not source["reason"]}
+    findings = findings_of(Attempts(*2 * [lambda: run(lab, lab.b, "--json")]).held(findings_of))
+    ready = {source["name"] for source in findings["sources"] if not source["reason"]}
     assert {"afpacket", "libpcap"} <= ready
-    assert told["privileges"] == {"net_raw": True, "net_admin": True}
-    assert told["interface"]["driver"] == "veth" and told["interface"]["link_bps"] == 10**10
+    assert findings["privileges"] == {"net_raw": True, "net_admin": True}
+    assert findings["interface"]["driver"] == "veth" and findings["interface"]["link_bps"] == 10**10
 
 
 def test_the_offloads_that_ethtool_tells(lab):
@@ -66,9 +66,9 @@ def test_the_offloads_that_ethtool_tells(lab):
         lab.offloads(state)
         device = json.loads(run(lab, lab.b, "--json", "--no-self-test").stdout)["interface"]
         words = {word for word, _ in device["offloads"]}
-        told = livelab.sh(f"ip netns exec {lab.far} ethtool -k {lab.b}")
-        assert ("gro" in words) == ("generic-receive-offload: on" in told)
-        assert ("tso" in words) == ("tcp-segmentation-offload: on" in told)
+        findings = livelab.sh(f"ip netns exec {lab.far} ethtool -k {lab.b}")
+        assert ("gro" in words) == ("generic-receive-offload: on" in findings)
+        assert ("tso" in words) == ("tcp-segmentation-offload: on" in findings)
     assert run(lab, lab.b, "--no-self-test").returncode == 0
 
 
@@ -79,8 +79,8 @@ def test_without_privilege(lab):
 
 
 def test_where_pfring_is_missing(lab):
-    told = json.loads(run(lab, "--json", "--no-self-test").stdout)
-    [pfring] = [source for source in told["sources"] if source["name"] == "pfring"]
+    findings = json.loads(run(lab, "--json", "--no-self-test").stdout)
+    [pfring] = [source for source in findings["sources"] if source["name"] == "pfring"]
     assert "MBURST_PFRING_LIB" in pfring["reason"]
 
 

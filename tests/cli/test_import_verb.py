@@ -60,8 +60,8 @@ def test_the_same_file_again_adds_nothing_and_says_so(probes_file: Path, tmp_pat
     assert code == 0
     assert out.splitlines()[1] == "100 of them were in the store already: nothing was added"
     code, out, _ = mburst("import", "probes", "-", "-o", store, "--json", stdin=PROBES_TEXT)
-    told = json.loads(out)
-    assert (code, told["rows"], told["added"], told["lost"], told["start_ns"]) == (0, 100, 0, 25, NOW)
+    result = json.loads(out)
+    assert (code, result["rows"], result["added"], result["lost"], result["start_ns"]) == (0, 100, 0, 25, NOW)
     assert stored(store, "SELECT count(*) FROM probes") == [(100,)]
 
 

@@ -32,7 +32,7 @@ def store(tmp_path_factory):
     return filled(tmp_path_factory.mktemp("live") / "store").path
 
 
-def said(capsys, *words):
+def outcome(capsys, *words):
     code = main(["live", *map(str, words)])
     out, error = capsys.readouterr()
     assert out == "" and error.count("\n") == 1 and error.startswith("mburst: ")
@@ -42,26 +42,26 @@ def said(capsys, *words):
 def test_a_port_that_is_taken_is_one_line(store, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, error = said(capsys, store, "--listen", f"127.0.0.1:{port}")
+        code, error = outcome(capsys, store, "--listen", f"127.0.0.1:{port}")
     assert code == 1 and f"127.0.0.1:{port}: cannot listen: Address already in use" in error and "--listen" in error
 
 
 def test_what_is_no_store_and_no_interface_is_one_line(tmp_path, capsys):
-    assert "not an mburst store" in said(capsys, tmp_path)[1]
-    code, error = said(capsys, "no-such-interface")
+    assert "not an mburst store" in outcome(capsys, tmp_path)[1]
+    code, error = outcome(capsys, "no-such-interface")
     assert code == 1 and "neither a store nor an interface" in error
 
 
 def test_options_that_do_not_belong_are_usage(store, tmp_path, capsys):
-    assert said(capsys, store, "--duration", "3s")[0] == 2
-    assert said(capsys, store, "--tls-cert", "x.pem")[0] == 2
-    assert said(capsys, store, "--listen", "127.0.0.1:99999")[0] == 2
-    assert said(capsys, store, "--token-file", tmp_path / "none")[0] == 1
+    assert outcome(capsys, store, "--duration", "3s")[0] == 2
+    assert outcome(capsys, store, "--tls-cert", "x.pem")[0] == 2
+    assert outcome(capsys, store, "--listen", "127.0.0.1:99999")[0] == 2
+    assert outcome(capsys, store, "--token-file", tmp_path / "none")[0] == 1
     (tmp_path / "short").write_text("short\n")
-    assert "at least 16" in said(capsys, store, "--token-file", tmp_path / "short")[1]
+    assert "at least 16" in outcome(capsys, store, "--token-file", tmp_path / "short")[1]
     for name in ("cert", "key"):
         (tmp_path / name).write_text("no PEM")
-    assert "PEM" in said(capsys, store, "--listen", "127.0.0.1:0", "--tls-cert", tmp_path / "cert",
+    assert "PEM" in outcome(capsys, store, "--listen", "127.0.0.1:0", "--tls-cert", tmp_path / "cert",
                          "--tls-key", tmp_path / "key")[1]
 
 
@@ -83,7 +83,7 @@ def test_where_it_listens():
 
 def test_without_the_extra_it_says_which(store, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    code, error = said(capsys, store, "--listen", "127.0.0.1:0")
+    code, error = outcome(capsys, store, "--listen", "127.0.0.1:0")
     assert code == 1 and "uvicorn" in error and "mburst[live]" in error
 
 
@@ -186,7 +186,7 @@ def test_an_interface_is_recorded_and_shown(lab, sender, tmp_path):
         with lab.inside(lab.far):
             lanes, until = [], time.monotonic() + 60
             while not any(lane["direction"] == "in" for lane in lanes) and time.monotonic() < until:
-                lab.tell(lab.near, f"{sender} {lab.a} 20 1000 500")
+                lab.call(lab.near, f"{sender} {lab.a} 20 1000 500")
                 with urllib.request.urlopen(f"{server.url}lanes", timeout=60) as answer:
                     lanes = json.load(answer)
         [lane] = [lane for lane in lanes if lane["direction"] == "in"]

@@ -80,8 +80,8 @@ def test_a_figure_takes_a_name_as_text(name):
 
 
 @given(st.lists(NAMES, min_size=2, max_size=8, unique=True), st.sampled_from(["", "-"]))
-def test_no_two_names_share_a_file(several, besides):
-    parts = [names.file_part(name, besides) for name in several]
+def test_no_two_names_share_a_file(several, allowed):
+    parts = [names.file_part(name, allowed) for name in several]
     assert len(set(parts)) == len(parts)
     for part in parts:
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,80}", part) and part not in (".", "..")
@@ -147,10 +147,10 @@ def test_the_line_to_say_is_one_line(capsys):
     for name in HOSTILE.values():
         names.say(name)
         names.print_lines(name)
-    said = capsys.readouterr()
-    for lines in (said.err.splitlines(), said.out.splitlines()):
+    printed = capsys.readouterr()
+    for lines in (printed.err.splitlines(), printed.out.splitlines()):
         assert len(lines) == len(HOSTILE) and all(map(is_seen, lines))
-    assert "hostile" in said.out and len(MARKUP) > 5 and sys.stderr
+    assert "hostile" in printed.out and len(MARKUP) > 5 and sys.stderr
 
 
 def test_neither_cells_nor_columns_of_csv_are_formulas():

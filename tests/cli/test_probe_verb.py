@@ -65,19 +65,19 @@ def test_a_probe_is_a_row_and_a_line_of_the_table(reflector, tmp_path, capsys):
         "SELECT src, dst, protocol, count(*), count(DISTINCT batch), bool_or(lost) FROM probes GROUP BY ALL").fetchall()
     assert len(rows) == 2 and all(row[0].startswith("api:") and row[1:] == (reflector.where, "udp", 100, 1, False)
                                   for row in rows)
-    code, said = reflector.end(signal.SIGTERM)
+    code, message = reflector.end(signal.SIGTERM)
     assert (code, reflector.first) == (0, f"reflecting on {reflector.where}, UDP and TCP\n")
-    assert said == "answered 200 probes in 2 sessions\n"
+    assert message == "answered 200 probes in 2 sessions\n"
 
 
 def test_json_has_every_measure(reflector, capsys):
     assert main(["probe", reflector.where, "--count", "150", "--rate", "500", "--json"]) == 0
-    [told] = json.loads(capsys.readouterr().out)
-    assert (told["sent"], told["n"], told["lost"], told["stamps"]) == (150, 150, 0, "sw")
+    [payload] = json.loads(capsys.readouterr().out)
+    assert (payload["sent"], payload["n"], payload["lost"], payload["stamps"]) == (150, 150, 0, "sw")
     for name in ("application", "round_trip", "forward", "back", "host_here", "host_there"):
-        levels = [told[name][key] for key in ("min_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "max_ns")]
-        assert levels == sorted(levels) and told[name]["n"] == 150 and told[name]["p999_ns"] is None
-    assert told["clocks"]["uncertainty_ns"] < MS and abs(told["clocks"]["offset_ns"]) < MS
+        levels = [payload[name][key] for key in ("min_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "max_ns")]
+        assert levels == sorted(levels) and payload[name]["n"] == 150 and payload[name]["p999_ns"] is None
+    assert payload["clocks"]["uncertainty_ns"] < MS and abs(payload["clocks"]["offset_ns"]) < MS
 
 
 def test_an_interrupt_keeps_what_was_measured(reflector, tmp_path):
@@ -111,8 +111,8 @@ def probed_while_stalling(where, pid=None):
     thread.join()  # before the process is waited for: until then its number is no other's
     process.stdout.close()
     assert process.wait() == 0
-    [told] = json.loads(out)
-    return told
+    [payload] = json.loads(out)
+    return payload
 
 
 @pytest.mark.parametrize("end", ["here", "there"])
@@ -120,9 +120,9 @@ def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
     """The kernels go on stamping."""
     stopped = {"here": None, "there": reflector.process.pid}[end]
 
-    def is_host_share(told):
-        assert told[f"host_{end}"]["p95_ns"] > 3 * MS and told["lost"] == 0
-        assert told["round_trip"]["p95_ns"] < MS and told["forward"]["p95_ns"] < MS and told["back"]["p95_ns"] < MS
+    def is_host_share(payload):
+        assert payload[f"host_{end}"]["p95_ns"] > 3 * MS and payload["lost"] == 0
+        assert all(payload[part]["p95_ns"] < MS for part in ("round_trip", "forward", "back"))
 
     def measured():
         return probed_while_stalling(reflector.where, stopped)
@@ -133,15 +133,15 @@ def test_a_stopped_application_is_host_share_and_not_network(reflector, end):
 def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
     closed = f"127.0.0.1:{free_port()}"
     assert main(["probe", reflector.where, closed, "nosuch.invalid", "--count", "20", "--timeout", "100ms"]) == 1
-    said = capsys.readouterr()
-    assert "20 probes" in said.out and "no answer\n" in said.out
-    lines = said.err.splitlines()
+    message = capsys.readouterr()
+    assert "20 probes" in message.out and "no answer\n" in message.out
+    lines = message.err.splitlines()
     assert len(lines) == 3 and all(line.startswith("mburst: ") for line in lines)
     assert "nosuch.invalid: the name does not resolve" in lines[0] and "port is closed" in lines[1]
     assert lines[2] == f"mburst: {closed}: no answer"
 
 
-@pytest.mark.parametrize("arguments, code, said", [
+@pytest.mark.parametrize("arguments, code, message", [
     (["nosuch.invalid"], 1, "does not resolve"), (["127.0.0.1:x"], 2, "no port"), (["127.0.0.1:"], 2, "port"),
     (["[::1"], 2, "invalid host"), (["h", "--rate", "6000/s"], 2, "--rate"), (["h", "--rate", "0"], 2, "--rate"),
     (["h", "--size", "45"], 2, "44, or 48"), (["h", "--protocol", "tcp", "--size", "8"], 2, "16 to"),
@@ -150,19 +150,19 @@ def test_hosts_that_do_not_answer_or_resolve(reflector, capsys):
     (["h", "--count", "0"], 2, "--count"), (["127.0.0.1", "--source", "192.0.2.1", "--count", "1"], 1, "192.0.2.1"),
     (["127.0.0.1", "--count", "1", "-o", "/proc/nowhere"], 1, "/proc/nowhere"),
     (["127.0.0.1", "--source-ports", "1,1"], 2, "twice")])
-def test_faults_of_the_call_are_one_line(arguments, code, said):
+def test_faults_of_the_call_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "probe", *arguments], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr
+    assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments, code, said", [
+@pytest.mark.parametrize("arguments, code, message", [
     (["--listen", "127.0.0.1:0"], 2, "no port"), (["--listen", "nosuch.invalid"], 2, "no address"),
     (["--listen", "192.0.2.1"], 1, "cannot listen"), (["--delay", "x"], 2, "no delay"),
     (["--delay", "file:/nowhere.csv"], 1, "/nowhere.csv")])
-def test_faults_of_a_reflectors_call_are_one_line(arguments, code, said):
+def test_faults_of_a_reflectors_call_are_one_line(arguments, code, message):
     done = subprocess.run([*MBURST, "reflect", *arguments], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr
+    assert (done.returncode, done.stdout) == (code, "") and message in done.stderr
     assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
 
 
@@ -216,19 +216,19 @@ def test_compare_says_which_is_better(stores, capsys):
 def test_times_of_one_store_are_compared(stores, capsys):
     a, _ = stores
     assert main(["compare", a, a, "--a", "until=10s", "--b", "since=10s", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert abs(told["a"]["n"] - 1000) <= 1 and told["a"]["n"] + told["b"]["n"] == 2000
-    assert told["verdict"] == "alike"
+    payload = json.loads(capsys.readouterr().out)
+    assert abs(payload["a"]["n"] - 1000) <= 1 and payload["a"]["n"] + payload["b"]["n"] == 2000
+    assert payload["verdict"] == "alike"
 
 
-@pytest.mark.parametrize("more, code, said", [
+@pytest.mark.parametrize("more, code, message", [
     (["--a", "dst=nobody"], 1, "nothing to compare: A"), (["--a", "color=red"], 2, "no KEY=VALUE"),
     (["--b", "since=x"], 2, "no time"), (["--slow", "x"], 2, "duration"),
     (["--a", "since=1s", "--a", "until=5s"], 2, "since is not before")])
-def test_faults_of_a_comparison_are_one_line(stores, capsys, more, code, said):
+def test_faults_of_a_comparison_are_one_line(stores, capsys, more, code, message):
     assert main(["compare", *stores, *more]) == code
     out, err = capsys.readouterr()
-    assert out == "" and said in err and len(err.splitlines()) == 1
+    assert out == "" and message in err and len(err.splitlines()) == 1
 
 
 def test_a_report_of_probes_alone(stores, tmp_path, capsys):

@@ -56,7 +56,7 @@ class Recording:
 
 
 def send(lab, sender, count, rate=0, size=500):
-    lab.tell(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
+    lab.call(lab.near, f"{sender} {lab.a} {count} {rate} {size}")
 
 
 def send_flows(lab, flows, rounds):

@@ -132,7 +132,7 @@ def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "message"),
     [
         ([], 2, "nothing to record (name capture files (-r FILE) or an interface (-i INTERFACE))"),
         (["-r", "lo"], 1, "lo: no such file (an interface is named with -i)"),
@@ -142,11 +142,11 @@ def test_files_and_filters_as_tcpdump_has_them(capture, tmp_path, capsys):
         (["-i", "lo", "tcp", "-f", "udp"], 2, "two filters: 'udp' and 'tcp'"),
     ],
 )
-def test_what_is_wrong_with_files_and_interfaces(capture, tmp_path, capsys, words, code, says):
+def test_what_is_wrong_with_files_and_interfaces(capture, tmp_path, capsys, words, code, message):
     words = [word.format(capture=capture) for word in words]
     assert main(["record", *words, "-o", str(tmp_path / "s")]) == code
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("mburst: ") and says.format(capture=capture) in line
+    assert line.startswith("mburst: ") and message.format(capture=capture) in line
 
 
 def test_standard_input_and_compressed_files_give_the_same_bins(capture, tmp_path):

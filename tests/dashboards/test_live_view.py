@@ -67,12 +67,12 @@ def test_a_path_is_told_by_one_measure(growing, view):
         growing.append([84] * 100)
         reader = Follower(view, 60 * SECOND, NOW)
         reader.look()
-        [path] = reader.told["latency"]
+        [path] = reader.received["latency"]
         assert path["measure"] == "application" and set(path["largest"]) == {76_000}
         writer.append(probes(10, 90))
         growing.append([84] * 100)
         reader.look()
-    [path] = reader.told["latency"]
+    [path] = reader.received["latency"]
     assert path["measure"] == "round trip" and path["largest"] == [70_000] * 100
 
 
@@ -101,8 +101,8 @@ def test_bursts_and_the_heatmap_are_told_whatever_span_is_followed(growing, view
     begin = growing.burst(2)
     growing.append([84] * (2 * SECOND // BIN))
     reader.look()
-    assert [burst["start"] for burst in reader.told["bursts"]] == [begin - NOW]
-    heat = reader.told["heat"]
+    assert [burst["start"] for burst in reader.received["bursts"]] == [begin - NOW]
+    heat = reader.received["heat"]
     assert [heat["start"] + cell * heat["width"] for cell in heat["cells"]] == list(
         range(CELL, growing.at - NOW, CELL))
     assert heat["largest"][(begin - NOW) // CELL - 1] == FULL
@@ -119,7 +119,7 @@ async def troubles(view: LiveView) -> AsyncIterator[list[str]]:
             await waker.wait()
             waker.clear()
             reader.hear()
-            yield reader.told["status"]["trouble"]
+            yield reader.received["status"]["trouble"]
     finally:
         following.cancel()
 
@@ -129,15 +129,15 @@ def test_trouble_is_told_until_the_store_can_be_read_again(growing, view):
     aside = folder.with_name("aside")
 
     async def follow() -> None:
-        async with aclosing(troubles(view)) as told:
-            assert await anext(told) == []
+        async with aclosing(troubles(view)) as received:
+            assert await anext(received) == []
             folder.rename(aside)
             folder.write_text("no folder")
-            [trouble] = await anext(found async for found in told if found)
+            [trouble] = await anext(found async for found in received if found)
             assert "not a folder" in trouble
             folder.unlink()
             aside.rename(folder)
-            assert await anext(found async for found in told if not found) == []
+            assert await anext(found async for found in received if not found) == []
 
     asyncio.run(follow())
 
@@ -148,12 +148,12 @@ def test_bursts_that_cannot_be_judged_are_trouble_that_stays(growing):
     growing.burst(2)
 
     async def follow() -> None:
-        async with aclosing(troubles(view)) as told:
-            first = await anext(found async for found in told if found)
+        async with aclosing(troubles(view)) as received:
+            first = await anext(found async for found in received if found)
             assert "no multiple" in first[0]
             for _ in range(5):
                 growing.append([84])
-                assert await anext(told) == first
+                assert await anext(received) == first
 
     asyncio.run(follow())
     live.close()

@@ -73,8 +73,8 @@ def test_the_page_has_no_script_and_asks_for_nothing(full):
 
 
 def test_the_page_tells_what_happened(full):
-    told = report(full)
-    html = page.render(told)
+    payload = report(full)
+    html = page.render(payload)
     assert "Friday 2026-11-20, UTC" in html
     assert "2 of 2 hosts received 3 bursts" in html and "3 times as many bursts an hour" in html
     assert "New: 1 host and 2 senders" in html
@@ -87,10 +87,10 @@ def test_the_page_tells_what_happened(full):
 
 def test_names_are_text(store):
     fill(store, {HOSTILE: [(50, 10)]}, rack=HOSTILE, senders=[HOSTILE])
-    told = report(store, HOSTILE)
-    html = page.render(told)
+    payload = report(store, HOSTILE)
+    html = page.render(payload)
     assert "<img" not in html and "&lt;img" in html
-    assert re.fullmatch(r"rack-[A-Za-z0-9._-]+", page.stem(told))
+    assert re.fullmatch(r"rack-[A-Za-z0-9._-]+", page.stem(payload))
 
 
 def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(store):
@@ -100,20 +100,20 @@ def test_racks_whose_names_files_cannot_hold_do_not_share_a_file(store):
 
 def test_a_rack_without_data_says_so(store, tmp_path):
     fill(store, {"a": [(50, 10)]})
-    told = report(store, "r9")
-    html = page.render(told)
+    payload = report(store, "r9")
+    html = page.render(payload)
     assert "Nothing of this rack was recorded in this time" in html and "Hosts and interfaces" not in html
-    page.write(told, tmp_path / "out")
+    page.write(payload, tmp_path / "out")
     assert "nothing recorded" in page.write_index(tmp_path / "out").read_text()
 
 
 def test_the_json_has_its_summary_in_the_first_line(full, tmp_path):
     _, path = page.write(report(full), tmp_path)
-    told = json.loads(path.read_text())
+    payload = json.loads(path.read_text())
     [(name, summary)] = page.summaries(tmp_path)
-    assert summary == told["summary"] and name == path.stem
+    assert summary == payload["summary"] and name == path.stem
     assert summary["bursts"] == 3 and summary["worst_host"] == "a" and summary["new"] == 3
-    assert [lane["bursts"] for lane in told["lanes"]] == [2, 1]
+    assert [lane["bursts"] for lane in payload["lanes"]] == [2, 1]
     (tmp_path / "rack-somebody.json").write_text("not ours")
     assert len(page.summaries(tmp_path)) == 1
     assert page.summaries(tmp_path, (START, START + DAY)) and not page.summaries(tmp_path, (START - DAY, START))
@@ -128,15 +128,15 @@ def test_the_index_has_every_report_newest_first(full, tmp_path):
     assert all((tmp_path / link).exists() for link in links) and "Report x was not delivered" in html
 
 
-@pytest.mark.parametrize(("run", "said"), [
+@pytest.mark.parametrize(("run", "message"), [
     ({"dropped": 5}, "Packets were lost while recording on a"),
     ({"late": 2}, "2 packets came too late"),
     ({"link_bps": None}, "The link speed is not known of a eth0 inbound"),
     ({"end_ns": START + DAY // 2}, "Not all of the time was recorded: 1 of 1"),
 ])
-def test_doubts_are_said(store, run, said):
+def test_doubts_are_said(store, run, message):
     fill(store, {"a": [(50, 10)]}, **run)
-    assert any(statement.head.startswith(said) for statement in rack_words.statements(report(store)))
+    assert any(statement.head.startswith(message) for statement in rack_words.statements(report(store)))
 
 
 def test_stamps_that_cannot_carry_the_bins_are_said(store):
@@ -150,11 +150,11 @@ def test_stamps_that_cannot_carry_the_bins_are_said(store):
     assert not any("coarse" in head for head in heads)
 
 
-@pytest.mark.parametrize(("now", "then", "said"), [
+@pytest.mark.parametrize(("now", "then", "message"), [
     (0, 0, "no"), (3, 0, "for the first time"), (0, 3, "no more"), (10, 4, "2.5 times as many"), (11, 10, "10 % more"),
     (9, 10, "10 % fewer"), (10, 10, "as many")])
-def test_a_change_in_words(now, then, said):
-    assert rack_words.ratio(now, then) == said
+def test_a_change_in_words(now, then, message):
+    assert rack_words.ratio(now, then) == message
 
 
 def test_labels_of_an_axis_do_not_crowd():
@@ -190,7 +190,7 @@ def test_the_command(full, tmp_path):
     assert empty.returncode == 0 and "nothing of rack r7 was recorded" in empty.stdout
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["--all-racks"], 2, "--all-racks goes with --since"),
     (["--all-racks", "--rack", "r1", "--last", "day"], 2, "--all-racks goes with"),
     (["--last", "day"], 2, "--last is for reports of racks"),
@@ -199,6 +199,6 @@ def test_the_command(full, tmp_path):
     (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
     (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "no multiple"),
 ])
-def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, said):
+def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
     done = mburst(full.path, *arguments, "-o", tmp_path)
-    assert done.returncode == code and said in done.stderr and len(done.stderr.splitlines()) <= 1
+    assert done.returncode == code and message in done.stderr and len(done.stderr.splitlines()) <= 1

@@ -77,11 +77,11 @@ def test_the_page_holds_what_the_store_holds(full):
 
 def test_the_json_beside_has_every_burst(full, tmp_path):
     html, facts = page.write(reportlib.gathered(full), BurstDefinition(), tmp_path)
-    told = json.loads(facts.read_text())["lanes"][0]
+    payload = json.loads(facts.read_text())["lanes"][0]
     assert html.stem == facts.stem == "mburst-r1-cache-1-20261121T023400Z-20261121T023420Z"
-    assert [burst["duration_ns"] for burst in told["bursts"]] == [300 * BIN, 2 * BIN]
-    assert told["busiest_bin"]["wire_bytes"] == FULL
-    assert told["probes"][0]["lost"] == 1 and told["queues"][0]["max_bytes"] == 3_000_000
+    assert [burst["duration_ns"] for burst in payload["bursts"]] == [300 * BIN, 2 * BIN]
+    assert payload["busiest_bin"]["wire_bytes"] == FULL
+    assert payload["probes"][0]["lost"] == 1 and payload["queues"][0]["max_bytes"] == 3_000_000
 
 
 def test_names_from_the_wire_are_text(store):
@@ -119,7 +119,7 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     assert {report.lane.host for report in page.drawn_lanes(reports)} >= {f"h{i}" for i in range(21, 30)}
 
 
-@pytest.mark.parametrize(("run", "said"), [
+@pytest.mark.parametrize(("run", "message"), [
     ({"dropped": 5, "backend": "afpacket"}, "5 packets were dropped before they were seen"),
     ({"dropped": 1, "backend": "afpacket"}, "1 packet was dropped before they were seen"),
     ({"backend": "afpacket"}, "No packet was dropped"),
@@ -137,22 +137,22 @@ def test_many_lanes_have_an_overview_and_the_busiest_a_section(store):
     ({"notes": "a\nb"}, "The recorder noted"),
     ({"offloads": "GRO is on."}, "Merged frames"),
 ])
-def test_loss_and_quality_are_said(store, run, said):
+def test_loss_and_quality_are_said(store, run, message):
     write(store, "recordings",
           {"start_ns": START, "end_ns": START + 10**9, "bin_ns": BIN, "packets": 100, "bytes": 9000, **run})
     write(store, "bins", *({"ts_ns": START + i * BIN, "wire_bytes": 1538, "bytes": 1514} for i in range(200)))
-    assert any(head.startswith(said) for head in heads(reportlib.gathered(store)))
+    assert any(head.startswith(message) for head in heads(reportlib.gathered(store)))
 
 
-@pytest.mark.parametrize(("quality", "said"), [
+@pytest.mark.parametrize(("quality", "message"), [
     (2, "Packets were stamped by the kernel on receipt (100 % of bins)"), (0, "What stamped the packets is not known"),
     (8, "The file's stamps resolve 1 µs or less finely"), (16, "The clock was not synchronized"),
     (32, "Packets were lost while this was recorded"), (64, "100 % of bins hold merged frames (GRO or TSO)"),
     (128, "The snap length cut headers")])
-def test_quality_bits_are_said(store, quality, said):
+def test_quality_bits_are_said(store, quality, message):
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9, "bin_ns": 10**6})
     write(store, "bins", {"ts_ns": START, "wire_bytes": 100, "bytes": 76, "quality": quality})
-    assert said in heads(reportlib.gathered(store))
+    assert message in heads(reportlib.gathered(store))
 
 
 def test_a_verdict_names_every_warning():
@@ -162,8 +162,9 @@ def test_a_verdict_names_every_warning():
 
 
 def test_a_definition_is_one_sentence():
-    told = words.definition_words(BurstDefinition(bin_ns=10**6, threshold=0.8, join_ns=5 * 10**6, release=0.4), 10**5)
-    assert told == ("Consecutive bins of 1 ms at or above 80 % of line rate, going on at 40 % or more, "
+    definition = BurstDefinition(bin_ns=10**6, threshold=0.8, join_ns=5 * 10**6, release=0.4)
+    payload = words.definition_words(definition, 10**5)
+    assert payload == ("Consecutive bins of 1 ms at or above 80 % of line rate, going on at 40 % or more, "
                     "joined over gaps of up to 5 ms, lasting at least 1 ms.")
     assert "five bins" in words.definition_words(BurstDefinition(), None)
     assert "without joining" in words.definition_words(BurstDefinition(join_ns=0), 10**5)
@@ -205,7 +206,7 @@ def test_the_command_names_its_files(full, tmp_path):
     assert "2026-11-21 02:34:01.0" in Path(html).read_text()
 
 
-@pytest.mark.parametrize(("arguments", "code", "said"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
     (["-o", "mburst.json"], 1, "the report cannot be written"),
     (["-o", "out", "--bin", "3"], 2, "invalid duration '3'"),
@@ -214,11 +215,11 @@ def test_the_command_names_its_files(full, tmp_path):
     (["-o", "out", "--since", "2030-01-01"], 0, ""),
     ([], 2, "-o"),
 ])
-def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, said):
+def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
     arguments = [tmp_path / "out" if value == "out" else full.path / value if value == "mburst.json" else value
                  for value in arguments]
     done = mburst(full.path, *arguments)
-    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
     if code == 1:
         assert len(done.stderr.splitlines()) == 1
 

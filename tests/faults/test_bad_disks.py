@@ -46,8 +46,8 @@ def test_a_disk_that_fills_while_recording_live(lab: Lab, tmp_path: Path) -> Non
     for _ in times(1):
         with tmpfs(tmp_path / "disk", "size=8m") as folder:
             store = Store.create(folder / "store").path
-            said, acknowledged = record_until_it_fails(lab, store, lambda: fill(folder))
-            assert "No space left on device" in said
+            output, acknowledged = record_until_it_fails(lab, store, lambda: fill(folder))
+            assert "No space left on device" in output
             (folder / "filler").unlink()
             left = finish(lab, store, acknowledged)
     outcome("record live, disk full", len(times(1)), f"one line, exit 1; {left}")
@@ -179,8 +179,8 @@ def test_a_disk_that_fails_when_it_writes_back(lab: Lab) -> None:
                                capture_output=True, check=False)
                 code, error = end(process)
             assert code == 1, error
-            told = failure(error)  # the recorder meets one of them first
-            assert any(reason in told for reason in ("Input/output error", "No space", "Read-only file system"))
+            message = failure(error)  # the recorder meets one of them first
+            assert any(reason in message for reason in ("Input/output error", "No space", "Read-only file system"))
             assert mburst("sql", store, "SELECT count(*) FROM bins").stderr.count("\n") <= 2
     outcome("record live, writeback fails", 1, "one line, exit 1; the store is read without what is damaged")
 

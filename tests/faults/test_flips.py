@@ -54,10 +54,10 @@ def in_child(work: Callable[[], object]) -> Any:
             os._exit(3)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
-        told = file.read()
+        content = file.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == 0, f"the process ended with {code}"
-    return pickle.loads(told)
+    return pickle.loads(content)
 
 
 def some(table: str, chance: random.Random, count: int, host: str) -> pa.Table:

@@ -72,8 +72,8 @@ def test_two_recorders_of_one_interface(lab: Lab, tmp_path: Path) -> None:
     assert len(rows) == 2 and rows[0] == rows[1] and rows[0][0] > 0
     assert_totals(store)
     assert_sealed(store)
-    said = succeed("bursts", store)
-    assert "recorded the same interface and time" in said.stdout + said.stderr
+    output = succeed("bursts", store)
+    assert "recorded the same interface and time" in output.stdout + output.stderr
     outcome("two recorders of one interface", 1, "each whole; verbs say that the same was recorded twice")
 
 

@@ -82,5 +82,5 @@ def test_little_memory(lab: Lab, tmp_path: Path, kibibytes: int) -> None:
         wait_for(lambda: (store / "hot").exists(), "a start")
         assert end(process, signal.SIGTERM)[0] == 0
     counts = [assert_kept(store, table, acknowledged[table]) for table in TABLES]
-    said = f"exit {process.returncode}"
-    outcome(f"record live, ulimit -v {kibibytes:,}", 1, f"{said}; {counts[0]:,} bins acknowledged: 0 lost, 0 doubled")
+    ending = f"exit {process.returncode}"
+    outcome(f"record live, ulimit -v {kibibytes:,}", 1, f"{ending}; {counts[0]:,} bins acknowledged: 0 lost, 0 doubled")

@@ -83,24 +83,24 @@ def test_recorders_that_begin_at_once_in_a_store_with_leftovers(tmp_path: Path) 
 def test_recorders_that_live_tidy_on_behind_others_that_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of them all the time, while writers come, roll and die. A seal that failed is tried again, said once."""
     monkeypatch.setattr(recovery, "TIDY_S", 0.02)
-    store, said, dead = Store.create(tmp_path / "store"), [], 0
+    store, errors, dead = Store.create(tmp_path / "store"), [], 0
     with ExitStack() as stack:
         for _ in range(3):
-            stack.enter_context(recovery.Housekeeping(store, said.append))
+            stack.enter_context(recovery.Housekeeping(store, errors.append))
         own = stack.enter_context(Writer(store.path, "bins", "alive", "r1", roll_rows=2))
         for dead in range(1, 21):
             leave_behind(store, dead)
             own.append(bins("alive", dead, 1))
         wait_for(lambda: not list(store.path.glob("hot/bins/dead-*")), "all that died is in order")
-        assert said == []
+        assert errors == []
         (store.path / "probes").write_text("in the way")
         log = HotLog(store.path, "probes", filenames.new_segment("dead", filenames.new_writer(), 0), "")
         log.append(rows("probes", {"tx_ns": T0}))
         log.leave()
-        wait_for(lambda: len(said) == 3, "that it cannot be sealed")
+        wait_for(lambda: len(errors) == 3, "that it cannot be sealed")
         (store.path / "probes").unlink()
         wait_for(lambda: not log.path.exists(), "it is sealed")
-    assert {str(error).startswith("not sealed yet: ") for error in said} == {True} and len(said) == 3
+    assert {str(error).startswith("not sealed yet: ") for error in errors} == {True} and len(errors) == 3
     assert_sealed(store.path)
     counts = dict(query(store.path, "SELECT host, count(*) FROM bins GROUP BY ALL"))
     assert counts == {"dead": dead, "alive": dead} and query(store.path, "SELECT count(*) FROM probes") == [(1,)]

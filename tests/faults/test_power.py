@@ -31,7 +31,7 @@ BOOT = "00000000-0000-4000-8000-000000000000"  # the id of the machine's boot af
 def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float]:
     """Record from a store's beginning on, with rolls, and once more: (start, end, what was acknowledged when, for how
     many seconds rows were at risk, as the recorders said: SYNC_S where they said nothing)."""
-    start, said_s = time.monotonic(), SYNC_S
+    start, reported_s = time.monotonic(), SYNC_S
     store = Store.create(disk.folder / "store").path
     follower = Follower(store, *TABLES)
     with sending(lab):
@@ -40,10 +40,10 @@ def record_on(disk: LoggedDisk, lab: Lab) -> tuple[float, float, Follower, float
                 time.sleep(part)
                 code, error = end(process, signal.SIGTERM)
                 assert code == 0, error
-                said_s = max([said_s, *map(float, re.findall(r"cost the rows of ([\d.]+) s", error))])
+                reported_s = max([reported_s, *map(float, re.findall(r"cost the rows of ([\d.]+) s", error))])
     over = time.monotonic()
     follower.stop()
-    return start, over, follower, said_s
+    return start, over, follower, reported_s
 
 
 def missing_s(store: Path, moment: float, follower: Follower) -> float:
@@ -103,9 +103,9 @@ def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
         time.sleep(1)
         code, error = end(process, signal.SIGTERM)
     assert code == 0, error
-    told = query(store, f"SELECT recording_id, reason, end_ns > start_ns, detail FROM {BEHIND} ORDER BY start_ns")
-    assert {row[0] for row in told} >= {name for (name,) in broken}
-    assert all(row[1:3] == ("power", True) and "started anew" in row[3] for row in told), told
+    gap_rows = query(store, f"SELECT recording_id, reason, end_ns > start_ns, detail FROM {BEHIND} ORDER BY start_ns")
+    assert {row[0] for row in gap_rows} >= {name for (name,) in broken}
+    assert all(row[1:3] == ("power", True) and "started anew" in row[3] for row in gap_rows), gap_rows
     assert query(store, open_gaps) == []
 
 
@@ -122,7 +122,7 @@ def goes_on(store: Path) -> None:
 def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_memory() as folder:
         with logged_disk(folder, kind) as disk:
-            start, over, follower, said_s = record_on(disk, lab)
+            start, over, follower, reported_s = record_on(disk, lab)
         random, missing, opened, explained = chance("power", kind), [], 0, 0
         (folder / "boot").write_text(BOOT + "\n")  # the machine has started again
         monkeypatch.setattr(machine, "BOOT_ID", folder / "boot")
@@ -143,6 +143,6 @@ def test_disks_cut_while_recording(lab: Lab, kind: str, monkeypatch: pytest.Monk
                 if number % 25 == 0:
                     succeed("sql", store, "recordings")
     outcome(f"power cut while recording, {kind}", f"{len(moments)} images",
-            f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing (up to {said_s:.2f} s, as the "
+            f"{opened} open, up to {max(missing):.2f} s of acknowledged rows missing (up to {reported_s:.2f} s, as the "
             f"recorder said), {explained} of them with a recording that was broken off: a gap each")
-    assert max(missing) <= said_s + 0.01 and explained
+    assert max(missing) <= reported_s + 0.01 and explained

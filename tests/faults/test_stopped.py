@@ -54,13 +54,13 @@ def test_a_reader_stands_still(lab: Lab, tmp_path: Path) -> None:
                 time.sleep(0.2)
             assert end(process, signal.SIGTERM)[0] == 0
         reader.stdin.close()  # it may end when all was told
-        told = reader.stdout.read().split()
+        output = reader.stdout.read().split()
         assert reader.wait(60) == 0
     finally:
         reader.kill()
         reader.wait()
     [(count, packets)] = query(store, "SELECT count(*), sum(packets) FROM bins")
-    assert told == [str(count), str(packets)] and count > 0
+    assert output == [str(count), str(packets)] and count > 0
     outcome("a reader stopped while segments roll", len(times(1)), f"follows all {count:,} bins, once each")
 
 

@@ -40,11 +40,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_schema_page_has_every_table_and_column() -> None:
     sections = re.split(r"^## ", (ROOT / "docs" / "schema.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
     sections = [section for section in sections if section.split("\n", 1)[0] not in ("Views", *MODEL)]
-    told = {section.split("\n", 1)[0]: tables(section)[0] for section in sections}
-    assert set(told) == {path.stem for path in SCHEMA.glob("*.sql")}
+    page_rows = {section.split("\n", 1)[0]: tables(section)[0] for section in sections}
+    assert set(page_rows) == {path.stem for path in SCHEMA.glob("*.sql")}
     bits = re.findall(r"\((\d+),\s+'(.*?)',\s+'(.*)'\)", schema_sql("quality"))
-    assert told.pop("quality") == [[bit, name, meaning.replace("''", "'")] for bit, name, meaning in bits]
-    for table, rows in told.items():
+    assert page_rows.pop("quality") == [[bit, name, meaning.replace("''", "'")] for bit, name, meaning in bits]
+    for table, rows in page_rows.items():
         assert [row[:2] for row in rows] == [[column.name, column.type] for column in columns(table)], table
 
 
@@ -100,8 +100,8 @@ def transcripts() -> list[tuple[str, str]]:
 
 def demo(command: str) -> str:
     """What the demo prints, run by COMMAND."""
-    [said] = [said for first, _, said in (block.partition("\n") for block in blocks()) if first == f"$ {command}"]
-    return said
+    [output] = [output for first, _, output in (block.partition("\n") for block in blocks()) if first == f"$ {command}"]
+    return output
 
 
 def matches(printed: str, stated: str) -> bool:
@@ -151,7 +151,7 @@ def test_what_the_investigation_prints(
     for path in (captures / "cache-server").iterdir():
         (tmp_path / path.name).symlink_to(path.resolve())
     monkeypatch.chdir(tmp_path)
-    for command, said in transcripts():
+    for command, output in transcripts():
         assert main(shlex.split(command)[1:]) == 0
         printed = "".join(line.rstrip() + "\n" for line in capfd.readouterr().out.splitlines())
-        assert matches(printed, said), f"{command} prints:\n{printed}"
+        assert matches(printed, output), f"{command} prints:\n{printed}"

@@ -17,8 +17,8 @@ from mburst.sql import in_memory
 def test_python_has_the_bits_of_the_store():
     with in_memory(1) as con:
         listed = con.execute("SELECT name, bit FROM quality ORDER BY bit").fetchall()
-    told = {name.replace("-", "_").replace("µ", "u").upper(): bit for name, bit in listed}
-    assert told == {flag.name: flag.value for flag in Quality}
+    listed_bits = {name.replace("-", "_").replace("µ", "u").upper(): bit for name, bit in listed}
+    assert listed_bits == {flag.name: flag.value for flag in Quality}
 
 
 def test_the_engine_has_the_same():

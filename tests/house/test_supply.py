@@ -104,17 +104,17 @@ def test_an_audit_that_reaches_nothing_says_so(tmp_path):
     assert (done.returncode, done.stdout) == (2, "") and "nothing was looked up" in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code", "said"), [
+@pytest.mark.parametrize(("answer", "code", "message"), [
     ('{"name": "a", "version": "1", "vulns": []}', 0, "1 packages, 0 known flaws"),
     ('{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}', 1, "a 1: CVE-1, mended in 2"),
     ('{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}', 2, "not looked up"),
 ])
-def test_an_audit_says_what_it_knows_and_what_not(tmp_path, answer, code, said):
+def test_an_audit_says_what_it_knows_and_what_not(tmp_path, answer, code, message):
     tool = tmp_path / "pip-audit"
     tool.write_text(f"#!/bin/sh\necho '{{\"dependencies\": [{answer}]}}'\n")
     tool.chmod(0o755)
     done = audit(tool)
-    assert done.returncode == code and said in done.stdout + done.stderr
+    assert done.returncode == code and message in done.stdout + done.stderr
 
 
 def audit(tool: Path) -> subprocess.CompletedProcess[str]:

@@ -52,9 +52,9 @@ def test_what_is_missing_and_what_is_too_much_is_said() -> None:
     bursts[0]["fan_in"] = 3
     bursts[1]["end_ns"] += 4 * MS
     bursts.append(bursts[2] | {"direction": "out"})
-    said = verdict(CASE, bursts)
-    assert said[0] == "Detected 2 of 3 incasts, 1 other burst."
-    assert said[2] == "Fan-in: 3 to 4 senders at once, of 4."
+    lines = verdict(CASE, bursts)
+    assert lines[0] == "Detected 2 of 3 incasts, 1 other burst."
+    assert lines[2] == "Fan-in: 3 to 4 senders at once, of 4."
     assert verdict(CASE, []) == ["Detected 0 of 3 incasts, 0 other bursts."]
 
 
@@ -124,9 +124,9 @@ def test_a_store_or_a_file_is_no_place_for_it(
         place.write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     assert main(["demo", "--simulate", "-o", str(place)]) == 1
-    said = capsys.readouterr()
-    assert said.out == "" and f"{place} is a {'store of recordings' if is_store else 'file'}" in said.err
-    assert said.err.count("\n") == 1 and "-o" in said.err
+    lines = capsys.readouterr()
+    assert lines.out == "" and f"{place} is a {'store of recordings' if is_store else 'file'}" in lines.err
+    assert lines.err.count("\n") == 1 and "-o" in lines.err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -174,8 +174,8 @@ def read_pcap(path: Path) -> tuple[int, list[tuple[int, int, bytes]]]:
 def test_the_file_holds_the_frames_that_the_case_tells_of(case: Case, written: dict[str, Path]) -> None:
     snaplen, records = read_pcap(written["cache"])
     assert snaplen == (case.scenario.snaplen or 262_144)
-    told = list(zip(case.frames["ts_ns"].tolist(), case.frames["length"].tolist(), strict=True))
-    assert [(stamp, length) for stamp, length, _ in records] == told
+    lines = list(zip(case.frames["ts_ns"].tolist(), case.frames["length"].tolist(), strict=True))
+    assert [(stamp, length) for stamp, length, _ in records] == lines
     assert all(len(data) == min(length, snaplen) for _, length, data in records)
 
 
@@ -348,9 +348,9 @@ def test_tshark_finds_nothing_wrong(variant: str, tmp_path: Path) -> None:
     check = [word for name in ("ip", "udp", "tcp") for word in ("-o", f"{name}.check_checksum:TRUE")]
     fields = ["-T", "fields", "-e", "ip.checksum.status", "-e", "udp.checksum.status", "-e", "tcp.checksum.status"]
     command = ["tshark", "-r", str(path), *check, *fields, "-e", "_ws.malformed"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(told) == len(case.frames)
-    assert {line.rstrip("\t") for line in told} <= {"1\t1", "1\t\t1"}  # 1 is good, 0 would be bad
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == len(case.frames)
+    assert {line.rstrip("\t") for line in lines} <= {"1\t1", "1\t\t1"}  # 1 is good, 0 would be bad
 
 
 @pytest.mark.parametrize(

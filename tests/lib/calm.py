@@ -38,12 +38,12 @@ def take(measure: Callable[[], T]) -> Taken[T]:
     """Measure, and watch the machine meanwhile."""
     stolen = Stolen()
     result = measure()
-    share, load, said = stolen.share(), os.getloadavg()[0], []
+    share, load, reasons = stolen.share(), os.getloadavg()[0], []
     if share > _SPOILS:
-        said.append(f"a hypervisor took {share:.0%} of the processors' time")
+        reasons.append(f"a hypervisor took {share:.0%} of the processors' time")
     if load > 2 * (os.cpu_count() or 1):
-        said.append(f"the load was {load:.1f}")
-    return Taken(result, " and ".join(said))
+        reasons.append(f"the load was {load:.1f}")
+    return Taken(result, " and ".join(reasons))
 
 
 class Attempts(Generic[T]):

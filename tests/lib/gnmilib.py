@@ -212,23 +212,23 @@ def collect(folder: Path, text: str, until: Callable[[Any], bool], timeout_s: fl
 
     path = folder / "gnmi.yaml"
     path.write_text(text)
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        collector = Collector(load(str(path)), Store.create(folder / "store"), said.append)
+        collector = Collector(load(str(path)), Store.create(folder / "store"), lines.append)
         task = asyncio.create_task(collector.run())
         deadline = time.monotonic() + timeout_s
         while not until(collector) and not task.done():
             if time.monotonic() > deadline:
                 collector.stopped.set()
                 await task
-                raise AssertionError(f"it did not come about in {timeout_s} s; said {said}")
+                raise AssertionError(f"it did not come about in {timeout_s} s; said {lines}")
             await asyncio.sleep(0.02)
         collector.stopped.set()
         await task
 
     asyncio.run(work())
-    return said
+    return lines
 
 
 def heard(collector: Any, name: str) -> int:
@@ -237,7 +237,7 @@ def heard(collector: Any, name: str) -> int:
     return int(session.device.values)
 
 
-def said_so_far(collector: Any) -> list[str]:
+def lines_so_far(collector: Any) -> list[str]:
     """The lines that `collect` returns at the end."""
     return collector.say.__self__  # type: ignore[no-any-return]
 

@@ -65,7 +65,7 @@ class Piece:
         return pa.Table.from_batches([batch]).__arrow_c_stream__(schema)
 
 
-def worker(order: dict[str, Any], told: int) -> int:
+def worker(order: dict[str, Any], pipe: int) -> int:
     steps.limit = order["step"]
     steps.watch(os, "rename", "unlink", "fsync", "mkdir", "pwrite", "ftruncate")
     steps.watch(pq.ParquetWriter, "__init__", "write_table", "close")
@@ -80,8 +80,8 @@ def worker(order: dict[str, Any], told: int) -> int:
     try:
         return main(["record", *order["arguments"]])
     finally:
-        os.write(told, str(steps.made).encode())
+        os.write(pipe, str(steps.made).encode())
 
 
 if __name__ == "__main__":
-    serve(worker, lambda said: {"calls": int(said or 0)})
+    serve(worker, lambda received: {"calls": int(received or 0)})

@@ -52,24 +52,24 @@ def serve(work: Callable[[dict[str, Any], int], int], answer: Callable[[bytes], 
     exit code. An order with `seconds` is killed after them. ANSWER makes of what was said a part of the answer."""
     for line in sys.stdin:
         order = json.loads(line)
-        hear, told = os.pipe()
+        hear, write_end = os.pipe()
         if (child := os.fork()) == 0:
             os.close(hear)
             code = 1
             try:
-                code = work(order, told)
+                code = work(order, write_end)
             finally:
                 sys.stderr.flush()
                 os._exit(code)
-        os.close(told)
+        os.close(write_end)
         if "seconds" in order:
             time.sleep(order["seconds"])
             os.kill(child, signal.SIGKILL)
         with os.fdopen(hear, "rb") as pipe:
-            said = pipe.read()
+            content = pipe.read()
         _, status = os.waitpid(child, 0)
         print(json.dumps({"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status),
-                          **answer(said)}), flush=True)
+                          **answer(content)}), flush=True)
 
 
 class Killer:

@@ -104,8 +104,8 @@ def misread(kind: str, seed: int, setting: Setting) -> Case:
     stalls = np.minimum(setting.drain_ns * rng.uniform(0.6, 1.4, len(starts)), 0.8 * lengths)
     begin = starts + rng.uniform(0.05, 0.95, len(starts)) * (lengths - stalls)
     probes = send(rng, setting, None, {queue_stage(setting): (begin, stalls)})
-    said = replace(setting, link_bps=setting.link_bps / times)
-    return case_of(kind, seed, said, scene_of(model, probes, said), "elsewhere", EITHER)
+    stated = replace(setting, link_bps=setting.link_bps / times)
+    return case_of(kind, seed, stated, scene_of(model, probes, stated), "elsewhere", EITHER)
 
 
 def losing(case: Case, kind: str, rng: np.random.Generator, accepted: frozenset[str]) -> Case:

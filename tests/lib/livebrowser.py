@@ -60,11 +60,11 @@ class Follower:
         message, self.position = self.view.change(self.wish, self.position)
         self._take(unpacked(message))
 
-    def _take(self, told: dict[str, Any]) -> None:
-        self.told = told
-        known = [(a, min(b, told["start"])) for a, b in self.coverage if a < told["start"]]
-        self.coverage = merge_intervals([*known, *pairs(told["coverage"])])
-        heat = told["heat"]
+    def _take(self, received: dict[str, Any]) -> None:
+        self.received = received
+        known = [(a, min(b, received["start"])) for a, b in self.coverage if a < received["start"]]
+        self.coverage = merge_intervals([*known, *pairs(received["coverage"])])
+        heat = received["heat"]
         self.cells = {at: largest for at, largest in self.cells.items() if at < heat["from"]}
         self.cells |= {at: 0 for start, end in pairs(heat["coverage"]) for at in range(start, end, heat["width"])}
         self.cells |= {heat["start"] + cell * heat["width"]: largest

@@ -45,12 +45,12 @@ class Lab:
     a: str = "veth-a"
     b: str = "veth-b"
 
-    def tell(self, namespace: str, command: str) -> str:
+    def call(self, namespace: str, command: str) -> str:
         return sh(f"ip netns exec {namespace} {command}")
 
     def offloads(self, state: str) -> None:
         for namespace, name in ((self.near, self.a), (self.far, self.b)):
-            self.tell(namespace, f"ethtool -K {name} tso {state} gso {state} gro {state} tx {state}")
+            self.call(namespace, f"ethtool -K {name} tso {state} gso {state} gro {state} tx {state}")
 
     def mac(self, namespace: str, interface: str) -> str:
         [link] = json.loads(sh(f"ip -n {namespace} -j link show {interface}"))

@@ -29,9 +29,9 @@ class Growing:
         self.writers = {table: self.store.writer(table, host=host, rack=rack)
                         for table in ("recordings", "bins", "sources", "clock")}
         self.begin_ns = begin_ns
-        self._tell_run(begin_ns + BIN, complete=False)
+        self._write_run(begin_ns + BIN, complete=False)
 
-    def _tell_run(self, end_ns: int, complete: bool) -> None:
+    def _write_run(self, end_ns: int, complete: bool) -> None:
         self.writers["recordings"].append(rows("recordings", {
             **self.names, "bin_ns": BIN, "complete": complete, "begun_ns": self.begin_ns,
             "clock": "software, ns", "quality": 2, "packets": 1,
@@ -60,7 +60,7 @@ class Growing:
 
     def end(self) -> None:
         """End the recording, which is known up to its last packet."""
-        self._tell_run(max(self.wire) + BIN, complete=True)
+        self._write_run(max(self.wire) + BIN, complete=True)
 
     def rest(self, bins: int) -> None:
         """End the recording, and begin another one so many bins later."""
@@ -72,7 +72,7 @@ class Growing:
         self.at += bins * BIN
         self.begin_ns = self.at
         self.names["recording_id"] += "-again"
-        self._tell_run(self.at + BIN, complete=False)
+        self._write_run(self.at + BIN, complete=False)
 
     def burst(self, bins: int = 2, senders: tuple[str, ...] = ("10.1.0.1",)) -> int:
         """Quiet, a burst of full bins, and quiet again for longer than bursts are joined over; when it began."""
@@ -96,9 +96,9 @@ class Server:
              *(arguments or ["--open"])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout
-        said = self.process.stdout.readline().strip()
-        assert said, self.process.communicate()
-        self.url = said.rsplit(": ", 1)[1]
+        line = self.process.stdout.readline().strip()
+        assert line, self.process.communicate()
+        self.url = line.rsplit(": ", 1)[1]
         self.port = int(self.url.split("?")[0].strip("/").rsplit(":", 1)[1])
 
     def stop(self) -> int:

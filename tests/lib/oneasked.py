@@ -48,8 +48,8 @@ class Asked:
     def racks(self) -> dict[str, dict[str, Any]]:
         printed("report", self.path, "--all-racks", "-o", self.folder / "rack",
                 *(word for name, value in WHOLE.items() for word in (f"--{name}", value)))
-        told = [json.loads(path.read_text()) for path in (self.folder / "rack").glob("rack-*.json")]
-        return {one["rack"]: one for one in told}
+        pages = [json.loads(path.read_text()) for path in (self.folder / "rack").glob("rack-*.json")]
+        return {one["rack"]: one for one in pages}
 
     @cached_property
     def bursts(self) -> list[dict[str, Any]]:

@@ -107,8 +107,8 @@ def bursts_recorded(asked: Asked) -> Any:
     from mburst.analysis.bursts.find import detect_bursts
 
     detect_bursts(con)
-    told = {row["recording_id"]: row["span_ns"] for row in _recordings(con, None, None)}
-    return {lane: told[onestore.of_lane(lane)[0].name] for lane in ONCE}
+    spans_ns = {row["recording_id"]: row["span_ns"] for row in _recordings(con, None, None)}
+    return {lane: spans_ns[onestore.of_lane(lane)[0].name] for lane in ONCE}
 
 
 # --- how many bursts, and for how long --------------------------------------------------------------------------------
@@ -322,8 +322,8 @@ def bursts_dropped(asked: Asked) -> Any:
     for line in printed("bursts", asked.path).splitlines():
         if name := re.match(r"(\w+) (\w+) in: ", line):
             [lane] = [one for one in LANES if one[1:] == name.groups()]
-        elif said := re.search(r"; (\d+) packets? w\w+ dropped unseen", line):
-            found[lane] += int(said[1])
+        elif dropped_match := re.search(r"; (\d+) packets? w\w+ dropped:", line):
+            found[lane] += int(dropped_match[1])
     return found
 
 

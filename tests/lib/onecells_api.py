@@ -7,7 +7,7 @@ from typing import Any
 
 from oneasked import Asked, Lane
 from onecells import ONCE, by_lane, cell, counted, each, time_in
-from onecells_beside import SHARES, contended, told
+from onecells_beside import SHARES, contended, fact
 from onestore import LANES, MS, PATHS, nearest_rank
 
 
@@ -111,7 +111,7 @@ def api_time(asked: Asked) -> Any:
 
 @cell("latency")
 def api_latency(asked: Asked) -> Any:
-    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
             for row in asked.api.latency().to_pylist()}
 
 
@@ -121,7 +121,7 @@ def apirows_latency(asked: Asked) -> Any:
     for src in PATHS:
         rows = asked.api.probes(src=src).to_pylist()
         took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
-        found[src] = told(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
+        found[src] = fact(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
                           *(nearest_rank(took, round(1000 * share)) for share in SHARES))
     return found
 

@@ -20,14 +20,14 @@ SHARES = (0.5, 0.99, 0.999)
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 
-def told(measure: Any, lost: int, n: int, *levels: Any) -> tuple[Any, ...]:
+def fact(measure: Any, lost: int, n: int, *levels: Any) -> tuple[Any, ...]:
     return measure, int(lost), int(n), *(None if level is None else round(level) for level in levels)
 
 
 @cell("latency")
 def report_latency(asked: Asked) -> Any:
     [lane, *_] = asked.report["lanes"]
-    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
             for row in lane["probes"]}
 
 
@@ -36,19 +36,19 @@ def reportpaths_latency(asked: Asked) -> Any:
     found = {}
     for row in asked.report["paths"]:
         of = row["distribution"]
-        found[row["src"]] = told(row["measure"], row["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+        found[row["src"]] = fact(row["measure"], row["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
     return found
 
 
 @cell("latency")
 def rack_latency(asked: Asked) -> Any:
-    return {path["src"]: told(path["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+    return {path["src"]: fact(path["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
             for path in asked.racks["r1"]["paths"] for of in [path["every"]]}
 
 
 @cell("latency")
 def investigate_latency(asked: Asked) -> Any:
-    return {path["src"]: told(of["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
+    return {path["src"]: fact(of["measure"], of["lost"], of["n"], of["p50_ns"], of["p99_ns"], of["p999_ns"])
             for path in asked.investigation["paths"] for of in [path["tail"]]}
 
 
@@ -59,7 +59,7 @@ def compare_latency(asked: Asked) -> Any:
         for src, (_, measure) in PATHS.items():
             of = read_latency(con, Selection(src=src))
             ordered = np.sort(of.values)
-            found[src] = told(measure, of.lost, of.n, *(quantile(ordered, share) for share in SHARES))
+            found[src] = fact(measure, of.lost, of.n, *(quantile(ordered, share) for share in SHARES))
     return found
 
 
@@ -68,7 +68,7 @@ def live_latency(asked: Asked) -> Any:
     found = {}
     for of in asked.moments["r1", "a", "eth0"].latency:
         ordered = np.sort(of.largest[of.n > 0])
-        found[of.src] = told(of.measure, of.lost_probes, len(ordered), *(quantile(ordered, share) for share in SHARES))
+        found[of.src] = fact(of.measure, of.lost_probes, len(ordered), *(quantile(ordered, share) for share in SHARES))
     return found
 
 
@@ -77,13 +77,13 @@ def metrics_latency(asked: Asked) -> Any:
     found = {}
     for (src, *_), of in asked.meter.paths.items():
         p50, _, p99, p999 = (round(value * 1e9) for value in of.quantiles)
-        found[src] = told(of.measure, of.lost, of.measured, p50, p99, p999)
+        found[src] = fact(of.measure, of.lost, of.measured, p50, p99, p999)
     return found
 
 
 @cell("latency")
 def sql_latency(asked: Asked) -> Any:
-    return {row["src"]: told(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
+    return {row["src"]: fact(row["measure"], row["lost"], row["measured"], row["p50_ns"], row["p99_ns"], row["p999_ns"])
             for row in asked.sql("FROM path_latency")}
 
 
@@ -93,7 +93,7 @@ def sqlrows_latency(asked: Asked) -> Any:
     for src in PATHS:
         rows = asked.sql(f"SELECT measure, lost, latency_ns FROM latency WHERE src = '{src}'")
         took = sorted(row["latency_ns"] for row in rows if row["latency_ns"] is not None)
-        found[src] = told(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
+        found[src] = fact(rows[0]["measure"], sum(row["lost"] for row in rows), len(took),
                           *(nearest_rank(took, round(1000 * share)) for share in SHARES))
     return found
 

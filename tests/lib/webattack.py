@@ -26,9 +26,9 @@ class Verb:
             ["prlimit", f"--nofile={descriptors}", sys.executable, "-m", "mburst", verb, str(store), "--listen",
              "127.0.0.1:0", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout
-        said = self.process.stdout.readline().strip()
-        assert said, self.process.communicate()
-        self.url = said.rsplit(": ", 1)[1]
+        line = self.process.stdout.readline().strip()
+        assert line, self.process.communicate()
+        self.url = line.rsplit(": ", 1)[1]
         self.port = int(self.url.split("//")[1].split("/")[0].rsplit(":", 1)[1])
 
     def ask(self, path: str = "/", **headers: str) -> tuple[int, bytes]:

@@ -106,8 +106,8 @@ def depths_of(store: Path, device: str = "tor") -> list[np.ndarray]:
     """(start, end, largest depth) of each window in which the depth of a queue was told, by time."""
     rows = stored(store, "queues").sort_by("ts_ns")
     found = columns_of(rows, "window_start_ns", "ts_ns", "max_bytes")
-    told = (found[2] >= 0) & (np.array(rows.column("device").to_pylist()) == device)
-    return [column[told] for column in found]
+    chosen = (found[2] >= 0) & (np.array(rows.column("device").to_pylist()) == device)
+    return [column[chosen] for column in found]
 
 
 def one_way(probes: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -238,8 +238,8 @@ def test_a_verb_that_fails_is_one_line_with_what_it_said(can_build, tmp_path):
         with begins as failure, measured(rack, tmp_path / "store", ["--link", "1G"]):
             pass
         assert "\n" not in str(failure.value)
-        ending = Verb("api", ["reflect", "--duration", "1ms"], lambda said: "reflecting" in said)
-        gone = Verb("api", ["sql", str(tmp_path / "store")], lambda said: bool(said))
+        ending = Verb("api", ["reflect", "--duration", "1ms"], lambda output: "reflecting" in output)
+        gone = Verb("api", ["sql", str(tmp_path / "store")], lambda output: bool(output))
         with running(rack, [ending], Onlooker()):
             pass  # that it has ended by itself is no failure
         ends = pytest.raises(RackFailed, match=r"rack: mburst sql ended with exit code -?\d+: mburst: ")
@@ -267,9 +267,9 @@ def test_what_a_full_queue_drops_is_counted_to_the_packet(can_build, tmp_path):
         sent = sum(units for units, _ in rack.sent.values())
         counted = rack.queue_counters()
     missing = sent - sum(done.dgrams_rx for done in rounds)
-    [told] = columns_of(stored(tmp_path / "store", "queues"), "dropped_packets")
+    [reported_drops] = columns_of(stored(tmp_path / "store", "queues"), "dropped_packets")
     [lost] = columns_of(stored(tmp_path / "store", "probes"), "lost")
-    assert missing > 0 and told[told > 0].sum() == counted.dropped == missing + lost.sum()
+    assert missing > 0 and reported_drops[reported_drops > 0].sum() == counted.dropped == missing + lost.sum()
     assert all(done.timed_out and not done.complete for done in rounds)
     _, _, depth = depths_of(tmp_path / "store")
     assert 0 < depth.max() <= 100_000 and counted.waiting_bytes <= 100_000

@@ -42,8 +42,8 @@ def send(rack: Rack, *arguments: str) -> None:
         command("mburst", "canary", CACHE_IP, "--link", "1G", "--size", f"{SMALL}B,{LARGE}B", "--length", "0",
                 "--count", str(COUNT), *arguments),
         env=python_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
 
 
 def cells(store: Path) -> dict[int, Cell]:
@@ -115,8 +115,8 @@ def test_bursts_that_the_recorder_never_got(can_build: None, tmp_path: Path) -> 
             command("mburst", "canary", "198.18.0.2", "--link", "1G", "--size", "3kB", "--length", "0", "--count",
                     "10", "--sent", str(tmp_path / "sent")),
             env=python_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        said, _ = sent.communicate(timeout=60)
-        assert sent.returncode == 0, said
+        output, _ = sent.communicate(timeout=60)
+        assert sent.returncode == 0, output
     store = Store.open(tmp_path / "s")
     with pytest.raises(MburstError, match=r"no packet of 198\.18\.0\.2 was recorded"):
         canary.read(store, canary.load(tmp_path / "sent"), BurstDefinition())

@@ -29,15 +29,15 @@ MBURST = [sys.executable, "-m", "mburst"]
 @contextmanager
 def probing(rack: Rack, target: str, source: str, store: Path, seconds: float) -> Iterator[list[dict[str, Any]]]:
     """Meanwhile, probe from the API host; then the list holds what `--json` says."""
-    told: list[dict[str, Any]] = []
+    payload: list[dict[str, Any]] = []
     process = rack.exec_in(
         rack.plan.namespace("api"),
         [*MBURST, "probe", target, "--source", source, "--rate", "1000/s", "--duration", f"{seconds}s", "--host", "api",
          "-o", str(store), "--json"], stdout=subprocess.PIPE, text=True)
-    yield told
+    yield payload
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
-    told += json.loads(out)
+    payload += json.loads(out)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def test_compare_says_that_the_second_nic_is_better(measured, capsys):
     """By the network's part: what the application sees has the stalls of a busy machine in it."""
     stores = [str(measured.result.folder / name) for name in ("bursts", "second")]
     assert main(["compare", *stores, "--measure", "round_trip", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["a"]["n"] > 3000 and told["verdict"] == "better", told["summary"]
-    assert [level["share"] for level in told["percentiles"]][:4] == [0.5, 0.9, 0.95, 0.99]
-    assert told["fan_out"][2]["width"] == 100 and told["fan_out"][2]["b"] < told["fan_out"][2]["a"]
+    payload = json.loads(capsys.readouterr().out)
+    assert payload["a"]["n"] > 3000 and payload["verdict"] == "better", payload["summary"]
+    assert [level["share"] for level in payload["percentiles"]][:4] == [0.5, 0.9, 0.95, 0.99]
+    assert payload["fan_out"][2]["width"] == 100 and payload["fan_out"][2]["b"] < payload["fan_out"][2]["a"]

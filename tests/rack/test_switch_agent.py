@@ -89,7 +89,7 @@ def measure(folder: Path, link: str) -> Collected:
         config.write_text(CONFIG.format(socket=socket))
         hosts.write_text(hosts_file())
         agent = Verb("tor", ["switch-agent", "--listen", f"unix:{socket}", "--link", link, "--ethers", str(ethers)],
-                     lambda said: "serving" in said, real_time=True)  # fmt: skip
+                     lambda output: "serving" in output, real_time=True)  # fmt: skip
         asking = [collecting(folder / "store", config), probing(rack, folder / "store", hosts)]
         with running(rack, [agent, reflecting()], Onlooker()), running(rack, asking, Onlooker()):
             before = rack.port_counters()["p-cache"][1]

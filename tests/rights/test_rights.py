@@ -122,22 +122,22 @@ class Part:
     def __init__(self, line: str, folder: Path, outside: Path) -> None:
         words = [word.replace("STORE", str(folder / "store")).replace("FILE", str(folder / "file"))
                  .replace("PORT", str(free_port())) for word in line.split()]
-        self.heard, told = os.pipe()
-        command = [sys.executable, "-P", "-c", HARNESS, str(told), str(outside), *words]
+        self.heard, write_end = os.pipe()
+        command = [sys.executable, "-P", "-c", HARNESS, str(write_end), str(outside), *words]
         self.process = subprocess.Popen(for_all(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                        pass_fds=[told])
-        os.close(told)
+                                        pass_fds=[write_end])
+        os.close(write_end)
 
     def report(self) -> dict:
         """What it says next of itself."""
-        said = b""
+        content = b""
         end = time.monotonic() + 60
-        while not said.endswith(b"\n"):
+        while not content.endswith(b"\n"):
             ready, _, _ = select.select([self.heard], [], [], max(0.0, end - time.monotonic()))
             chunk = os.read(self.heard, 1 << 16) if ready else b""
             assert chunk, self.process.communicate(timeout=30)[0]
-            said += chunk
-        return json.loads(said.splitlines()[-1])
+            content += chunk
+        return json.loads(content.splitlines()[-1])
 
     def wait_for(self, uid: int) -> None:
         """Until it has given up its rights, or has ended."""

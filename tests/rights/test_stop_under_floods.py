@@ -227,7 +227,7 @@ def serving_ports(folder: Path) -> Started:
     with part("switch-agent", "lo", "--listen", "127.0.0.1:0") as process:
         assert process.stdout
         port = int(process.stdout.readline().partition(" on ")[2].split()[0].rpartition(":")[2])
-        with open(folder / "said", "w") as said, flooding(noise, lambda: said.write(process.stderr.readline())):
+        with open(folder / "said", "w") as errors, flooding(noise, lambda: errors.write(process.stderr.readline())):
             yield process, working(process)
             process.wait()
 

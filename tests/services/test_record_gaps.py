@@ -103,7 +103,7 @@ def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp
     time.sleep(0.3)
     recorder.end(signal.SIGKILL)
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 100 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 100 0 300")
     time.sleep(0.5)
     error = recorder.end(signal.SIGTERM)
     assert recorder.process.returncode == 0, error
@@ -124,7 +124,7 @@ def test_bins_and_gaps_are_the_counter_through_kills(lab: Lab, sender: Path, tmp
 def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 500 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 500 0 300")
     recorder.stored(500).end(signal.SIGKILL)
     assert query(store, "SELECT ended, complete, packets FROM recordings") == [("", False, 500)]
     other = tmp_path / "other.pcap"  # a recorder of something else finds it
@@ -135,9 +135,9 @@ def test_a_gap_is_open_until_the_interface_is_recorded_again(lab: Lab, sender: P
     [(end,)] = query(store, "SELECT max(ts_ns) + 1_000_000 FROM bins")
     assert query(store, "SELECT host, interface, direction, start_ns, end_ns, reason, packets FROM gaps") == [
         ("cache", lab.b, "in", end, None, "killed", None)]
-    lab.tell(lab.near, f"{sender} {lab.a} 77 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 77 0 300")
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 5 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 5 0 300")
     recorder.stored(505).end(signal.SIGINT)
     [(begun,)] = query(store, "SELECT max(begun_ns) FROM recordings")
     assert query(store, "SELECT end_ns, packets, bytes, detail FROM gaps") == [(begun, 77, 77 * 300, "")]
@@ -148,9 +148,9 @@ def test_killed_before_anything_came(lab: Lab, sender: Path, tmp_path: Path) -> 
     store = tmp_path / "store"
     Recorder(lab, store).begun().end(signal.SIGKILL)
     assert len(locks.names(store)) == 1
-    lab.tell(lab.near, f"{sender} {lab.a} 40 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 40 0 300")
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 2 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 2 0 300")
     recorder.stored(2).end(signal.SIGINT)
     assert query(store, "SELECT ended, packets FROM recordings ORDER BY begun_ns") == [("killed", 0), ("stopped", 2)]
     assert query(store, "SELECT reason, packets, end_ns > start_ns FROM gaps") == [("killed", 40, True)]
@@ -160,7 +160,7 @@ def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path:
     """The recorder ends in one line, the gap begins there, and ends when the new interface is recorded."""
     store = tmp_path / "store"
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 700 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 700 0 300")
     livelab.sh(f"ip -n {lab.far} link del {lab.b}")
     error = recorder.end(None)
     assert recorder.process.returncode == 1 and error.count("\n") == 1 and "has vanished" in error
@@ -170,9 +170,9 @@ def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path:
     livelab.sh(f"ip link add {lab.a} netns {lab.near} type veth peer name {lab.b} netns {lab.far}")
     for namespace, name in ((lab.near, lab.a), (lab.far, lab.b)):
         livelab.sh(f"ip -n {namespace} link set {name} up")
-    lab.tell(lab.near, f"{sender} {lab.a} 1000 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 1000 0 300")
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 10 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 10 0 300")
     recorder.stored(710).end(signal.SIGTERM)
     [(over, packets, detail)] = query(store, "SELECT end_ns > start_ns, packets, detail FROM gaps")
     assert (over, packets) == (True, None) and "made anew" in detail
@@ -194,7 +194,7 @@ def test_a_full_disk_while_recording(lab: Lab, sender: Path, tmp_path: Path) -> 
             assert recorder.process.returncode == 1 and error.count("\n") == 1 and "No space left" in error
             subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
         recorder = Recorder(lab, disk / "s").begun()
-        lab.tell(lab.near, f"{sender} {lab.a} 10 0 300")
+        lab.call(lab.near, f"{sender} {lab.a} 10 0 300")
         time.sleep(0.5)
         error = recorder.end(signal.SIGINT)
         assert (recorder.process.returncode, error) == (130, "")
@@ -210,15 +210,15 @@ def test_a_ring_that_overflows_is_a_gap(lab: Lab, sender: Path, tmp_path: Path) 
     """The recorder stands still for a while, with a ring that is too small for it."""
     store = tmp_path / "store"
     recorder = Recorder(lab, store, "--ring", "256KiB").begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 50 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 50 0 300")
     recorder.stored(50)
     stopped_ns = time.time_ns()
     recorder.process.send_signal(signal.SIGSTOP)
-    lab.tell(lab.near, f"{sender} {lab.a} 20000 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 20000 0 300")
     time.sleep(1.5)
     recorder.process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
-    lab.tell(lab.near, f"{sender} {lab.a} 50 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 50 0 300")
     time.sleep(0.5)
     recorder.end(signal.SIGINT)
     [(packets, dropped)] = query(store, "SELECT packets, dropped FROM recordings")
@@ -235,10 +235,10 @@ def test_what_cannot_be_compared_is_not_known(lab: Lab, sender: Path, tmp_path: 
     store = tmp_path / "store"
     Recorder(lab, store).begun().end(signal.SIGKILL)
     recorder = Recorder(lab, store, what=[lab.b, "ether", "proto", "0x88b5"]).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 9 0 300")
     recorder.stored(9).end(signal.SIGKILL)
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 9 0 300")
     recorder.stored(18).end(signal.SIGINT)
     [first, second] = query(store, "SELECT packets, detail FROM gaps ORDER BY start_ns")
     assert first == (0, "")
@@ -256,7 +256,7 @@ def test_a_restart_of_the_machine_is_told_from_a_kill(lab: Lab, sender: Path, tm
     note["rows"][0]["boot_id"] = "another"
     path.write_text(f"{first}\n{json.dumps(note)}\n")
     recorder = Recorder(lab, store).begun()
-    lab.tell(lab.near, f"{sender} {lab.a} 9 0 300")
+    lab.call(lab.near, f"{sender} {lab.a} 9 0 300")
     recorder.stored(9).end(signal.SIGINT)
     [(reason, packets, detail)] = query(store, "SELECT reason, packets, detail FROM gaps")
     assert (reason, packets) == ("power", None) and "started anew" in detail

@@ -31,15 +31,15 @@ def batch(number: int) -> Any:
     return rows("bins", *({"ts_ns": T0 + (at == late) * DAY + at, "bytes": at} for at in range(first, first + BATCH)))
 
 
-def write(store: Store, told: int, batches: int) -> None:
+def write(store: Store, pipe: int, batches: int) -> None:
     writer = Writer(store.path, "bins", "cache-1", "r1", roll_rows=3 * BATCH)
     for number in range(batches):
         writer.append(batch(number))
-        os.write(told, b".")
+        os.write(pipe, b".")
     writer.close()
 
 
-def worker(order: dict[str, Any], told: int) -> int:
+def worker(order: dict[str, Any], pipe: int) -> int:
     steps.limit = order["step"]
     sealing.ROW_GROUP = 2 * BATCH
     steps.watch(os, "rename", "unlink", "fsync", "mkdir", "writev")
@@ -49,9 +49,9 @@ def worker(order: dict[str, Any], told: int) -> int:
     if order["work"] == "seal":
         store.seal()
     else:
-        write(store, told, 6 if order["work"] == "write" else 10**9)
+        write(store, pipe, 6 if order["work"] == "write" else 10**9)
     return 0
 
 
 if __name__ == "__main__":
-    serve(worker, lambda said: {"acknowledged": len(said) * BATCH})
+    serve(worker, lambda received: {"acknowledged": len(received) * BATCH})

@@ -54,10 +54,10 @@ def left_hot(store: Store, batches: int = 3, host: str = "cache-1") -> Path:
 
 def test_a_sound_store_is_sound_and_counted(store: Store, capsys: Any) -> None:
     assert main(["check", str(store.path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    payload = json.loads(capsys.readouterr().out)
     files = [path for table in ("bins", "sources", "recordings") for path in sealed_files(store, table)]
-    assert (told["sound"], told["damaged_files"], told["remarks"]) == (True, [], [])
-    assert (told["files"], told["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+    assert (payload["sound"], payload["damaged_files"], payload["remarks"]) == (True, [], [])
+    assert (payload["files"], payload["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
 
 
 @pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
@@ -197,7 +197,7 @@ def test_deep_compares_sums_with_totals(store: Store, capsys: Any) -> None:
 def test_deep_does_not_hold_missing_files_against_the_sums(store: Store, capsys: Any) -> None:
     flip(next(path for path in sealed_files(store, "bins") if "cache-1" in path.name), 50)
     assert main(["check", str(store.path), "--deep", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["mismatches"], told["recordings_compared"], len(told["damaged_files"])) == ([], 0, 1)
+    payload = json.loads(capsys.readouterr().out)
+    assert (payload["mismatches"], payload["recordings_compared"], len(payload["damaged_files"])) == ([], 0, 1)
     assert main(["repair", str(store.path)]) == 0
     assert main(["check", str(store.path), "--deep"]) == 0

@@ -19,7 +19,7 @@ SEGMENT = "bad-01700000000000000000-0123456789ab-0"
 STEPS = st.lists(st.sampled_from(["append", "other", "close", "poll"]), min_size=1, max_size=25)
 
 
-def told(tail: Tail) -> list[int]:
+def followed(tail: Tail) -> list[int]:
     return [at for table in tail.poll() for at in table.column("ts_ns").to_pylist()]
 
 
@@ -44,7 +44,7 @@ def test_every_row_is_told_once(before, steps):
         found = []
         for step in steps:
             if step == "poll":
-                found += told(tail)
+                found += followed(tail)
             elif step == "close":
                 for writer in writers.values():
                     writer.close()
@@ -53,7 +53,7 @@ def test_every_row_is_told_once(before, steps):
                 append(step)
         for writer in writers.values():
             writer.close()
-        found += told(tail) + told(tail)
+        found += followed(tail) + followed(tail)
         tail.close()
         assert sorted(found) == list(range(now + known, now + written))
         assert tail.damage == []
@@ -65,16 +65,16 @@ def test_a_torn_batch_waits_for_its_rest(tmp_path):
     writer = store.writer("bins", "cache-1", "r1")
     writer.append(rows("bins", {"ts_ns": 1}))
     [log] = (store.path / "hot" / "bins").iterdir()
-    assert told(tail) == [1]
+    assert followed(tail) == [1]
     whole = log.stat().st_size
     writer.append(rows("bins", {"ts_ns": 2}))
     content = log.read_bytes()
     with log.open("r+b") as file:
         file.truncate(whole + (len(content) - whole) // 2)
-    assert told(tail) == []
+    assert followed(tail) == []
     with log.open("r+b") as file:
         file.write(content)
-    assert told(tail) == [2]
+    assert followed(tail) == [2]
     writer.close()
 
 
@@ -86,7 +86,7 @@ def test_damage_is_said_and_the_rest_goes_on(tmp_path):
     (folder / f"{SEGMENT}.log").write_bytes(b"no frame at all, and longer than a header is")
     with store.writer("bins", "cache-1", "r1") as writer:
         writer.append(rows("bins", {"ts_ns": 1}))
-        assert told(tail) == [1]
+        assert followed(tail) == [1]
     assert len(tail.damage) == 1 and SEGMENT in tail.damage[0] and "damaged" in tail.damage[0]
 
 
@@ -97,4 +97,4 @@ def test_a_rack_by_itself(tmp_path, rack, wanted):
     for at, name in ((1, "r1"), (2, "r2")):
         writer = store.writer("bins", "cache-1", name)
         writer.append(rows("bins", {"ts_ns": at, "rack": name}))
-    assert sorted(told(tail)) == wanted
+    assert sorted(followed(tail)) == wanted

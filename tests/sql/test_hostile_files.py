@@ -136,10 +136,10 @@ def named(err: str, path: Path) -> bool:
 def count(store: Store, capsys: Any) -> tuple[int, str]:
     """Rows of bins as `mburst sql` has them, and what it said besides."""
     assert main(["sql", str(store.path), COUNT, "--json"]) in (0, 1)
-    told = capsys.readouterr()
-    [row] = json.loads(told.out)
+    printed = capsys.readouterr()
+    [row] = json.loads(printed.out)
     assert "z" not in (row["i"] or "") and row["r"] == "r1"
-    return row["n"], told.err
+    return row["n"], printed.err
 
 
 def every_verb_names(store: Store, paths: list[Path], capsys: Any, sound: int) -> None:
@@ -150,8 +150,8 @@ def every_verb_names(store: Store, paths: list[Path], capsys: Any, sound: int) -
     assert found == sound and [path for path in paths if not named(err, path)] == [], err
     for words in (["bursts", str(store.path)], ["check", str(store.path)]):
         assert main(words) == 1
-        told = capsys.readouterr()
-        assert [path for path in paths if str(path) not in told.out + told.err] == []
+        printed = capsys.readouterr()
+        assert [path for path in paths if str(path) not in printed.out + printed.err] == []
     assert pool.bytes_allocated() - before < LITTLE
     assert main(["repair", str(store.path)]) == 0
     capsys.readouterr()
@@ -167,8 +167,8 @@ def test_logs_that_hold_something_else(store: Store, capsys: Any) -> None:
     os.truncate(paths["longer than any"], 1 << 40)
     followed = tail.poll()
     assert sum(table.num_rows for table in followed) == 1  # the first of the two schemas
-    told = "\n".join(tail.damage)
-    assert {case for case, path in paths.items() if str(path) not in told} == set()
+    printed = "\n".join(tail.damage)
+    assert {case for case, path in paths.items() if str(path) not in printed} == set()
     tail.close()
     every_verb_names(store, list(paths.values()), capsys, SOUND + 1)
 
@@ -239,5 +239,5 @@ def test_what_only_the_database_finds_is_named(store: Store, content: bytes, cap
     path = put_sealed(store, content)
     verified.remember(path)
     assert main(["sql", str(store.path), "SELECT max(hash(b)) FROM bins b"]) == 1
-    told = capsys.readouterr()
-    assert str(path) in told.err and told.err.count("\n") == 1, told
+    printed = capsys.readouterr()
+    assert str(path) in printed.err and printed.err.count("\n") == 1, printed

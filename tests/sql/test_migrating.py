@@ -46,13 +46,13 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 def expected(name: str) -> dict[str, dict[str, int]]:
     """What the old mburst read in its store, under the names of now, and as a store of now counts it."""
-    told = json.loads((STORES / name / "expected.json").read_text())
-    told = {format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value
-                                               for column, value in sums.items()} for table, sums in told.items()}
-    told |= {"gaps": {"rows": 0}, "canary": {"rows": 0}}
-    told["sources"] = {"source_port": 0, "destination_port": 0, **told["sources"]}
-    told["probes"] = {"clock_error_ns": 0, **told["probes"]}
-    return told
+    stated = json.loads((STORES / name / "expected.json").read_text())
+    stated = {format1.TABLES.get(table, table): {format1.COLUMNS.get(column, column): value
+                                               for column, value in sums.items()} for table, sums in stated.items()}
+    stated |= {"gaps": {"rows": 0}, "canary": {"rows": 0}}
+    stated["sources"] = {"source_port": 0, "destination_port": 0, **stated["sources"]}
+    stated["probes"] = {"clock_error_ns": 0, **stated["probes"]}
+    return stated
 
 
 def without_zeros(sums: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -101,9 +101,9 @@ def test_recordings_that_are_older_than_their_columns_are_put_in_order_all_the_s
 
 
 def test_every_table_of_format_1_is_in_its_stores() -> None:
-    told = json.loads((STORES / "format-1" / "expected.json").read_text())
-    assert {format1.TABLES.get(table, table) for table in told} == {*ORDER} - {"gaps", "canary"}
-    assert all(sums["rows"] for sums in told.values())
+    stated = json.loads((STORES / "format-1" / "expected.json").read_text())
+    assert {format1.TABLES.get(table, table) for table in stated} == {*ORDER} - {"gaps", "canary"}
+    assert all(sums["rows"] for sums in stated.values())
 
 
 def test_an_attempt_that_was_killed_does_not_count_beside_the_complete_one(old: Path, tmp_path: Path) -> None:
@@ -210,9 +210,9 @@ def test_what_an_unknown_table_or_column_holds_is_said(old: Path, tmp_path: Path
     pq.write_table(rows.append_column("colour", pa.array(["red"] * len(rows))), path)
     shutil.copytree(old / "links", old / "cables")
     assert main(["migrate", str(old), str(tmp_path / "new")]) == 1
-    told = capsys.readouterr()
-    assert "the column ports.colour is left out" in told.out
-    assert "unknown table cables" in told.err
+    stated = capsys.readouterr()
+    assert "the column ports.colour is left out" in stated.out
+    assert "unknown table cables" in stated.err
 
 
 def test_flipped_bits_never_crash_it(old: Path, tmp_path: Path) -> None:

@@ -50,17 +50,17 @@ def test_every_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
         (store.path / table).write_text("in the way")
         writers[table] = writer.Writer(store.path, table, "cache-1", "r 1", roll_rows=1)
         writers[table].append(row(table))
-    said: list[str] = []
+    reported: list[str] = []
 
-    def all_said() -> bool:
-        said.extend(capfd.readouterr().err.splitlines())
-        return len(said) >= len(ORDER)
+    def all_reported() -> bool:
+        reported.extend(capfd.readouterr().err.splitlines())
+        return len(reported) >= len(ORDER)
 
-    wait_for(all_said)
+    wait_for(all_reported)
     time.sleep(0.2)  # a few more tries
-    said.extend(capfd.readouterr().err.splitlines())
+    reported.extend(capfd.readouterr().err.splitlines())
     for table in ORDER:
-        [line] = [line for line in said if f"{store.path}/{table}:" in line]  # once, though it was tried again
+        [line] = [line for line in reported if f"{store.path}/{table}:" in line]  # once, though it was tried again
         assert line.startswith("mburst: not sealed yet, trying again: ")
         assert len(hot_logs(store, table)) == 1
     assert set(oldest_hot_logs(store)) == set(ORDER)
@@ -97,13 +97,13 @@ def test_a_log_of_a_dead_writer_that_cannot_be_sealed_is_said(tmp_path: Path, ca
 
 
 def test_what_is_left_is_raised_at_the_end(tmp_path: Path) -> None:
-    store, said = Store.create(tmp_path / "store"), list[MburstError]()
-    own = store.writer("gnmi_events", on_trouble=said.append)
+    store, reported = Store.create(tmp_path / "store"), list[MburstError]()
+    own = store.writer("gnmi_events", on_trouble=reported.append)
     own.append(row("gnmi_events"))
     (store.path / "gnmi_events").write_text("in the way")
     with pytest.raises(MburstError, match="gnmi_events"):
         own.close()
-    assert len(said) == 1 and said[0].args[0].startswith("not sealed yet, trying again: ")
+    assert len(reported) == 1 and reported[0].args[0].startswith("not sealed yet, trying again: ")
     (store.path / "gnmi_events").unlink()
     assert store.seal() == 1
 

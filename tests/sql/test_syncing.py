@@ -51,10 +51,10 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
     store, slow.slow = Store.create(tmp_path / "store"), {"sources"}
-    said: list[MburstError] = []
-    with store.writer("sources", on_trouble=said.append) as waiting, store.writer("bins", rack="r1") as writer:
+    reported: list[MburstError] = []
+    with store.writer("sources", on_trouble=reported.append) as waiting, store.writer("bins", rack="r1") as writer:
         waiting.append(rows("sources", {**SENDER, "rack": ""}))
-        wait_for(lambda: said)
+        wait_for(lambda: reported)
         for count in range(1, 4):
             writer.append(rows("bins", {}))
             wait_for(lambda: slow.synced.count("bins") >= count)  # noqa: B023
@@ -64,30 +64,31 @@ def test_a_log_does_not_wait_for_another(tmp_path: Path, slow: Disk) -> None:
 
 def test_rows_at_risk_are_said_while_they_are_and_how_long_it_was_in_the_end(tmp_path: Path, slow: Disk) -> None:
     store, slow.slow = Store.create(tmp_path / "store"), {"bins", "sources"}
-    said: list[MburstError] = []
-    with store.writer("bins", rack="r1", on_trouble=said.append) as bins, \
-            store.writer("sources", rack="r1", on_trouble=said.append) as sources:
+    reported: list[MburstError] = []
+    with store.writer("bins", rack="r1", on_trouble=reported.append) as bins, \
+            store.writer("sources", rack="r1", on_trouble=reported.append) as sources:
         begun = time.monotonic()
         bins.append(rows("bins", {}))
         sources.append(rows("sources", SENDER))
-        wait_for(lambda: len(said) >= 3)  # again when it is twice as long
+        wait_for(lambda: len(reported) >= 3)  # again when it is twice as long
         slow.let.set()
         wait_for(lambda: len(slow.synced) >= 2)
         passed = time.monotonic() - begun
-    seconds = [parse_duration(str(error).split(" rows of ")[1].split(",")[0].replace(" ", "")) / 1e9 for error in said]
+    seconds = [parse_duration(str(error).split(" rows of ")[1].split(",")[0].replace(" ", "")) / 1e9 
+               for error in reported]
     assert seconds == sorted(seconds) and seconds[0] >= disk.SYNC_S and seconds[-1] <= passed + 0.01
     assert len(seconds) <= 4 + passed / disk.SYNC_S  # both logs are one spell
-    assert all(str(store.path) in str(error) and "power cut" in str(error) and error.hint for error in said)
+    assert all(str(store.path) in str(error) and "power cut" in str(error) and error.hint for error in reported)
 
 
 def test_a_disk_in_time_is_not_mentioned(tmp_path: Path, slow: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "SYNC_S", 60.0)
-    said: list[MburstError] = []
-    with Store.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=said.append) as writer:
+    reported: list[MburstError] = []
+    with Store.create(tmp_path / "store").writer("bins", rack="r1", on_trouble=reported.append) as writer:
         for count in range(1, 4):
             writer.append(rows("bins", {}))
             wait_for(lambda: len(slow.synced) >= count)  # noqa: B023
-    assert said == []
+    assert reported == []
 
 
 def test_a_sync_that_fails_ends_the_writer(tmp_path: Path, slow: Disk) -> None:

@@ -31,9 +31,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What the verb says when it does not begin."""
     assert main(["switch-agent", "lo", *arguments]) in (1, 2)
-    said = capsys.readouterr()
-    assert said.out == "" and "Traceback" not in said.err
-    return said.err
+    printed = capsys.readouterr()
+    assert printed.out == "" and "Traceback" not in printed.err
+    return printed.err
 
 
 def request(list_mode: str = "STREAM", path: str = "/interfaces", **options: Any) -> Any:
@@ -103,8 +103,8 @@ def test_other_hosts_get_in_with_tls_and_a_secret_only(authority, capsys, monkey
     options = {"TLS": ["--tls-cert", str(certificate), "--tls-key", str(key)], "CA": ["--tls-ca", str(authority.ca)]}
     arguments = [part for one in more for part in options.get(one, [one])]
     if word:
-        said = refused(capsys, f"--listen={where}:0", *arguments)
-        assert word in said and "--insecure" in said
+        printed = refused(capsys, f"--listen={where}:0", *arguments)
+        assert word in printed and "--insecure" in printed
         arguments.append("--insecure")
     with agent("lo", f"--listen={where}:0", *arguments) as (address, _):
         assert address.startswith(where)
@@ -168,20 +168,20 @@ def test_wrong_files_are_named(authority, tmp_path, capsys):
     text = tmp_path / "text"
     text.write_text("hello")
 
-    def said(cert: Path, its_key: Path, ca: Path | None = None) -> str:
+    def printed(cert: Path, its_key: Path, ca: Path | None = None) -> str:
         more = ["--tls-ca", str(ca)] if ca else []
         return refused(capsys, "--tls-cert", str(cert), "--tls-key", str(its_key), *more)
 
-    assert f"the key {other} does not belong to the certificate {certificate}" in said(certificate, other)
-    assert f"{text}: not a certificate in PEM" in said(text, key)
-    assert f"{text}: no private key in PEM" in said(certificate, text)
-    assert f"{certificate}: no private key in PEM" in said(key, certificate) + said(certificate, certificate)
-    assert f"{text}: not a certificate in PEM" in said(certificate, key, text)
-    assert "cannot read" in said(certificate, tmp_path / "none")
+    assert f"the key {other} does not belong to the certificate {certificate}" in printed(certificate, other)
+    assert f"{text}: not a certificate in PEM" in printed(text, key)
+    assert f"{text}: no private key in PEM" in printed(certificate, text)
+    assert f"{certificate}: no private key in PEM" in printed(key, certificate) + printed(certificate, certificate)
+    assert f"{text}: not a certificate in PEM" in printed(certificate, key, text)
+    assert "cannot read" in printed(certificate, tmp_path / "none")
     broken = tmp_path / "broken"
     broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    assert str(broken) in said(broken, key)
-    assert str(broken) in said(certificate, key, broken)
+    assert str(broken) in printed(broken, key)
+    assert str(broken) in printed(certificate, key, broken)
 
 
 def test_an_encrypted_key_is_refused_and_not_asked_for(authority, tmp_path, capsys):
@@ -250,6 +250,6 @@ def test_a_wrong_password_is_refused_and_told_and_not_shown(tmp_path):
                 with pytest.raises(grpc.RpcError) as caught:
                     channel.unary_unary(f"/gnmi.gNMI/{method}")(b"", timeout=20)
                 assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        said = lines_of(errors, 6)
-        assert len(said) == 6 and all("user or password is wrong" in line for line in said)
-        assert not any(word in line for line in said for word in ("wrong-one", "right-one"))
+        printed = lines_of(errors, 6)
+        assert len(printed) == 6 and all("user or password is wrong" in line for line in printed)
+        assert not any(word in line for line in printed for word in ("wrong-one", "right-one"))

@@ -45,10 +45,10 @@ def test_clients_that_read_nothing_hold_up_nobody():
 
 
 @contextlib.asynccontextmanager
-async def serving(said: list[str]) -> AsyncIterator[tuple[str, server.Agent]]:
+async def serving(lines: list[str]) -> AsyncIterator[tuple[str, server.Agent]]:
     """An agent in this process: (address, agent)."""
     watermarks = Watermarks(["lo"])
-    made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), said.append)
+    made = server.Agent(Tree(["lo"], watermarks, {}, None), server.Entry(Address("127.0.0.1", 0)), lines.append)
     address = await made.start()
     watermarks.start()
     task = asyncio.create_task(made.serve())
@@ -77,22 +77,22 @@ def test_a_client_that_takes_nothing_is_given_up(monkeypatch):
                 waiting -= 1
 
     monkeypatch.setattr(server, "Writer", Counted)
-    said: list[str] = []
+    lines: list[str] = []
     asked = request(**fast())
     for _ in range(99):
         asked.subscribe.subscription.add().CopyFrom(asked.subscribe.subscription[0])
 
     async def work() -> None:
-        async with serving(said) as (address, made), grpc.aio.insecure_channel(address) as channel:
+        async with serving(lines) as (address, made), grpc.aio.insecure_channel(address) as channel:
             call = channel.stream_stream(messages.SUBSCRIBE, lambda asked: asked.SerializeToString())()
             await call.write(asked)
-            while not said:
+            while not lines:
                 await asyncio.sleep(0.05)
             while made.door.clients:
                 await asyncio.sleep(0.05)
 
     asyncio.run(asyncio.wait_for(work(), 60))
-    assert "disconnected: it does not read messages" in said[0]
+    assert "disconnected: it does not read messages" in lines[0]
     assert 1 < most <= 101 and waiting == 0
 
 
@@ -269,10 +269,10 @@ def test_an_agent_whose_service_or_door_ends_says_so(monkeypatch):
 
 def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
     """Whatever fails in one of a stream's parts: no silence, one line, and the other calls go on."""
-    said: list[str] = []
+    lines: list[str] = []
 
     async def work() -> None:
-        async with serving(said) as (address, made), grpc.aio.insecure_channel(address) as channel:
+        async with serving(lines) as (address, made), grpc.aio.insecure_channel(address) as channel:
             begin = channel.stream_stream(
                 messages.SUBSCRIBE, lambda asked: asked.SerializeToString(), messages.SubscribeResponse.FromString
             )
@@ -288,7 +288,7 @@ def test_a_failure_inside_ends_the_call_with_a_status(monkeypatch):
             assert all([await calls[1].read() for _ in range(20)])
 
     asyncio.run(asyncio.wait_for(work(), 60))
-    [line] = said
+    [line] = lines
     assert "ZeroDivisionError" in line and "127.0.0.1:" in line
 
 

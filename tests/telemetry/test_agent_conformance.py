@@ -131,7 +131,7 @@ def clients(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Clients]:
     for line in ("ip link add br0 type bridge", f"ip link set {lab.a} master br0", "ip link set br0 up",
                  "ip link set lo up",
                  f"tc qdisc add dev {lab.a} root tbf rate 100mbit burst 32k limit 1m"):  # fmt: skip
-        lab.tell(lab.near, line)
+        lab.call(lab.near, line)
     with agent("--link=100M", namespace=lab.near, errors=tmp_path / "errors") as (address, process):
         yield Clients(program, lab, address)
         assert process.poll() is None
@@ -254,15 +254,15 @@ def test_updates_only_sends_no_state(clients, lab, stream_mode):
     paths = ("/interfaces/interface/state/admin-status", "/qos/.../max-queue-len")
     with clients.watching(*paths, **flags) as lines:
         found = [next(lines)]
-        lab.tell(lab.near, f"ip link set {lab.a} down")
+        lab.call(lab.near, f"ip link set {lab.a} down")
         for line in lines:
             found.append(line)
             if times_of("admin-status", Heard([line])):
                 break
     assert found[0] == {"syncResponse": True}
-    told = [value_of(one) for update in Heard(found).updates for one in update["update"]
+    updated = [value_of(one) for update in Heard(found).updates for one in update["update"]
             if leaf(one["path"]) == "admin-status"]  # fmt: skip
-    assert told == ([] if stream_mode == "sample" else ["DOWN"])
+    assert updated == ([] if stream_mode == "sample" else ["DOWN"])
     if stream_mode == "on-change":
         assert times_of("max-queue-len", Heard(found)) == []
 
@@ -291,7 +291,7 @@ def test_an_interface_that_goes_is_deleted_and_not_told_again(clients, lab):
     awaited = {"oper-status", "in-octets", "max-queue-len", "transmit-octets"}
     with clients.watching("/interfaces", "/qos", stream_mode="on-change", **{"for": f"{PATIENCE_S}s"}) as lines:
         next(lines)
-        lab.tell(lab.near, f"ip link del {lab.a}")
+        lab.call(lab.near, f"ip link del {lab.a}")
         while awaited:
             line = next(lines)
             awaited -= {leaf(path) for path in line.get("update", {}).get("delete", ())}

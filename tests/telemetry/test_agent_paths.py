@@ -185,11 +185,11 @@ readings = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 2)), max_size=60
 @given(readings, st.booleans())
 def test_depths_are_told_when_they_change_and_how_long_they_held(given_readings, updates_only):
     """Held to what the depth is at each time, as somebody makes of it who gets the changes alone."""
-    told = asyncio.run(taken(given_readings, updates_only=updates_only))
-    assert all(left_out == 0 for *_, left_out in told)
+    sent = asyncio.run(taken(given_readings, updates_only=updates_only))
+    assert all(left_out == 0 for *_, left_out in sent)
     for number, queue in enumerate(QUEUES):
         here = [(ts_ns, depth) for ts_ns, (one, depth) in enumerate(given_readings, 1) if one == number]
-        mine = [(ts_ns, depth) for one, ts_ns, depth, _ in told if one == queue]
+        mine = [(ts_ns, depth) for one, ts_ns, depth, _ in sent if one == queue]
         assert mine == sorted(mine) and set(mine) <= set(here)
         first = here[0][1] if here else None
         kept = [depth for at, (_, depth) in enumerate(here) if at == 0 or here[at - 1][1] != depth]
@@ -201,20 +201,20 @@ def test_depths_are_told_when_they_change_and_how_long_they_held(given_readings,
 def test_a_backlog_is_bounded_and_keeps_the_largest(given_readings, bound):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes, "BACKLOG", bound)
-        told = asyncio.run(taken(given_readings, updates_only=False))
+        sent = asyncio.run(taken(given_readings, updates_only=False))
     full = asyncio.run(taken(given_readings, updates_only=False))
-    assert len(told) <= bound
-    assert sum(1 + left_out for *_, left_out in told) == len(full)
+    assert len(sent) <= bound
+    assert sum(1 + left_out for *_, left_out in sent) == len(full)
     for queue in QUEUES:
-        assert max((depth for one, _, depth, _ in told if one == queue), default=None) == max(
+        assert max((depth for one, _, depth, _ in sent if one == queue), default=None) == max(
             (depth for one, _, depth, _ in full if one == queue), default=None
         )
 
 
 def test_lines_are_bounded_and_counted():
-    said: list[str] = []
-    log = Log(said.append)
+    lines: list[str] = []
+    log = Log(lines.append)
     for number in range(LINES + 7):
         log.say(f"line {number}\x1b[2J")
     log.flush()
-    assert len(said) == LINES + 1 and said[-1] == "7 more such lines were left out" and "\x1b" not in "".join(said)
+    assert len(lines) == LINES + 1 and lines[-1] == "7 more such lines were left out" and "\x1b" not in "".join(lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import agent, collect, heard, messages, query, said_so_far
+from gnmilib import agent, collect, heard, lines_so_far, messages, query
 
 from mburst.gnmi_target.requests import LEAST_HEARTBEAT_NS
 
@@ -23,10 +23,10 @@ subscriptions:
   interval: {{paths: [/qos/interfaces], stream-mode: sample, sample-interval: 1ms}}
   encoding: {{paths: [/qos/interfaces], encoding: bytes}}
 """
-        said = collect(
-            tmp_path, text, lambda collector: len(said_so_far(collector)) >= 3 and heard(collector, "a") > 50
+        printed = collect(
+            tmp_path, text, lambda collector: len(lines_so_far(collector)) >= 3 and heard(collector, "a") > 50
         )
-    assert sorted(said) == [
+    assert sorted(printed) == [
         "a: encoding: not implemented by the target: the encoding BYTES is not supported: use PROTO, JSON_IETF, JSON",
         "a: interval: a sample interval of 1 ms is not supported: 10 ms is the shortest",
         "a: path: the path /network-instances is not supported: this agent serves /interfaces, /qos, /lldp, /system",

@@ -29,7 +29,7 @@ def port(lab: Lab) -> Lab:
                  "class add dev veth-a parent 1: classid 1:1 htb rate 10mbit",
                  "class add dev veth-a parent 1:1 classid 1:10 htb rate 8bit ceil 8bit burst 1500 cburst 1500",
                  "class add dev veth-a parent 1:1 classid 1:20 htb rate 8mbit"):  # fmt: skip
-        lab.tell(lab.near, f"tc {line}")
+        lab.call(lab.near, f"tc {line}")
     with lab.inside(lab.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((lab.a, 0))
         for class_id, frames in ((SLOW, HELD), (FAST, 3)):
@@ -50,13 +50,13 @@ def asked(
     )  # fmt: skip
     try:
         assert agent.stdout
-        said = agent.stdout.readline()
+        output = agent.stdout.readline()
         config = folder / "gnmi.yaml"
         config.write_text(
             f'targets: {{a: {{address: "{address}", insecure: true}}}}\nsubscriptions: {{q: {{paths: [{path}]}}}}\n'
         )
         assert main(["collect", str(config), "--once", "--json"]) == 0
-        return said, {row["path"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+        return output, {row["path"]: row["value"] for row in json.loads(capsys.readouterr().out)}
     finally:
         agent.kill()
         agent.wait()
@@ -65,27 +65,27 @@ def asked(
 
 
 def test_each_class_is_a_queue_beside_the_whole(port, tmp_path, capsys):
-    said, found = asked(port, tmp_path, capsys)
-    assert said.startswith("serving 1 ports, 1 with a queue")
+    output, found = asked(port, tmp_path, capsys)
+    assert output.startswith("serving 1 ports, 1 with a queue")
     [reference] = [path for path in found if path.endswith("/interface-ref/state/interface")]
     assert found[reference] == "veth-a"
     names = {value for path, value in found.items() if path.endswith("/state/name")}
     assert names == {"0", "1:10", "1:20"}  # 1:1 only shares out what it has
 
-    def told(queue: str, leaf: str) -> int:
+    def seen(queue: str, leaf: str) -> int:
         return int(found[LEAVES.format(queue, leaf)])
 
-    waiting = told("1:10", "max-queue-len")
+    waiting = seen("1:10", "max-queue-len")
     assert waiting in range((HELD - 3) * FRAME, HELD * FRAME + 1, FRAME)  # its first ones went on the burst
-    assert told("1:20", "max-queue-len") == 0 and told("0", "max-queue-len") == waiting
-    assert told("1:10", "transmit-octets") == HELD * FRAME - waiting
-    assert told("1:20", "transmit-octets") >= 3 * FRAME and told("1:20", "transmit-pkts") >= 3
-    assert {told(queue, "dropped-pkts") for queue in names} == {0}
+    assert seen("1:20", "max-queue-len") == 0 and seen("0", "max-queue-len") == waiting
+    assert seen("1:10", "transmit-octets") == HELD * FRAME - waiting
+    assert seen("1:20", "transmit-octets") >= 3 * FRAME and seen("1:20", "transmit-pkts") >= 3
+    assert {seen(queue, "dropped-pkts") for queue in names} == {0}
 
 
 def test_one_class_is_the_port_itself(lab, tmp_path, capsys):
     """A shaper has a class, which is not another queue than the port's."""
-    lab.tell(lab.near, "tc qdisc add dev veth-a root handle 1: tbf rate 10mbit burst 2000 limit 100000")
+    lab.call(lab.near, "tc qdisc add dev veth-a root handle 1: tbf rate 10mbit burst 2000 limit 100000")
     _, found = asked(lab, tmp_path, capsys)
     assert {value for path, value in found.items() if path.endswith("/state/name")} == {"0"}
 
@@ -103,11 +103,11 @@ def test_flows_are_no_queues(lab, tmp_path, capsys):
 FIELDS = ("bytes", "packets", "drops", "backlog")
 
 
-def tc_says(lab: Lab) -> dict[str, dict[str, int]]:
+def tc_counts(lab: Lab) -> dict[str, dict[str, int]]:
     """{queue: its statistics} as tc(8) reads and prints them, by code that is not ours."""
-    said = lab.tell(lab.near, "tc -s qdisc show dev veth-a root") + lab.tell(lab.near, "tc -s class show dev veth-a")
+    output = lab.call(lab.near, "tc -s qdisc show dev veth-a root") + lab.call(lab.near, "tc -s class show dev veth-a")
     queues = {}
-    for kind, handle, text in re.findall(r"^(qdisc|class) \S+ (\S+)(.*?)(?=^qdisc|^class|\Z)", said, re.M | re.S):
+    for kind, handle, text in re.findall(r"^(qdisc|class) \S+ (\S+)(.*?)(?=^qdisc|^class|\Z)", output, re.M | re.S):
         sent = re.search(r"Sent (\d+) bytes (\d+) pkt \(dropped (\d+),", text)
         waiting = re.search(r"backlog (\d+)(K?)b", text)
         assert sent and waiting, text
@@ -116,9 +116,9 @@ def tc_says(lab: Lab) -> dict[str, dict[str, int]]:
     return queues
 
 
-def ip_says(lab: Lab) -> dict[str, int | str]:
+def ip_counts(lab: Lab) -> dict[str, int | str]:
     """What ip(8) reads and prints of the port, by OpenConfig's names."""
-    [link] = json.loads(lab.tell(lab.near, "ip -s -s -j link show dev veth-a"))
+    [link] = json.loads(lab.call(lab.near, "ip -s -s -j link show dev veth-a"))
     rx, tx = link["stats64"]["rx"], link["stats64"]["tx"]
     return {
         "mtu": link["mtu"], "ifindex": link["ifindex"], "oper-status": link["operstate"],
@@ -132,7 +132,7 @@ def ip_says(lab: Lab) -> dict[str, int | str]:
 @pytest.mark.parametrize("frames", [1, 7, 60])
 def test_every_number_is_what_tc_says(port, tmp_path, capsys, frames):
     """Frames that wait in a class that lets hardly any out, and such as its limit of 30 drops."""
-    port.tell(port.near, "tc qdisc add dev veth-a parent 1:10 handle 10: pfifo limit 30")
+    port.call(port.near, "tc qdisc add dev veth-a parent 1:10 handle 10: pfifo limit 30")
     with port.inside(port.near), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((port.a, 0))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, SLOW)
@@ -140,13 +140,13 @@ def test_every_number_is_what_tc_says(port, tmp_path, capsys, frames):
             with contextlib.suppress(OSError):  # ENOBUFS: it was dropped
                 sock.send(b"\2" * 12 + b"\x88\xb5" + bytes(50 + 13 * number))
     _, found = asked(port, tmp_path, capsys)
-    for name, said in tc_says(port).items():
+    for name, output in tc_counts(port).items():
         if LEAVES.format(name, "name") not in found:
             continue
         for leaf, field in (("max-queue-len", "backlog"), ("transmit-octets", "bytes"), ("transmit-pkts", "packets"),
                             ("dropped-pkts", "drops")):  # fmt: skip
-            told = int(found[LEAVES.format(name, leaf)])
-            assert abs(told - said[field]) <= (16 if said[field] % 1024 == 0 else 0), (name, leaf)  # tc rounds to Kb
+            depth = int(found[LEAVES.format(name, leaf)])
+            assert abs(depth - output[field]) <= (16 if output[field] % 1024 == 0 else 0), (name, leaf)  # Kb
     assert int(found[LEAVES.format("1:10", "max-queue-len")]) > 0
     assert (int(found[LEAVES.format("1:10", "dropped-pkts")]) > 0) is (frames > 30)
 
@@ -156,17 +156,17 @@ def test_every_counter_is_what_ip_says(port, tmp_path, capsys):
         sock.bind((port.b, 0))
         for number in range(41):
             sock.send(b"\xff" * 6 + b"\2" * 6 + b"\x88\xb5" + bytes(100 + number))
-    before = ip_says(port)
+    before = ip_counts(port)
     _, found = asked(port, tmp_path, capsys, "/interfaces")
-    after = ip_says(port)
-    told = {path.rpartition("/")[2]: value for path, value in found.items()}
-    assert set(before) <= set(told)
+    after = ip_counts(port)
+    seen = {path.rpartition("/")[2]: value for path, value in found.items()}
+    assert set(before) <= set(seen)
     for name, value in before.items():
         if isinstance(value, int):
-            assert value <= int(told[name]) <= int(after[name]), (name, value, told[name])
+            assert value <= int(seen[name]) <= int(after[name]), (name, value, seen[name])
         else:
-            assert told[name] == value, name
-    assert int(told["in-pkts"]) >= 41 and int(told["in-octets"]) >= 41 * 114
+            assert seen[name] == value, name
+    assert int(seen["in-pkts"]) >= 41 and int(seen["in-octets"]) >= 41 * 114
 
 
 def test_netlink_attributes():

@@ -59,19 +59,19 @@ def test_packets_are_full_but_the_last(size: int, mtu: int, version: int) -> Non
     assert canary_sender.MARK.size == canary_plan.MARK_BYTES
 
 
-@pytest.mark.parametrize(("wrong", "says"), [
+@pytest.mark.parametrize(("wrong", "message"), [
     ({"sizes": [10_000_000]}, "a burst of 10 MB alone is more than 5 % of a second of 1 Gb/s (6.25 MB)"),
     ({"share": 0.3}, "at most 25 % of the link"),
     ({"count": 40_000}, "80,000 bursts are more than the 50,000 of a run"),
     ({"count": 0}, "nothing to send"),
     ({"sizes": [1_000_000], "lengths": [10**6]}, "no burst of 1 MB fits into 1 ms at 1 Gb/s"),
 ])
-def test_what_is_refused(wrong: dict[str, object], says: str) -> None:
+def test_what_is_refused(wrong: dict[str, object], message: str) -> None:
     asked = {"sizes": [10_000, 20_000], "lengths": [0], "count": 10, "link_bps": 10**9, "share": 0.05,
              "gap_ns": 10**7, "frames": FRAMES, **wrong}
     with pytest.raises(UsageError) as refused:
         planned(**asked)  # type: ignore[arg-type]
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_what_no_link_carries_is_left_out() -> None:

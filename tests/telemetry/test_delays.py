@@ -82,13 +82,13 @@ def test_what_is_no_delay_is_refused(text):
         delays.parse(text)
 
 
-@pytest.mark.parametrize("text, said", [
+@pytest.mark.parametrize("text, message", [
     ("", "missing"), ("10us,0.5\n", "0.5"), ("10us,0.5\n5us,1\n", "line 2"), ("10us,0.5\n20us,0.4\n", "line 2"),
     ("10us,x\n", "line 1"), ("10us\n", "line 1"), ("10us,2\n", "line 1"), ("abc,def\n10us,1\nxx,1\n", "line 3")])
-def test_a_file_that_is_no_distribution_says_where(tmp_path: Path, text, said):
+def test_a_file_that_is_no_distribution_says_where(tmp_path: Path, text, message):
     path = tmp_path / "cdf.csv"
     path.write_text(text)
-    with pytest.raises(MburstError, match=said):
+    with pytest.raises(MburstError, match=message):
         delays.parse(f"file:{path}")
 
 

@@ -163,8 +163,8 @@ BAD = {
 def test_a_mistake_is_one_line_with_its_place(tmp_path, fault, text):
     with pytest.raises(UsageError) as failure:
         read(tmp_path, text, {})
-    said = f"{failure.value}; {failure.value.hint}"
-    assert fault in said.replace(": must", " must") and str(tmp_path) in said and "\n" not in said
+    message = f"{failure.value}; {failure.value.hint}"
+    assert fault in message.replace(": must", " must") and str(tmp_path) in message and "\n" not in message
 
 
 def test_a_file_that_is_not_there():

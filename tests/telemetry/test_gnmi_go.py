@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Authority, collect, heard, messages, notification, query, said_so_far, updated
+from gnmilib import SYNC, Authority, collect, heard, lines_so_far, messages, notification, query, updated
 from golib import go_program
 from google.protobuf import text_format
 from places import ROOT
@@ -116,8 +116,9 @@ def test_the_reference_target_with_certificates_and_password(tmp_path, built, au
         driven.say(note({Q + "max-queue-len": 5000}), "sync")
         text = configured(driven.address, f"{trust}, password: right").replace("a: {", "a: {", 1)
         text = text.replace("targets: {", f'targets: {{b: {{address: "{driven.address}", {trust}, password: wrong}}, ')
-        said = collect(tmp_path, text, lambda collector: heard(collector, "a") >= 1 and said_so_far(collector) != [])
-    assert said == ["b: user or password is refused: wrong password"]
+        printed = collect(tmp_path, text,
+                          lambda collector: heard(collector, "a") >= 1 and lines_so_far(collector) != [])
+    assert printed == ["b: user or password is refused: wrong password"]
     assert query(tmp_path, "SELECT device, max_bytes FROM queues") == [("a", 5000)]
 
 
@@ -194,6 +195,6 @@ def test_the_fake_server_ends_and_is_asked_again(tmp_path, built, authority):
     responses = [updated(notification(time.time_ns() + i, {Q + "max-queue-len": i})) for i in range(3)] + [SYNC]
     with fake(built["fake"], tmp_path, authority, responses, hold=False) as port:
         text = configured(f"127.0.0.1:{port}", f"tls-ca: {authority.ca}, retry: 1s")
-        said = collect(tmp_path, text, lambda collector: collector.sessions[0].device.messages >= 6)
-    assert "a: q: the target closed the stream" in said
+        printed = collect(tmp_path, text, lambda collector: collector.sessions[0].device.messages >= 6)
+    assert "a: q: the target closed the stream" in printed
     assert query(tmp_path, "SELECT count(*) >= 1 FROM gnmi_events WHERE event = 'gap'") == [(True,)]

@@ -235,8 +235,8 @@ def test_deletes_of_too_many_shapes_are_counted():
     names = [f"k{number}" for number in range(200)]
     fed = Fed().feed(notification(T0, {"/a": 1}),
                      notification(T0 + 1, {}, deletes=[f"/a[{name}=1]" for name in names]))
-    [told] = fed.take()["gnmi_events"]
-    assert told["event"] == "dropped" and told["amount"] == 200 - limits.DELETE_SHAPES
+    [event] = fed.take()["gnmi_events"]
+    assert event["event"] == "dropped" and event["amount"] == 200 - limits.DELETE_SHAPES
 
 
 class Raw:
@@ -277,8 +277,8 @@ def test_a_device_that_sends_what_nobody_understands_ends_no_other(tmp_path):
         return "good" in state and heard(collector, "good") > state["good"] + 50
 
     with Target(script) as bad, Target(steady) as good:
-        said = collect(tmp_path, config(bad=plain(bad.port), good=plain(good.port)), until)
-    assert said == [] and len(bad.requests) == len(good.requests) == 1
+        printed = collect(tmp_path, config(bad=plain(bad.port), good=plain(good.port)), until)
+    assert printed == [] and len(bad.requests) == len(good.requests) == 1
     kept = dict(query(tmp_path, "SELECT device, count(*) FROM queues WHERE max_bytes = 4711 GROUP BY device"))
     assert kept["bad"] >= 2 * len(SHAPES)
 
@@ -317,8 +317,8 @@ def test_a_fault_of_ours_in_one_session_ends_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(Session, "capabilities", broken)
     with Target(steady) as target:
         texts = config(bad=plain(target.port), good=plain(target.port))
-        said = collect(tmp_path, texts, lambda collector: heard(collector, "good") > 100)
-    assert said == ["bad: internal error: ZeroDivisionError"]
+        printed = collect(tmp_path, texts, lambda collector: heard(collector, "good") > 100)
+    assert printed == ["bad: internal error: ZeroDivisionError"]
 
 
 @pytest.mark.parametrize("answer", [

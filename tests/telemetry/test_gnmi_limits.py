@@ -190,8 +190,8 @@ def test_what_was_not_understood_is_told_in_few_rows():
     for number in range(1000):
         fed.feed(notification(T0 + number, {DEPTH.replace("e1", f"e{number}"): SECRET, "/a/b": {"x": [number]}}))
     taken = fed.take()
-    told = [row for row in taken["gnmi_events"] if row["event"] == "not-understood"]
-    assert len(told) <= limits.DETAILS + 1 and sum(row["amount"] for row in told) == 1000
+    events = [row for row in taken["gnmi_events"] if row["event"] == "not-understood"]
+    assert len(events) <= limits.DETAILS + 1 and sum(row["amount"] for row in events) == 1000
     assert not any(SECRET in row["detail"] for row in taken["gnmi_events"])
 
 

@@ -41,9 +41,9 @@ class Answers:
 @pytest.mark.parametrize("ends", [True, False], ids=["ends the call", "leaves the call open"])
 def test_what_is_polled_is_asked_again_without_gaps(tmp_path, ends):
     with Target(Answers(ends)) as target:
-        said = collect(tmp_path, configured(target, "poll", ", sample-interval: 50ms"), lambda _: asked(target) >= 6)
+        printed = collect(tmp_path, configured(target, "poll", ", sample-interval: 50ms"), lambda _: asked(target) >= 6)
         modes = {request.subscribe.mode for request in target.requests}
-    assert said == [] and modes == {1}  # ONCE
+    assert printed == [] and modes == {1}  # ONCE
     rows = query(tmp_path, "SELECT in_bytes, quality FROM ports WHERE in_bytes IS NOT NULL")
     assert len(rows) >= 4 and set(rows) == {(1000, 0)}
     kinds = dict(query(tmp_path, "SELECT event, count(*) FROM gnmi_events GROUP BY event"))
@@ -66,9 +66,9 @@ def test_a_poll_that_is_not_answered_is_a_gap(tmp_path):
 
     state: dict[str, bool] = {}
     with Target(script) as target:
-        said = collect(tmp_path, configured(target, "poll", ", sample-interval: 50ms"),
+        printed = collect(tmp_path, configured(target, "poll", ", sample-interval: 50ms"),
                        lambda collector: heard(collector, "a") >= 8)  # fmt: skip
-    assert said == ["a: p: busy", "a: p: receives again"]
+    assert printed == ["a: p: busy", "a: p: receives again"]
     assert query(tmp_path, "SELECT count(*) FROM gnmi_events WHERE event = 'gap'") == [(1,)]
     assert query(tmp_path, "SELECT sum(in_bytes) % 1000 FROM ports") == [(0,)]
 

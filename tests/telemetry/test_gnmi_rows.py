@@ -240,8 +240,8 @@ def test_an_older_value_that_comes_late_counts_nothing():
 def test_text_where_a_number_belongs_is_said_and_survived():
     taken = Fed().feed(notification(T0, {Q + "max-queue-len": value("n/a"), Q + "avg-queue-len": 4})).take()
     assert taken["queues"][0]["avg_bytes"] == 4 and taken["queues"][0]["max_bytes"] is None
-    [told] = taken["gnmi_events"]
-    assert told["event"] == "not-understood" and told["detail"].endswith("/max-queue-len: not a number")
+    [only_event] = taken["gnmi_events"]
+    assert only_event["event"] == "not-understood" and only_event["detail"].endswith("/max-queue-len: not a number")
 
 
 def test_the_clock_is_estimated_and_applied_nowhere():

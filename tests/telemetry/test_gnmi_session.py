@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from gnmilib import SYNC, Target, agent, collect, config, heard, messages, notification, query, said_so_far, updated
+from gnmilib import SYNC, Target, agent, collect, config, heard, lines_so_far, messages, notification, query, updated
 from ports import free_port
 
 from mburst.telemetry.gnmi import limits
@@ -50,7 +50,7 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
         return "up" in state and heard(collector, "a") > state["up"] + 20
 
     with first:
-        said = collect(tmp_path, config(a=plain(port)), until)
+        printed = collect(tmp_path, config(a=plain(port)), until)
     second.stop()
     [(gap, ends)] = query(tmp_path, "SELECT ts_ns, until_ns FROM gnmi_events WHERE event = 'gap'")
     before, inside, after = query(
@@ -63,7 +63,8 @@ def test_rows_before_a_gap_row_and_rows_after(tmp_path):
     assert flagged == [(1,)]
     events = [event for (event,) in query(tmp_path, "SELECT event FROM gnmi_events ORDER BY ts_ns")]
     assert events[:2] == ["connect", "sync"] and "disconnect" in events
-    assert any("Connection refused" in line or "closed" in line.lower() for line in said) and len(said) <= 6, said
+    assert any("Connection refused" in line or "closed" in line.lower() for line in printed), printed
+    assert len(printed) <= 6, printed
 
 
 def test_the_agent_is_killed_and_comes_back(tmp_path):
@@ -102,10 +103,10 @@ def test_a_clean_end_is_an_end_too(tmp_path):
             yield made
 
     with Target(script) as target:
-        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 9)
-    assert len(said) >= 3 and said == ["a: q: the target closed the stream", "a: q: receives again"] * (
-        len(said) // 2
-    ) + ["a: q: the target closed the stream"] * (len(said) % 2)
+        printed = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 9)
+    assert len(printed) >= 3 and printed == ["a: q: the target closed the stream", "a: q: receives again"] * (
+        len(printed) // 2
+    ) + ["a: q: the target closed the stream"] * (len(printed) % 2)
     assert query(tmp_path, "SELECT count(*) >= 6 FROM queues") == [(True,)]
     assert query(tmp_path, "SELECT count(*) >= 2 FROM gnmi_events WHERE event = 'gap'") == [(True,)]
 
@@ -119,8 +120,8 @@ def test_a_stream_that_falls_silent_is_begun_anew(tmp_path, monkeypatch):
         await asyncio.sleep(60)
 
     with Target(script) as target:
-        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: len(target.requests) >= 2)
-    assert said[0] == "a: q: nothing came for three sample intervals"
+        printed = collect(tmp_path, config(a=plain(target.port)), lambda collector: len(target.requests) >= 2)
+    assert printed[0] == "a: q: nothing came for three sample intervals"
 
 
 def test_the_request_stays_open_while_it_is_answered(tmp_path):
@@ -134,8 +135,8 @@ def test_the_request_stays_open_while_it_is_answered(tmp_path):
         return True
 
     with Target(forever) as target:
-        said = collect(tmp_path, config(a=plain(target.port)), until)
-    assert ended == [0] and not said
+        printed = collect(tmp_path, config(a=plain(target.port)), until)
+    assert ended == [0] and not printed
 
 
 class Garbage:
@@ -153,9 +154,9 @@ def test_a_message_that_is_none_is_counted_and_survived(tmp_path):
             yield made
 
     with Target(script) as target:
-        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 5)
-    told = query(tmp_path, "SELECT amount, detail FROM gnmi_events WHERE event = 'not-understood'")
-    assert told == [(1, "a message that is no SubscribeResponse")] and not said
+        printed = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 5)
+    event_rows = query(tmp_path, "SELECT amount, detail FROM gnmi_events WHERE event = 'not-understood'")
+    assert event_rows == [(1, "a message that is no SubscribeResponse")] and not printed
 
 
 def test_many_targets_are_read_at_once(tmp_path):
@@ -240,12 +241,12 @@ def refuse(code: str, words: str) -> Any:
 ])  # fmt: skip
 def test_a_refusal_is_one_line_and_others_go_on(tmp_path, code, words, line):
     with Target(refuse(code, words)) as bad, Target(forever) as good:
-        said = collect(
+        printed = collect(
             tmp_path,
             config(bad=plain(bad.port), good=plain(good.port)),
             lambda collector: heard(collector, "good") >= 100,
         )
-    assert said == [f"bad: q: {line}"] and len(bad.requests) == 1
+    assert printed == [f"bad: q: {line}"] and len(bad.requests) == 1
     assert query(tmp_path, "SELECT device, detail FROM gnmi_events WHERE event = 'refused'") == [("bad", line)]
 
 
@@ -264,8 +265,8 @@ def test_the_encoding_is_what_the_target_has(tmp_path, has, refused, asked):
             yield made
 
     with Target(script, encodings=has) as target:
-        said = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 3)
-    assert [messages.ENCODINGS[request.subscribe.encoding] for request in target.requests] == asked and not said
+        printed = collect(tmp_path, config(a=plain(target.port)), lambda collector: heard(collector, "a") >= 3)
+    assert [messages.ENCODINGS[request.subscribe.encoding] for request in target.requests] == asked and not printed
     assert not any(request.subscribe.HasField("qos") for request in target.requests)
 
 
@@ -299,8 +300,8 @@ def test_large_messages_and_many_subscriptions(tmp_path):
     assert (c.prefix.target, c.prefix.elem[0].name, c.qos.marking) == ("a", "top", 10)
     assert (c.subscription[0].path.origin, dict(c.subscription[0].path.elem[0].key)) == ("openconfig", {"k": "v"})
     assert query(tmp_path, "SELECT length(value), count(*) % 100 FROM gnmi_values GROUP BY ALL") == [(256 << 10, 0)]
-    told = query(tmp_path, "SELECT DISTINCT detail FROM gnmi_events WHERE event = 'dropped'")
-    assert told == [("a value of more than 256 kB",)]
+    event_rows = query(tmp_path, "SELECT DISTINCT detail FROM gnmi_events WHERE event = 'dropped'")
+    assert event_rows == [("a value of more than 256 kB",)]
 
 
 def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
@@ -310,8 +311,8 @@ def test_a_message_beyond_the_limit_is_said_with_what_to_do(tmp_path):
 
     with Target(script) as bad, Target(forever) as good:
         text = config(bad=plain(bad.port), good=plain(good.port)) + "mburst: {message: 128k}\n"
-        said = collect(tmp_path, text, lambda collector: heard(collector, "good") >= 50 and said_so_far(collector))
-    assert len(said) == 1 and "a message beyond `mburst: message:`" in said[0], said
+        printed = collect(tmp_path, text, lambda collector: heard(collector, "good") >= 50 and lines_so_far(collector))
+    assert len(printed) == 1 and "a message beyond `mburst: message:`" in printed[0], printed
 
 
 def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
@@ -346,10 +347,10 @@ def test_a_stalled_store_drops_counts_and_bounds(tmp_path, monkeypatch):
         text = config(a=plain(target.port)) + "mburst: {buffer: 1M}\n"
         collect(tmp_path, text, until)
     [(kept,)] = query(tmp_path, "SELECT count(*) FROM gnmi_values")
-    [(told,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM gnmi_events WHERE event = 'dropped'")
+    [(event_rows,)] = query(tmp_path, "SELECT sum(amount)::BIGINT FROM gnmi_events WHERE event = 'dropped'")
     collector = state["collector"]
-    assert collector.writing.dropped.total() == told > 0 and state["waiting"] <= 32 << 20
-    assert kept > 0 and kept + told == heard(collector, "a")  # not one that is neither stored nor counted
+    assert collector.writing.dropped.total() == event_rows > 0 and state["waiting"] <= 32 << 20
+    assert kept > 0 and kept + event_rows == heard(collector, "a")  # not one that is neither stored nor counted
 
 
 def test_a_store_that_cannot_be_written_ends_it_in_one_line(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gnmilib import Authority, agent, collect, config, heard, query, said_so_far
+from gnmilib import Authority, agent, collect, config, heard, lines_so_far, query
 from ports import free_port
 
 
@@ -41,13 +41,13 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
         }
 
         def until(collector: Any) -> bool:
-            return heard(collector, "good") > 30 and {line.split(":")[0] for line in said_so_far(collector)} >= set(
+            return heard(collector, "good") > 30 and {line.split(":")[0] for line in lines_so_far(collector)} >= set(
                 targets
             ) - {"good"}
 
-        said = collect(tmp_path, of_agent(config(**targets)), until)
-    lines = {name: [line for line in said if line.startswith(f"{name}: ")] for name in targets}
-    assert not lines["good"] and all(len(lines[name]) == 1 for name in lines if name != "good"), said
+        printed = collect(tmp_path, of_agent(config(**targets)), until)
+    lines = {name: [line for line in printed if line.startswith(f"{name}: ")] for name in targets}
+    assert not lines["good"] and all(len(lines[name]) == 1 for name in lines if name != "good"), printed
     assert "user or password is refused" in lines["password"][0]
     # the agent sends its authority along
     assert "certificate was rejected: self-signed certificate in certificate chain" in lines["ca"][0]
@@ -55,15 +55,15 @@ def test_each_wrong_door_is_one_line_and_the_right_ones_go_on(tmp_path, authorit
     assert "does it require a client certificate" in lines["nocert"][0]
     assert "the server uses TLS, but the configuration says insecure" in lines["plain"][0]
     stored = query(tmp_path, "SELECT * FROM gnmi_events")
-    assert "secret-1" not in str(said) + str(stored) and "wrong-2" not in str(said) + str(stored)
+    assert "secret-1" not in str(printed) + str(stored) and "wrong-2" not in str(printed) + str(stored)
 
 
 @pytest.mark.parametrize("tls", ["skip-verify: true", "timeout: 60s"])
 def test_a_target_without_tls_is_said(tmp_path, tls):
     with agent("lo") as (address, _):
         text = of_agent(config(a=f'{{address: "{address}", {tls}}}'))
-        said = collect(tmp_path, text, lambda collector: bool(said_so_far(collector)))
-    assert "TLS: the target does not answer with TLS; is it a plaintext target (insecure: true)?" in said[0]
+        printed = collect(tmp_path, text, lambda collector: bool(lines_so_far(collector)))
+    assert "TLS: the target does not answer with TLS; is it a plaintext target (insecure: true)?" in printed[0]
 
 
 def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authority, other):
@@ -80,7 +80,7 @@ def test_trust_on_first_use_pins_the_certificate(tmp_path, monkeypatch, authorit
                 collect(
                     tmp_path / str(run),
                     text,
-                    lambda collector: heard(collector, "a") > 5 or "differs from" in str(said_so_far(collector)),
+                    lambda collector: heard(collector, "a") > 5 or "differs from" in str(lines_so_far(collector)),
                 )
             )
     assert len(lines[0]) == 1 and "trusted on first use: SHA-256" in lines[0][0]

@@ -222,13 +222,14 @@ def written(folder: Path, text: str, name: str = "gnmic.yaml") -> str:
 def test_a_file_of_gnmic_is_understood(name, tmp_path, capsys):
     text, prints, warns = FILES[name]
     assert main(["collect", written(tmp_path, text), "--check"]) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     for part in prints:
-        assert part in said.out, part
+        assert part in printed.out, part
     for part in warns:
-        assert part in said.err, part
-    assert bool(said.err) == bool(warns) and "  b: STREAM" not in said.out
-    assert "secret" not in said.out + said.err.replace("log-tls-secret", "") and "NokiaSrl1!" not in said.out + said.err
+        assert part in printed.err, part
+    assert bool(printed.err) == bool(warns) and "  b: STREAM" not in printed.out
+    assert "secret" not in printed.out + printed.err.replace("log-tls-secret", "")
+    assert "NokiaSrl1!" not in printed.out + printed.err
 
 
 def test_the_same_in_json_and_toml(tmp_path):
@@ -310,8 +311,8 @@ NOT_SO = {
 @pytest.mark.parametrize(("text", "line"), NOT_SO.items(), ids=NOT_SO)
 def test_what_cannot_be_done_is_one_line(text, line, tmp_path, capsys):
     assert main(["collect", written(tmp_path, f"{text}\n{SUBSCRIPTIONS}"), "--check"]) in (1, 2)
-    said = capsys.readouterr().err.splitlines()
-    assert line in said[-1].replace(" (", "; ") and all(one.startswith("mburst: ") for one in said), said
+    printed = capsys.readouterr().err.splitlines()
+    assert line in printed[-1].replace(" (", "; ") and all(one.startswith("mburst: ") for one in printed), printed
 
 
 def test_no_rows_of_the_past(tmp_path):

@@ -47,9 +47,9 @@ def refusal(data: bytes, kind: str = "probes") -> str:
     """What is said about a file that is refused: the message and its hint, on one line."""
     with pytest.raises(MburstError) as caught:
         load(data, kind)
-    said = f"{caught.value} ({caught.value.hint})"
-    assert "\n" not in said
-    return said
+    message = f"{caught.value} ({caught.value.hint})"
+    assert "\n" not in message
+    return message
 
 
 @pytest.mark.parametrize("table", ["probes", "queues"])
@@ -146,7 +146,7 @@ QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,sema
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "said"),
+    ("kind", "data", "message"),
     [
         ("probes", b"", "some.csv is empty"),
         ("probes", b"\xd4\xc3\xb2\xa1\x02\x00\x04\x00" + bytes(99), "is not a text file (use `mburst record`"),
@@ -187,8 +187,8 @@ QUEUE = b"device,port,queue,window_start_ns,ts_ns,max_bytes,dropped_packets,sema
         ("queues", QUEUE[:-1] + b",quality\ntor,p,0,%d,%d,1,0,gauge,-1\n" % (NOW, NOW), "quality must be a whole"),
     ],
 )  # fmt: skip
-def test_a_bad_file_is_refused_in_one_line(kind: str, data: bytes, said: str) -> None:
-    assert said in refusal(data, kind)
+def test_a_bad_file_is_refused_in_one_line(kind: str, data: bytes, message: str) -> None:
+    assert message in refusal(data, kind)
 
 
 def test_line_ends_marks_and_blank_lines_do_not_matter() -> None:

@@ -62,8 +62,8 @@ def test_no_bytes_are_too_strange(protocol, answers):
                 whole[place] = byte
             path.answered(bytes(whole), size, now + 500, 0, now + 1000)
         counts = path.exchanges.counts
-        told = counts.answered + counts.duplicates + counts.late + counts.stray
-        assert told == len(answers)
+        counted = counts.answered + counts.duplicates + counts.late + counts.stray
+        assert counted == len(answers)
         settled = path.exchanges.settle(2**63 - 1)
         if settled:
             rows = settled.rows({"batch": "b", "src": "s", "dst": "d", "protocol": protocol})

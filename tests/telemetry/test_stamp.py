@@ -54,17 +54,17 @@ def test_an_error_estimate_is_the_least_that_is_not_too_small(error, synchronize
     estimate = stamp.error_estimate(error, synchronized)
     scale, multiplier = estimate >> 8 & 0x3F, estimate & 0xFF
     assert bool(estimate >> 15) == synchronized and not estimate & 0x4000 and 1 <= multiplier <= 255
-    told = Fraction(multiplier * 2**scale, 2**32) * 10**9
-    assert told >= error
+    parsed = Fraction(multiplier * 2**scale, 2**32) * 10**9
+    assert parsed >= error
     assert (multiplier == 1 and scale == 0) or Fraction((multiplier - 1) * 2**scale, 2**32) * 10**9 < error
-    assert stamp.error_ns(estimate) == (-(-told.numerator // told.denominator) if synchronized else None)
+    assert stamp.error_ns(estimate) == (-(-parsed.numerator // parsed.denominator) if synchronized else None)
 
 
 @pytest.mark.parametrize("multiplier", [1, 2, 255])
 def test_an_error_of_any_scale_fits_a_row(multiplier):
     """A clock that says of itself that it may be wrong by millennia."""
-    told = [stamp.error_ns(0x8000 | scale << 8 | multiplier) for scale in range(64)]
-    assert told == sorted(told) and told[-1] <= 2**63 - 1 and array("q", told)
+    parsed = [stamp.error_ns(0x8000 | scale << 8 | multiplier) for scale in range(64)]
+    assert parsed == sorted(parsed) and parsed[-1] <= 2**63 - 1 and array("q", parsed)
 
 
 def test_an_invalid_estimate_tells_no_error():
@@ -135,20 +135,20 @@ def test_wireshark_reads_the_packets_as_twamp(tmp_path: Path):
     fields = ["seq_number", "error_estimate", "receive_timestamp", "timestamp", "sender_seq_number",
               "sender_timestamp", "sender_ttl"]
     wanted = [word for name in fields for word in ("-e", f"twamp.test.{name}")]
-    told = subprocess.run(["tshark", "-r", tmp_path / "stamp.pcap", "-d", "udp.port==862,twamp.test", "-T", "fields",
+    parsed = subprocess.run(["tshark", "-r", tmp_path / "stamp.pcap", "-d", "udp.port==862,twamp.test", "-T", "fields",
                            *wanted], capture_output=True, text=True, check=True, env={"TZ": "UTC", "PATH": "/usr/bin"})
-    number, error, rx, tx, sender, sent, ttl = told.stdout.rstrip("\n").split("\t")
+    number, error, rx, tx, sender, sent, ttl = parsed.stdout.rstrip("\n").split("\t")
     assert (int(number), int(error, 0), int(sender), int(ttl)) == (4, 0x0A07, 9, 61)
-    for said, wanted in ((rx, "02:34:00.124456"), (tx, "02:34:00.125456"), (sent, "02:34:00.123456")):
-        assert wanted in said
+    for field, wanted in ((rx, "02:34:00.124456"), (tx, "02:34:00.125456"), (sent, "02:34:00.123456")):
+        assert wanted in field
 
 
 def test_the_follow_up_tells_when_an_earlier_answer_left():
     answer = stamp.reply(asked(), 4, NOW, 64, 1)
     stamp.add_follow_up(answer, 3, NOW - 12345)
     assert bytes(answer[44:48]) == bytes.fromhex("00070010")  # U cleared: the reflector knows the TLV
-    told = stamp.parse_reply(answer, NOW)
-    assert told is not None and told.follow_up == (3, NOW - 12345)
+    parsed = stamp.parse_reply(answer, NOW)
+    assert parsed is not None and parsed.follow_up == (3, NOW - 12345)
 
 
 def test_what_a_reflector_did_not_know_is_not_taken_for_an_answer():
@@ -156,8 +156,8 @@ def test_what_a_reflector_did_not_know_is_not_taken_for_an_answer():
     answer = stamp.reply(asked(), 4, NOW, 64, 1)
     stamp.add_follow_up(answer, 3, NOW)
     answer[44] |= 0x80
-    told = stamp.parse_reply(answer, NOW)
-    assert told is not None and told.follow_up is None
+    parsed = stamp.parse_reply(answer, NOW)
+    assert parsed is not None and parsed.follow_up is None
 
 
 def test_unknown_tlvs_come_back_flagged():
@@ -174,9 +174,9 @@ def test_a_twamp_light_sender_is_answered(size):
     answer = stamp.reply(request, 8, NOW, 64, 1)
     assert len(answer) == 44
     for length in (41, 38):  # as long as that protocol's own reflectors make it: with the sender's TTL, or without
-        told = stamp.parse_reply(bytes(answer[:length]), NOW)
-        assert told is not None and (told.sequence, told.sender_sequence, told.rx_ns) == (8, 7, NOW)
-        assert told.sender_stamp == stamp.to_ntp(NOW)
+        parsed = stamp.parse_reply(bytes(answer[:length]), NOW)
+        assert parsed is not None and (parsed.sequence, parsed.sender_sequence, parsed.rx_ns) == (8, 7, NOW)
+        assert parsed.sender_stamp == stamp.to_ntp(NOW)
 
 
 def test_the_padding_of_twamp_light_is_left_alone():
@@ -196,8 +196,8 @@ def test_scapys_rounding_is_the_same_stamp(ns):
 @settings(deadline=None, max_examples=200)
 @given(st.binary(min_size=0, max_size=120))
 def test_no_bytes_can_break_either_end(data):
-    told = stamp.parse_reply(data, NOW)
-    assert (told is None) == (len(data) < 38)
+    parsed = stamp.parse_reply(data, NOW)
+    assert (parsed is None) == (len(data) < 38)
     assert isinstance(stamp.looks_like_reply(data, NOW), bool)
     if len(data) >= stamp.LEAST_SENDER_BYTES:
         answer = stamp.reply(data, 1, NOW, 64, 1)

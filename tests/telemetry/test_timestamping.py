@@ -44,9 +44,9 @@ def test_departures_are_numbered_from_the_last_enabling_and_errors_come_in_betwe
                 before = time.time_ns()
                 sock.send(b"x")
                 select.select([], [], [sock], 1)
-                told = timestamping.event(sock)
-                assert isinstance(told, timestamping.Sent) and (told.number, told.kind) == (number, "sw")
-                assert before <= told.ns <= time.time_ns()
+                departure = timestamping.event(sock)
+                assert isinstance(departure, timestamping.Sent) and (departure.number, departure.kind) == (number, "sw")
+                assert before <= departure.ns <= time.time_ns()
         assert timestamping.event(sock) is None
         other.close()
         sock.send(b"x")

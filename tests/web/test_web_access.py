@@ -108,8 +108,8 @@ def test_foreign_names_are_refused(server, host):
 
 @pytest.mark.parametrize("host", BAD_HOSTS)
 def test_malformed_names_are_400(server, host):
-    said = server.say(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode("latin-1"))
-    assert said.split(b" ")[1] == b"400" and b"Traceback" not in said
+    response = server.say(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode("latin-1"))
+    assert response.split(b" ")[1] == b"400" and b"Traceback" not in response
     assert server.say(b"GET / HTTP/1.0\r\n\r\n").split(b" ")[1] == b"400"
     assert server.say(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n").split(b" ")[1] == b"400"
 
@@ -133,10 +133,10 @@ def test_requests_of_other_sites_are_refused(server):
 
 def test_every_answer_keeps_to_its_own_site(server):
     for request in (b"GET / ", b"GET /nothing ", b"POST / ", b"GET /moment ", b"GET /metrics "):
-        said = server.say(request + b"HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").lower()
-        assert b"cross-origin-resource-policy: same-origin" in said
-        assert b"cross-origin-opener-policy: same-origin" in said
-        assert b"nosniff" in said and b"server:" not in said
+        response = server.say(request + b"HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").lower()
+        assert b"cross-origin-resource-policy: same-origin" in response
+        assert b"cross-origin-opener-policy: same-origin" in response
+        assert b"nosniff" in response and b"server:" not in response
 
 
 def test_the_token_lets_in(guarded):
@@ -168,8 +168,8 @@ def test_metrics_ask_for_none_on_loopback_and_for_one_elsewhere(store, tmp_path,
     with serving("metrics", store) as made:
         assert made.ask("/metrics")[0] == 200
     assert main(["metrics", str(store), "--listen", "0.0.0.0:0"]) == 2
-    said = capsys.readouterr().err
-    assert "--token-file" in said and "--open" in said and said.count("\n") == 1
+    response = capsys.readouterr().err
+    assert "--token-file" in response and "--open" in response and response.count("\n") == 1
     assert main(["metrics", str(store), "--listen", "0.0.0.0:0", "--open", "--token-file", "x"]) == 2
 
 

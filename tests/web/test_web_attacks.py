@@ -272,12 +272,12 @@ def test_what_may_be_read_as_two_requests_ends_its_connection(server):
     for case, asked in AMBIGUOUS.items():
         for pieces in ([asked + HEAD + b"\r\n"], [asked[:-1], asked[-1:], HEAD + b"\r\n"]):
             with server.open() as connection, suppress(ConnectionError):
-                said = b""
+                content = b""
                 for piece in pieces:
                     connection.sendall(piece)
                 while more := connection.recv(65536):
-                    said += more
-                assert said.count(b"HTTP/1.1 ") <= 1 and b"HTTP/1.1 200" not in said, (case, said[:200])
+                    content += more
+                assert content.count(b"HTTP/1.1 ") <= 1 and b"HTTP/1.1 200" not in content, (case, content[:200])
     assert server.ask()[0] == 200
     ends_quietly(server)
 

@@ -1,4 +1,4 @@
-"""[[deliver]] of mburst.toml: where reports go. What is wrong is said without any value that may be secret."""
+"""[[deliver]] of mburst.toml: where reports go. Errors are reported without any value that may be secret."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ...units import format_duration, format_share
 from .ledger import Key
 
 MOST_RACKS = 100  # in a message; the index has all
-MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name and of what is said of it
+MOST_NAME, MOST_WORDS = 100, 1000  # characters of a name and of the text about it
 MOST_LEFT_OUT = 10
 
 

@@ -3,7 +3,7 @@ counts.
 
 A line `sending` is on the disk before anything is sent, and `done` after it was taken. Whoever finds a delivery that
 was left at `sending` (the machine died, or the connection did before an answer) cannot know whether it arrived: it is
-never sent again, and said to be `unsure`.
+never sent again, and reported as `unsure`.
 """
 
 from __future__ import annotations
