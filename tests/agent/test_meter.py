@@ -132,7 +132,7 @@ def test_losses_and_stamps(store, writers):
     writers["bins"].append(bins(5, [100], quality=4))
     of.advance("a")
     lane = of.lanes[LANE]
-    assert lane.losing_bins == 2 and lane.stamped == {"hw": 2, "sw": 0, "ring": 1, "file_us": 0}
+    assert lane.bins_with_drops == 2 and lane.stamped == {"hw": 2, "sw": 0, "ring": 1, "file_us": 0}
 
 
 def test_what_was_there_before_does_not_count(store):

@@ -368,7 +368,7 @@ def rack_losing(asked: Asked) -> Any:
 
 @cell("losing")
 def metrics_losing(asked: Asked) -> Any:
-    return {lane: asked.metered(lane).losing_bins for lane in LANES}
+    return {lane: asked.metered(lane).bins_with_drops for lane in LANES}
 
 
 @cell("losing")

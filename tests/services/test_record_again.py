@@ -21,6 +21,7 @@ from outcomes import outcome
 from places import ROOT
 
 from mburst.__main__ import main
+from mburst.services.record.recording import Recording, fingerprint
 from mburst.sql import Store, locks
 from mburst.sql.format.filenames import SealedName
 
@@ -32,6 +33,12 @@ SUMS = {
             "count(DISTINCT recording_id)",
     "sources": "SELECT count(*), sum(packets), sum(bytes), sum(ts_ns::HUGEINT)",
 }
+
+
+def test_a_file_has_the_fingerprint_that_older_stores_have(tmp_path: Path) -> None:
+    """Another one, as by another name of a field of Recording, would record each file of an older store again."""
+    (tmp_path / "x").write_bytes(b"x")
+    assert fingerprint(Recording([str(tmp_path / "x")])) == "c598cd92c28b"
 
 
 def sums(store: Path) -> dict[str, tuple]:

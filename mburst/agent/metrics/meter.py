@@ -56,7 +56,7 @@ FOLLOWED = {
 
 _BINS = f"""
 SELECT recording_id, max(ts_ns) AS newest_ns, CAST(sum(wire_bytes) AS BIGINT) AS wire_bytes,
-       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS losing,
+       CAST(sum(packets) AS BIGINT) AS packets, count(*) FILTER (quality & {Quality.DROPS:d} <> 0) AS drops,
        {", ".join(f"count(*) FILTER (quality & {bit:d} <> 0) AS {kind}" for kind, bit in STAMPS.items())}
 FROM bins WHERE ts_ns >= $since GROUP BY recording_id
 """
@@ -145,7 +145,7 @@ class LaneCounts:
     newest_ns: int = 0
     wire_bytes: int = 0
     packets: int = 0
-    losing_bins: int = 0
+    bins_with_drops: int = 0
     stamped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STAMPS, 0))
     bursts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     burst_ns: int = 0
@@ -333,7 +333,7 @@ class Meter:
             lane.newest_ns = max(lane.newest_ns, row["newest_ns"])
             lane.wire_bytes += row["wire_bytes"]
             lane.packets += row["packets"]
-            lane.losing_bins += row["losing"]
+            lane.bins_with_drops += row["drops"]
             for kind in STAMPS:
                 lane.stamped[kind] += row[kind]
         return [row["recording_id"] for row in rows]
