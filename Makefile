@@ -42,7 +42,7 @@ asan: $(VENV)/test-ready ## run the tests of the engine in an engine built with 
 	CC="gcc -g -fsanitize=address,undefined -fno-sanitize-recover=all" $(BIN)/python setup.py --quiet build_ext \
 		--build-lib build/asan --build-temp build/asan-objects
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-		PYTHONPATH=tests $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
+		PYTHONPATH=tests/lib $(BIN)/python -m pytest -q -p asan_engine -m "not alone" $(or $(PYTEST_OPTIONS),tests/capture)
 
 docs: $(VENV)/ready ## write docs/cli.md anew from the help texts, and the views of docs/schema.md
 	$(BIN)/python docs/write_cli.py
