@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..switch_counts import against_counts
 from . import ledger as books
 from .evidence import fifo, switch
 from .evidence.chance import against_chance, against_pairing, begun_in_bursts
@@ -22,6 +21,7 @@ from .evidence.fifo import waited_here
 from .evidence.repeats import ended, find, seen_again
 from .evidence.shares import account, main_port
 from .evidence.soundness import against_recording
+from .evidence.switch_counts import against_counts
 from .scene import Evidence, Scene
 from .tail import find_tail, latency
 

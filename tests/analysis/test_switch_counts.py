@@ -20,9 +20,9 @@ from storelib import write
 from mburst.__main__ import main
 from mburst.analysis.cause import gather
 from mburst.analysis.cause.evidence.switch import Counts
+from mburst.analysis.cause.evidence.switch_counts import marks_met, not_dropped
 from mburst.analysis.cause.scene import Evidence
 from mburst.analysis.cause.verdict import Verdict, decide
-from mburst.analysis.switch_counts import marks_met, not_dropped
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20), st.integers(0, 3)), min_size=1, max_size=6)
 SPANS = st.lists(st.tuples(st.integers(-5, 130), st.integers(0, 30)), max_size=7)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .cause.evidence.fifo import share, waited_here
-from .cause.evidence.switch import Counts
-from .cause.port import Port
-from .cause.scene import Evidence, Scene, SwitchMarks
-from .model.stats import Estimate, Floats, Whole, rank
+from ...model.stats import Estimate, Floats, Whole, rank
+from ..port import Port
+from ..scene import Evidence, Scene, SwitchMarks
+from .fifo import share, waited_here
+from .switch import Counts
 
 Truths = NDArray[np.bool_]
 
