@@ -399,14 +399,12 @@ static void (*const follow_shapes[MB_LAYOUTS][2][2][2])(struct mb_trains *trains
 	[MB_LAYOUT_RECORDS_US] = SHAPES(us),
 };
 
-/* Of what can lead a train. False when it is RoCEv2 that leads none. */
-static mb_inline bool find_transport(const uint8_t *transport, uint8_t protocol, enum mb_transport *kind)
+/* What TRANSPORT is the header of, without a branch. */
+static mb_inline enum mb_transport transport_of(const uint8_t *transport, uint8_t protocol)
 {
-	*kind = protocol == MB_IPPROTO_UDP ? MB_TRANSPORT_UDP : MB_TRANSPORT_TCP;
-	if (*kind == MB_TRANSPORT_TCP || mb_be16(transport + 2) != MB_PORT_ROCE)
-		return true;
-	*kind = MB_TRANSPORT_ROCE;
-	return !(transport[UDP_HEADER] & ROCE_NOT_DATA);
+	uint32_t is_udp = protocol == MB_IPPROTO_UDP;
+
+	return MB_TRANSPORT_TCP + is_udp + (is_udp & (mb_be16(transport + 2) == MB_PORT_ROCE));
 }
 
 /* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
@@ -457,8 +455,10 @@ static mb_inline void make_train(struct mb_trains *trains, struct mb_train *trai
 	is_ipv6 = ip[0] >> 4 == 6;
 	protocol = ip[is_ipv6 ? 6 : 9];
 	shape = shape_of(is_tagged, is_ipv6);
-	if (!can_lead(first, &shape, is_ipv6, protocol) ||
-	    !find_transport(data + shape.transport, protocol, &transport))
+	if (!can_lead(first, &shape, is_ipv6, protocol))
+		return;
+	transport = transport_of(data + shape.transport, protocol);
+	if (unlikely(transport == MB_TRANSPORT_ROCE) && data[shape.transport + UDP_HEADER] & ROCE_NOT_DATA)
 		return;
 	common->alike = &trains->alike[is_tagged][is_ipv6][transport];
 	common->same = &trains->same[is_tagged][is_ipv6][transport];
