@@ -177,8 +177,6 @@ static void afpacket_close(struct mb_backend *backend)
 	for (uint32_t i = 0; i < state->ring_count; i++)
 		mb_ring_deinit(&state->rings[i]);
 	mb_stamping_deinit(&state->stamping);
-	free(state);
-	backend->state = NULL;
 }
 
 static int open_capture(struct afpacket *state, const struct mb_backend_options *options, struct mb_error *error)
@@ -204,18 +202,13 @@ static int open_capture(struct afpacket *state, const struct mb_backend_options 
 
 static int afpacket_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
-	struct afpacket *state = malloc(sizeof(*state));
+	struct afpacket *state = backend->state;
 	int status;
 
-	if (!state)
-		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	*state = (struct afpacket){ .stamping = MB_STAMPING_NONE };
-	backend->state = state;
+	state->stamping = MB_STAMPING_NONE;
 	backend->live = true;
 	status = open_capture(state, options, error);
 	backend->restores = state->stamping.changed;
-	if (status)
-		afpacket_close(backend);
 	return status;
 }
 
@@ -337,6 +330,7 @@ const struct mb_backend_ops mb_backend_afpacket = {
 	.name = "afpacket",
 	.description = "Linux packet sockets with TPACKET_V3 rings",
 	.accepts = afpacket_accepts,
+	.state_size = sizeof(struct afpacket),
 	.open = afpacket_open,
 	.read = afpacket_read,
 	.interfaces = mb_rx_counters_interfaces,

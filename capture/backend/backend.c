@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct mb_backend_ops *const mb_backends[] = {
@@ -17,6 +18,21 @@ static bool is_auto(const char *backend)
 	return !backend || !strcmp(backend, "auto");
 }
 
+static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backend,
+		     const struct mb_backend_options *options, struct mb_error *error)
+{
+	int status;
+
+	backend->ops = ops;
+	backend->state = calloc(1, ops->state_size);
+	if (!backend->state)
+		return mb_fail_errno(error, ENOMEM, "%s", options->target);
+	status = ops->open(backend, options, error);
+	if (status)
+		mb_backend_close(backend);
+	return status;
+}
+
 int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		   struct mb_error *error)
 {
@@ -25,8 +41,7 @@ int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options 
 		if (is_auto(options->backend) ? !(*ops)->accepts(options->target)
 					      : strcmp(options->backend, (*ops)->name))
 			continue;
-		backend->ops = *ops;
-		return (*ops)->open(backend, options, error);
+		return open_with(*ops, backend, options, error);
 	}
 	if (is_auto(options->backend))
 		return mb_fail(error, ENOENT, "%s: no such file or interface", options->target);
@@ -35,7 +50,9 @@ int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options 
 
 void mb_backend_close(struct mb_backend *backend)
 {
-	if (backend->state)
-		backend->ops->close(backend);
+	if (!backend->state)
+		return;
+	backend->ops->close(backend);
+	free(backend->state);
 	backend->state = NULL;
 }

@@ -81,7 +81,9 @@ struct mb_backend_ops {
 	const char *description;
 	/* Whether `auto` should take this backend for TARGET. */
 	bool (*accepts)(const char *target);
-	/* Allocate the backend's state (backend->state). 0, or a negative errno with ERROR filled. */
+	/* Bytes of backend->state, which mb_backend_open() allocates, all 0, and mb_backend_close() frees. */
+	size_t state_size;
+	/* Fill in backend->state. 0, or a negative errno with ERROR filled: close() is then called. */
 	int (*open)(struct mb_backend *backend, const struct mb_backend_options *options,
 		    struct mb_error *error);
 	/* Fill BATCH with up to MB_BATCH_FRAMES frames and return how many; 0 when none came
@@ -117,6 +119,7 @@ struct mb_backend_ops {
 	/* What the interface had counted just before the first frame could come in. NULL for a backend that
 	 * does not know. */
 	const struct mb_device_counts *(*begun)(const struct mb_backend *backend);
+	/* Undo what open() did, however far it came. */
 	void (*close)(struct mb_backend *backend);
 };
 
@@ -139,7 +142,7 @@ extern const struct mb_backend_ops mb_backend_afpacket;
 extern const struct mb_backend_ops mb_backend_libpcap;
 extern const struct mb_backend_ops mb_backend_pfring;
 
-/* Open OPTIONS->target with the named backend or the first that accepts it. */
+/* Open OPTIONS->target with the named backend or the first that accepts it. 0, or a negative errno with ERROR filled. */
 int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		   struct mb_error *error);
 void mb_backend_close(struct mb_backend *backend);

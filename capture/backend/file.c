@@ -110,7 +110,7 @@ static int prepare_filter(struct file *file, struct mb_error *error)
 				 file->reader.swapped, error);
 }
 
-static int open_file(struct mb_backend *backend, const struct mb_backend_options *options,
+static int file_open(struct mb_backend *backend, const struct mb_backend_options *options,
 		     struct mb_error *error)
 {
 	struct file *file = backend->state;
@@ -130,20 +130,6 @@ static int open_file(struct mb_backend *backend, const struct mb_backend_options
 	mb_input_set_timeout(&file->reader.input, OPEN_MS);
 	result = begin(&file->reader, error);
 	return result < 0 ? result : prepare_filter(file, error);
-}
-
-static int file_open(struct mb_backend *backend, const struct mb_backend_options *options,
-		     struct mb_error *error)
-{
-	int result;
-
-	backend->state = calloc(1, sizeof(struct file));
-	if (!backend->state)
-		return mb_fail(error, ENOMEM, "%s: out of memory", options->target);
-	result = open_file(backend, options, error);
-	if (result < 0)
-		mb_backend_close(backend);
-	return result;
 }
 
 static int read_frames(struct mb_reader *reader, struct mb_batch *batch, struct mb_error *error)
@@ -266,7 +252,6 @@ static void file_close(struct mb_backend *backend)
 	mb_interfaces_deinit(&file->reader.interfaces);
 	mb_input_close(&file->reader.input);
 	mb_filter_destroy(file->filter);
-	free(file);
 }
 
 bool mb_backend_file_has_interfaces(const struct mb_backend *backend)
@@ -295,6 +280,7 @@ const struct mb_backend_ops mb_backend_file = {
 	.description =
 		"capture files: pcap and pcapng, plain or as .gz, .zst, .xz, also from a pipe",
 	.accepts = file_accepts,
+	.state_size = sizeof(struct file),
 	.open = file_open,
 	.read = file_read,
 	.look = file_look,

@@ -238,25 +238,18 @@ static void libpcap_backend_close(struct mb_backend *backend)
 		pcap_close(state->handle);
 	mb_stamping_deinit(&state->stamping);
 	mb_frame_copies_deinit(&state->copies);
-	free(state);
-	backend->state = NULL;
 }
 
 static int libpcap_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
-			    struct mb_error *error)
+				struct mb_error *error)
 {
-	struct libpcap_backend *state = malloc(sizeof(*state));
+	struct libpcap_backend *state = backend->state;
 	int status;
 
-	if (!state)
-		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	*state = (struct libpcap_backend){ .stamping = MB_STAMPING_NONE };
-	backend->state = state;
+	state->stamping = MB_STAMPING_NONE;
 	backend->live = true;
 	status = open_capture(state, options, error);
 	backend->restores = state->stamping.changed;
-	if (status)
-		libpcap_backend_close(backend);
 	return status;
 }
 
@@ -403,13 +396,12 @@ static int libpcap_backend_read(struct mb_backend *backend, struct mb_batch *bat
 
 static int libpcap_backend_check(const char *target, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .target = target ? target : "any", .ring_bytes = 1 << 16,
-						   .own_traffic = true };
-	struct mb_backend backend = { .ops = &mb_backend_libpcap };
-	int status = libpcap_backend_open(&backend, &options, error);
+	const struct mb_backend_options options = { .target = target ? target : "any", .backend = mb_backend_libpcap.name,
+						    .ring_bytes = 1 << 16, .own_traffic = true };
+	struct mb_backend backend;
+	int status = mb_backend_open(&backend, &options, error);
 
-	if (!status)
-		libpcap_backend_close(&backend);
+	mb_backend_close(&backend);
 	return status;
 }
 
@@ -424,6 +416,7 @@ const struct mb_backend_ops mb_backend_libpcap = {
 	.name = "libpcap",
 	.description = "any device that libpcap knows, such as the pseudo-device any",
 	.accepts = libpcap_backend_accepts,
+	.state_size = sizeof(struct libpcap_backend),
 	.open = libpcap_backend_open,
 	.read = libpcap_backend_read,
 	.interfaces = mb_rx_counters_interfaces,

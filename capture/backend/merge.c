@@ -344,7 +344,6 @@ static void merge_close(struct mb_backend *backend)
 	free(merge->branches);
 	free(merge->heap);
 	mb_interfaces_deinit(&merge->interfaces);
-	free(merge);
 }
 
 static const struct mb_backend_ops mb_backend_merge = {

@@ -248,25 +248,19 @@ static void pfring_backend_close(struct mb_backend *backend)
 	if (state->file >= 0)
 		close(state->file);
 	free(state->target);
-	free(state);
-	backend->state = NULL;
 }
 
 static int pfring_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
-			      struct mb_error *error)
+			       struct mb_error *error)
 {
-	struct pfring_backend *state = malloc(sizeof(*state));
+	struct pfring_backend *state = backend->state;
 	int status;
 
-	if (!state)
-		return mb_fail_errno(error, ENOMEM, "%s", options->target);
-	*state = (struct pfring_backend){ .file = -1, .target = strdup(options->target) };
-	backend->state = state;
+	state->file = -1;
+	state->target = strdup(options->target);
 	status = state->target ? open_capture(state, options, error) :
 				 mb_fail_errno(error, ENOMEM, "%s", options->target);
 	backend->live = state->file < 0;
-	if (status)
-		pfring_backend_close(backend);
 	return status;
 }
 
@@ -389,8 +383,9 @@ static int pfring_backend_read(struct mb_backend *backend, struct mb_batch *batc
 
 static int pfring_check(const char *target, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .target = target, .own_traffic = true, .stamps = MB_STAMPS_SW };
-	struct mb_backend backend = { .ops = &mb_backend_pfring };
+	const struct mb_backend_options options = { .target = target, .backend = mb_backend_pfring.name,
+						    .own_traffic = true, .stamps = MB_STAMPS_SW };
+	struct mb_backend backend;
 	struct pfring_api api = { 0 };
 	int status;
 
@@ -402,9 +397,8 @@ static int pfring_check(const char *target, struct mb_error *error)
 				       "files (pcap:FILE) can be read without it");
 		return status;
 	}
-	status = pfring_backend_open(&backend, &options, error);
-	if (!status)
-		pfring_backend_close(&backend);
+	status = mb_backend_open(&backend, &options, error);
+	mb_backend_close(&backend);
 	return status;
 }
 
@@ -419,6 +413,7 @@ const struct mb_backend_ops mb_backend_pfring = {
 	.name = "pfring",
 	.description = "PF_RING devices, by the vendor's libpfring",
 	.accepts = pfring_accepts,
+	.state_size = sizeof(struct pfring_backend),
 	.open = pfring_backend_open,
 	.read = pfring_backend_read,
 	.interfaces = mb_rx_counters_interfaces,

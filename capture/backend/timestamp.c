@@ -171,7 +171,7 @@ static void use_hardware_if_it_serves(struct mb_stamping *stamping)
 int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_stamps wanted,
 		     struct mb_error *error)
 {
-	*stamping = (struct mb_stamping)MB_STAMPING_NONE;
+	*stamping = MB_STAMPING_NONE;
 	snprintf(stamping->device, sizeof(stamping->device), "%s", device);
 	stamping->synchronized = mb_clock_synchronized();
 	if (wanted == MB_STAMPS_HW)

@@ -38,7 +38,7 @@ struct mb_stamping {
 };
 
 /* What deinit() finds nothing to do on. */
-#define MB_STAMPING_NONE { .phc = -1, .clock = CLOCK_REALTIME }
+#define MB_STAMPING_NONE ((struct mb_stamping){ .phc = -1, .clock = CLOCK_REALTIME })
 
 /* Decide for DEVICE, and switch hardware stamps on where WANTED lets and the interface can.
  * AUTO never fails: it falls back on software and says why in `notice`. */
