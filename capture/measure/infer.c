@@ -95,7 +95,15 @@ static void sample_frame(struct sample *sample, const struct mb_frame *frame,
 		endpoint->frames++;
 }
 
-/* The endpoints in nearly every frame, at most two of them, the one that received more first. */
+/* The one that received more; of equals by address, so that results do not depend on hashes. */
+static bool is_before(const struct endpoint *a, const struct endpoint *b)
+{
+	if (a->received_bytes != b->received_bytes)
+		return a->received_bytes > b->received_bytes;
+	return a->address.hi != b->address.hi ? a->address.hi < b->address.hi : a->address.lo < b->address.lo;
+}
+
+/* The endpoints in nearly every frame, at most two of them, in that order. */
 static uint32_t find_locals(const struct sample *sample, const struct endpoint *locals[2])
 {
 	uint32_t n = 0;
@@ -105,7 +113,7 @@ static uint32_t find_locals(const struct sample *sample, const struct endpoint *
 
 		if (!endpoint->frames || endpoint->frames < NEARLY_EVERY * sample->unicast)
 			continue;
-		if (n && endpoint->received_bytes > locals[0]->received_bytes) {
+		if (n && is_before(endpoint, locals[0])) {
 			locals[1] = locals[0];
 			locals[0] = endpoint;
 		} else {

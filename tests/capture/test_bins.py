@@ -263,6 +263,12 @@ def test_two_hosts_alone_are_told_apart_and_the_doubt_is_said():
     assert facts["inferred"].startswith("both 02:00:00:00:ff:ff and 02:00:00:00:00:01 are in nearly all")
 
 
+def test_of_two_hosts_that_received_as_much_it_is_always_the_same_one():
+    frames = [Frame(START_NS + i * 1000, 1, 100, outgoing=bool(i % 2)) for i in range(100)]
+    assert {record(frames)[3]["inferred"][:52] for _ in range(20)} == {
+        "both 02:00:00:00:00:01 and 02:00:00:00:ff:ff are in "}
+
+
 def test_a_mirror_port_is_one_direction_and_says_so():
     frames = []
     for i in range(300):
