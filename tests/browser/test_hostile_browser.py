@@ -7,6 +7,7 @@ import time
 import pytest
 from hostile import HOSTILE
 from livestore import SECOND, Growing, Server
+from pagelib import ATTACK, pages
 from racklib import fill, report
 from storelib import write
 
@@ -116,3 +117,13 @@ def test_a_racks_report_and_the_index(watched, tmp_path):
     for link in links[::6]:
         watched.page.goto(link)
         watched.is_harmless(tmp_path.as_uri())
+
+
+def test_every_page_with_a_file_of_its_own(watched, tmp_path):
+    for kind, html in pages(tmp_path, ATTACK).items():
+        if kind != "live":  # which asks its server: above
+            (tmp_path / f"{kind}.html").write_text(html, encoding="utf-8")
+            watched.page.goto((tmp_path / f"{kind}.html").as_uri())
+            if kind in ("report", "investigation"):
+                watched.page.wait_for_selector("html[data-ready]", timeout=30_000)
+            watched.is_harmless(tmp_path.as_uri())
