@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Bar:
+class BarCell:
     """A cell with a bar of PERCENT of its width."""
 
     percent: float
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkCell:
     """A cell with a link, and a sign that shows WARNING, where there is one."""
 
     text: str
@@ -23,12 +23,12 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table whose first TEXTS columns are text and the rest numbers."""
 
     caption: str
     heads: Sequence[str]
-    rows: Sequence[Sequence[str | Bar | Link]]
+    rows: Sequence[Sequence[str | BarCell | LinkCell]]
     texts: int = 1
 
 

@@ -18,7 +18,7 @@ from ...errors import MburstError
 from ...names import file_part
 from ...units import format_duration, format_share
 from ..common import page, words
-from ..common.blocks import Link, Paragraph, Table
+from ..common.blocks import LinkCell, PageTable, Paragraph
 from . import pictures, tables
 from . import words as rack_words
 
@@ -160,19 +160,19 @@ _CELLS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
 
 def render_index(entries: list[tuple[str, dict[str, Any]]], troubles: list[str]) -> str:
     """The index of reports, grouped by period."""
-    periods: dict[tuple[int, int], list[Sequence[str | Link]]] = {}
+    periods: dict[tuple[int, int], list[Sequence[str | LinkCell]]] = {}
     for name, summary in entries:
         periods.setdefault((summary["since_ns"], summary["until_ns"]), []).append(_index_row(name, summary))
     heads = ["Rack", "Worst host", *(head for head, _ in _CELLS)]
-    listed = [(rack_words.period(*period), Table(words.count(len(rows), "rack"), heads, rows, 2))
+    listed = [(rack_words.period(*period), PageTable(words.count(len(rows), "rack"), heads, rows, 2))
               for period, rows in periods.items()]
     return page.render("rack/index.html", policy=page.WITHOUT_SCRIPT, css=page.style(*STYLE), troubles=troubles,
                        count=words.count(len(entries), "report"), periods=listed)
 
 
-def _index_row(name: str, summary: Mapping[str, Any]) -> Sequence[str | Link]:
+def _index_row(name: str, summary: Mapping[str, Any]) -> Sequence[str | LinkCell]:
     link = f"{quote(name)}.html"
     if not summary["recorded"]:
-        return [Link(summary["rack"], link), "nothing recorded", *("–" for _ in _CELLS)]
-    return [Link(summary["rack"], link, "; ".join(summary["warnings"])), summary["worst_host"] or "–",
+        return [LinkCell(summary["rack"], link), "nothing recorded", *("–" for _ in _CELLS)]
+    return [LinkCell(summary["rack"], link, "; ".join(summary["warnings"])), summary["worst_host"] or "–",
             *(cell(summary) for _, cell in _CELLS)]

@@ -10,12 +10,12 @@ from ...analysis.rack.period import Lane
 from ...analysis.rack.report import RackReport
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
-from ..common.blocks import Bar, Paragraph, Table
+from ..common.blocks import BarCell, PageTable, Paragraph
 from .words import lane_name, long, moment, rates, ratio
 
 PATTERN_NAMES = {"single-source": "single source", "incast": "incast", "many-sources": "many sources",
                  "unknown": "not known"}
-Blocks = list[Table | Paragraph]
+Blocks = list[PageTable | Paragraph]
 
 
 def _duration(ns: float | None) -> str:
@@ -26,7 +26,7 @@ def _rate(bps: float, lane: Lane) -> str:
     return words.rate(bps, lane.link_bps)
 
 
-def hosts(report: RackReport) -> Table:
+def hosts(report: RackReport) -> PageTable:
     """Each interface and direction: how often, how long, how hard."""
     rows = []
     for lane in sorted(report.lanes, key=lambda lane: (-lane.burst_ns, lane.name)):
@@ -43,26 +43,26 @@ def hosts(report: RackReport) -> Table:
             format_rate(lane.link_bps) if lane.link_bps else "–", long(lane.recorded_ns),
             f"{lane.dropped:,}" if lane.dropped else "0",
         ])
-    return Table("Interfaces by time in bursts", [
+    return PageTable("Interfaces by time in bursts", [
         "Interface", "Mostly", "Bursts", "Of the time", "Median", "p99", "Longest", "Peak bin", "Busiest second",
         "Fan-in: median / most", "Link", "Recorded", "Lost"], rows, 2)
 
 
-def feeders(report: RackReport) -> Table | Paragraph:
+def feeders(report: RackReport) -> PageTable | Paragraph:
     """Who sent what arrived in bursts."""
     if not report.feeders:
         return Paragraph("No sender is known.")
     most = max(feeder.bytes for feeder in report.feeders) or 1
-    rows: list[list[str | Bar]] = [[
+    rows: list[list[str | BarCell]] = [[
         feeder.source + (f" ({feeder.members:,} at once)" if feeder.members > 1 else ""),
-        Bar(100 * feeder.bytes / most),
+        BarCell(100 * feeder.bytes / most),
         ", ".join(feeder.hosts[:3]) + (f" and {len(feeder.hosts) - 3} more" if len(feeder.hosts) > 3 else ""),
         format_bytes(feeder.bytes), format_share(feeder.bytes / max(report.fed_bytes, 1)), f"{feeder.bursts:,}",
         f"{feeder.led:,}"] for feeder in report.feeders]
     shown = len(report.feeders)
     caption = f"{shown} of {report.feeder_count:,} senders" if shown < report.feeder_count else words.count(
         shown, "sender")
-    return Table(f"{caption}, by bytes in bursts", ["Sender", "", "To", "In bursts", "Of all in bursts",
+    return PageTable(f"{caption}, by bytes in bursts", ["Sender", "", "To", "In bursts", "Of all in bursts",
                                                     "Bursts", "In their fan-in"], rows, 3)
 
 
@@ -76,7 +76,7 @@ def contention(report: RackReport) -> Blocks:
             f"{found.hosts} at once (first at {moment(found.most_ns)}).")
     rows = [[*pair.hosts, format_duration(pair.shared_ns)] for pair in found.pairs]
     heads = ["Host", "Host", "Together"]
-    pairs = [Table("Hosts in bursts together, of those most in contention", heads, rows, 2)] if rows else []
+    pairs = [PageTable("Hosts in bursts together, of those most in contention", heads, rows, 2)] if rows else []
     return [Paragraph(text), *pairs]
 
 
@@ -94,14 +94,14 @@ def queues(report: RackReport) -> Blocks:
     ] for queue in report.queues]
     heads = ["Port", "Queue", "Host", "Fullest window", "At", "p99 of windows", "Dropped packets",
              "Windows with drops", "ECN marks"]
-    listed = Table(f"{len(rows)} of {number}", heads, rows, 3) if rows else \
+    listed = PageTable(f"{len(rows)} of {number}", heads, rows, 3) if rows else \
         Paragraph(f"{number}: empty in every window, and nothing dropped.")
     note = [] if report.queues_known else [Paragraph(
         "The store does not know which ports belong to this rack: these are all that it holds.", quiet=True)]
     return [listed, *note]
 
 
-def latency(report: RackReport) -> Table | Paragraph:
+def latency(report: RackReport) -> PageTable | Paragraph:
     """Probes that met a burst of an end of their path, and those that did not."""
     if not report.paths:
         text = "No probe was sent from or to a host of this rack in this time."
@@ -109,7 +109,7 @@ def latency(report: RackReport) -> Table | Paragraph:
             text += f" {words.count(report.unplaced_probes, 'probe')} name other hosts."
         return Paragraph(text)
     rows = [row for path in report.paths for row in (_side(path, path.met, True), _side(path, path.clear, False))]
-    return Table("Latency, by one measure a path", [
+    return PageTable("Latency, by one measure a path", [
         "Path", "Measure", "Probes", "Number", "Lost", "p50", "p99", "p99.9", "Longest"], rows, 3)
 
 
@@ -120,7 +120,7 @@ def _side(path: Path, side: Side, met: bool) -> Sequence[str]:
             *(_duration(value) for value in (side.p50_ns, side.p99_ns, side.p999_ns, side.max_ns))]
 
 
-def change(found: Change | None, name: str) -> Table | Paragraph:
+def change(found: Change | None, name: str) -> PageTable | Paragraph:
     """A rack, and the hosts that changed most, against an earlier period."""
     if found is None:
         return Paragraph(f"{name}: nothing of this rack was recorded then.")
@@ -132,7 +132,7 @@ def change(found: Change | None, name: str) -> Table | Paragraph:
               ratio(lane.now.per_hour or 0, lane.then.per_hour or 0)
               if lane.now.recorded_ns and lane.then.recorded_ns else "–"]
              for lane in ranked[:10] if lane.now.bursts or lane.then.bursts]
-    return Table(f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time", [
+    return PageTable(f"{name}, {moment(found.since_ns)} – {moment(found.until_ns)}: bursts of recorded time", [
         "Interface", "Now", "Then", "Bursts an hour"], rows)
 
 
@@ -145,14 +145,15 @@ def new(report: RackReport) -> Blocks:
     senders_of = [[source, format_bytes(sent)] for source, sent in found.senders]
     tables: Blocks = []
     if hosts_of:
-        tables.append(Table("Hosts that were recorded before and had no burst",
-                            ["Interface", "Bursts", "Time in bursts"], hosts_of))
+        tables.append(PageTable("Hosts that were recorded before and had no burst",
+                                ["Interface", "Bursts", "Time in bursts"], hosts_of))
     if senders_of:
-        tables.append(Table("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"], senders_of))
+        tables.append(PageTable("Senders that were in no burst's fan-in before", ["Sender", "Bytes in bursts"],
+                                senders_of))
     return tables or [Paragraph("None: every host that burst, and every sender that fed bursts, did so before.")]
 
 
-def worst(report: RackReport) -> Table | Paragraph:
+def worst(report: RackReport) -> PageTable | Paragraph:
     """The largest bursts by bytes."""
     if not report.worst:
         return Paragraph("None.")
@@ -165,7 +166,7 @@ def worst(report: RackReport) -> Table | Paragraph:
         format_duration(burst["duration_ns"]), format_bytes(burst["bytes"]), format_share(burst["mean_utilization"]),
         format_share(burst["peak_utilization"]), f"{burst['fan_in']:,}",
     ] for burst in report.worst]
-    return Table(f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}", [
+    return PageTable(f"The {len(rows)} largest of {words.count(report.bursts, 'burst')}", [
         "Interface", "Start, UTC", "Pattern", "Top senders", "Duration", "Bytes", "Mean", "Peak", "Fan-in"], rows, 4)
 
 

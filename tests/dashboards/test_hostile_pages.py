@@ -13,7 +13,7 @@ from pagelib import ATTACK, pages
 from places import ROOT
 
 from mburst.dashboards.common import page
-from mburst.dashboards.common.blocks import Link, Table
+from mburst.dashboards.common.blocks import LinkCell, PageTable
 from mburst.names import shown
 
 NAMES = [name for name in HOSTILE.values() if "\0" not in name]
@@ -58,7 +58,7 @@ def test_each_kind_of_value_in_a_template_is_text(name):
     """Between tags, in an attribute, as a cell, a link, a term, by a macro."""
     seen, plain = (Seen(page.render(
         "rack/index.html", policy=each, css="", troubles=[each], count=each,
-        periods=[(each, Table(each, [each], [[Link(each, each, each), each]]))])) for each in (name, "plain"))
+        periods=[(each, PageTable(each, [each], [[LinkCell(each, each, each), each]]))])) for each in (name, "plain"))
     assert seen.elements == plain.elements
     assert seen.texts.count(shown(name)) == plain.texts.count("plain") == 11
 
