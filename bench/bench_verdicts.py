@@ -28,7 +28,7 @@ from mburst.analysis.cause.verdict import decide
 
 KINDS = latency_counts.KINDS
 CAUSES = ("bursts", "host", "elsewhere", "none", "undetermined")
-STATED = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)  # edges of the lower end of the share that is stated for bursts
+STATED = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)  # edges of the lower end of the share that is stated for bursts
 
 
 class Answered(NamedTuple):

@@ -209,6 +209,11 @@ def named(con: duckdb.DuckDBPyConnection, bursts: Sequence[Mapping[str, Any]]) -
         if marks else list(bursts)
 
 
+def pattern_of(burst: Mapping[str, Any]) -> str:
+    """How a burst that named() returned was made; `canary` where mburst itself sent it."""
+    return "canary" if "canary" in burst else str(burst["pattern"])
+
+
 class Seen(NamedTuple):
     """What canary bursts say of an answer: the curves of the store, what is asked of them, and how many of the answer's
     bursts are canaries, of which senders."""

@@ -326,9 +326,9 @@ def replay_waits(replay: Replay) -> Floats:
 
 def possible(replay: Replay, change: Change) -> list[Pieces]:
     """The bytes of the senders under a change, as they may be as well: in other orders, somewhat faster or slower, and
-    with one or many senders where they are not known."""
+    with one or many senders where they are not known. A faster link has a queue where the bursts are faster still."""
     if not change.moves:
-        return []
+        return [paced(replay.whole, factor) for factor in PACES] if change.link_bps else []
     rng = np.random.default_rng(1)
     found = [moved(replay, replay.sent, change, rng) for _ in range(ORDERS)]
     found += [moved(replay, paced(replay.sent, factor), change) for factor in PACES]

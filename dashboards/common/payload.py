@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...analysis.canary.sensitivity import pattern_of
 from ...analysis.model.context import Latency, Queue
 from ...analysis.model.envelope import Envelope, Interval
 from .packing import Pack
-from .words import exact_clock, pattern
+from .words import exact_clock
 
 
 def spans_of(pack: Pack, spans: Sequence[Interval], zero: int) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def burst_of(number: int, burst: Mapping[str, Any], zero: int) -> dict[str, Any]
     return {
         "number": number, "start": burst["start_ns"] - zero, "end": burst["end_ns"] - zero,
         "clock": exact_clock(burst["start_ns"], burst["bin_ns"]), "bytes": burst["bytes"], "sources": burst["sources"],
-        "fanIn": burst["fan_in"], "pattern": pattern(burst), "spread": burst["onset_spread_ns"],
+        "fanIn": burst["fan_in"], "pattern": pattern_of(burst), "spread": burst["onset_spread_ns"],
         "effective": burst["effective_sources"],
         "top": [[sender["source"], sender["bytes"], sender["share"]] for sender in burst["top_sources"]],
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...analysis.answers.host import LaneReport
+from ...analysis.canary.sensitivity import pattern_of
 from ...analysis.model import distributions
 from ...units import format_bytes, format_duration, format_rate, format_share
 from ..common import words
@@ -48,7 +49,7 @@ COLUMNS = [
                 lambda b: -1 if b["onset_spread_ns"] is None else b["onset_spread_ns"],
                 lambda b: "–" if b["onset_spread_ns"] is None else format_duration(b["onset_spread_ns"])),
     BurstColumn("Pattern", "single source, incast (together), many sources (not together), or sent by mburst canary",
-                words.pattern, lambda b: PATTERNS.get(words.pattern(b), words.pattern(b)), False),
+                pattern_of, lambda b: PATTERNS.get(pattern_of(b), pattern_of(b)), False),
     BurstColumn("Top senders", "by bytes in the burst", _senders, _senders, False),
     BurstColumn("Quality", "what is known of the stamps, and loss", lambda b: ", ".join(b["quality"]),
                 lambda b: ", ".join(b["quality"]), False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.model.endings import ending, gaps_behind
@@ -43,6 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Find and print."""
     from ..analysis.bursts.find import COLUMNS, listed, listed_json, overlapping_runs
+    from ..analysis.canary.sensitivity import named
     from ..api.bursts import detected
     from ..sql import Store
 
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         output.write_json_objects(listed_json(connection), sys.stdout)
     elif arguments.format == "table":
-        _print(_recordings(connection, since, until), list(listed(connection)), wanted, gaps_behind(connection))
+        found = named(connection, list(listed(connection)))
+        _print(_recordings(connection, since, until), found, wanted, gaps_behind(connection))
     else:
         output.write("csv", COLUMNS, (list(burst.values()) for burst in listed(connection)))
     for first, second in overlapping_runs(connection):
@@ -77,7 +79,7 @@ def _recordings(connection: duckdb.DuckDBPyConnection, since: int | None, until:
     return [{**row, "span_ns": coverage.length(known.get(row["recording_id"], ()))} for row in rows]
 
 
-def _print(recordings: list[dict[str, Any]], bursts: list[dict[str, Any]], wanted: BurstDefinition,
+def _print(recordings: list[dict[str, Any]], bursts: Sequence[Mapping[str, Any]], wanted: BurstDefinition,
            gaps: dict[str, dict[str, Any]]) -> None:
     """For each recording: the definition, the table, the sum. GAPS are those behind recordings that broke off."""
     for index, lane in enumerate(recordings):
@@ -99,26 +101,32 @@ def _heading(lane: dict[str, Any], wanted: BurstDefinition) -> str:
             f"{format_duration(lane['join_ns'])}, {format_duration(lane['min_duration_ns'])} or longer")
 
 
-def _top(burst: dict[str, Any], shown: int = 3) -> str:
+def _top(burst: Mapping[str, Any], shown: int = 3) -> str:
     named = [f"{sender['source']} {format_share(round(sender['share'], 3))}" for sender in burst["top_sources"][:shown]]
     more = burst["sources"] - len(named)
     return ", ".join(named) + (f" and {more} more" if named and more > 0 else "")
 
 
-CELLS: dict[str, Callable[[dict[str, Any]], Any]] = {
+def _pattern(burst: Mapping[str, Any]) -> str:
+    from ..analysis.canary.sensitivity import pattern_of
+
+    return pattern_of(burst)
+
+
+CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "start (UTC)": lambda burst: format_time(burst["start_ns"]),
     "duration": lambda burst: format_duration(burst["duration_ns"]),
     "mean": lambda burst: format_share(burst["mean_utilization"]),
     "peak": lambda burst: format_share(burst["peak_utilization"]),
     "bytes": lambda burst: format_bytes(burst["bytes"]),
     "fan-in": lambda burst: burst["fan_in"],
-    "pattern": lambda burst: burst["pattern"],
+    "pattern": _pattern,
     "top senders": _top,
     "quality": lambda burst: ", ".join(burst["quality"]),
 }
 
 
-def _summary(lane: dict[str, Any], bursts: list[dict[str, Any]], gap: dict[str, Any] | None) -> str:
+def _summary(lane: dict[str, Any], bursts: Sequence[Mapping[str, Any]], gap: dict[str, Any] | None) -> str:
     """ "78 bursts in 20 s, 13 % of the time; no packet was lost" """
     found = _count(len(bursts), "burst", "bursts")
     if lane["span_ns"]:

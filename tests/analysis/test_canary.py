@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from storelib import write
 
 import mburst
+from mburst.__main__ import main
 from mburst.analysis.answers.host import detect, gather, lanes
 from mburst.analysis.bursts.find import BurstDefinition
 from mburst.analysis.canary import sensitivity
@@ -199,7 +200,9 @@ def test_the_newest_reading_and_the_newest_run_count(tmp_path: Path) -> None:
     assert store.connect(since_ns=since).execute("SELECT count(*) FROM canary").fetchall() == [(140,)]
 
 
-def test_a_report_names_canaries_and_says_what_would_have_been_seen(tmp_path: Path) -> None:
+def test_a_report_and_a_list_name_canaries_and_say_what_would_have_been_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store, sent = Store.create(tmp_path / "s"), alternating(120)
     other = [{"at": sent[-1].end_ns + 40 * MS + i * 12_304, "bytes": FRAME, "source": "10.0.0.5"} for i in range(90)]
     record(store, sent, lambda ns: ns, others=other)
@@ -210,6 +213,9 @@ def test_a_report_names_canaries_and_says_what_would_have_been_seen(tmp_path: Pa
     con = store.connect()
     [after] = gather(con, lanes(con), detect(con, lanes(con), BurstDefinition()))
     assert len(after.canaries) == 60 and "canary" not in after.bursts[-1]
+    assert main(["bursts", str(tmp_path / "s")]) == 0
+    listed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert sum("canary" in words for words in listed) == 60 and sum("single-source" in words for words in listed) == 1
     html = page.render([after], BurstDefinition())
     assert "60 of 61 bursts are canary bursts" in html and "60 of them canary bursts" in html
     assert "Bursts of 60.6 kB or more back to back are detected with 95 % or more (60 of 60 canary bursts" in html

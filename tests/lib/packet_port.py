@@ -170,7 +170,8 @@ def case_of(what: Made, seed: int) -> PacketCase:
     probes = stamp(setting, times, np.zeros(n, dtype=bool))
     port, bursts = recorded(traffic, left, setting)
     scene = Scene(probes, [Crossing(port, "dst", False)], [bursts], [None], [])
-    return PacketCase(what, traffic, scene, sender_rows(traffic, left, what), met, np.sum(way, axis=0))
+    measured = way[1:4] if setting.stamps == "rtt" else way  # between the stamps, as the predictions are
+    return PacketCase(what, traffic, scene, sender_rows(traffic, left, what), met, np.sum(measured, axis=0))
 
 
 def recorded(traffic: Traffic, left: np.ndarray, setting: Setting) -> tuple[Port, tuple[np.ndarray, np.ndarray]]:
