@@ -174,8 +174,8 @@ def test_wrong_files_are_named(authority, tmp_path, capsys):
 
     assert f"the key {other} does not belong to the certificate {certificate}" in printed(certificate, other)
     assert f"{text}: not a certificate in PEM" in printed(text, key)
-    assert f"{text}: no private key in PEM" in printed(certificate, text)
-    assert f"{certificate}: no private key in PEM" in printed(key, certificate) + printed(certificate, certificate)
+    assert f"{text}: not a private key in PEM" in printed(certificate, text)
+    assert f"{certificate}: not a private key in PEM" in printed(key, certificate) + printed(certificate, certificate)
     assert f"{text}: not a certificate in PEM" in printed(certificate, key, text)
     assert "cannot read" in printed(certificate, tmp_path / "none")
     broken = tmp_path / "broken"
