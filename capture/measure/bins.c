@@ -8,12 +8,6 @@
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 
-const struct mb_column mb_bin_columns[MB_BIN_COLUMNS] = {
-#define COLUMN(name, type, ...) [MB_BIN_##name] = MB_COLUMN(name, type),
-	MB_BIN_KEYS(COLUMN) MB_BIN_COUNTERS(COLUMN)
-#undef COLUMN
-};
-
 static uint64_t elapsed(int64_t from, int64_t to)
 {
 	return (uint64_t)to - (uint64_t)from;
@@ -58,29 +52,6 @@ void mb_lane_deinit(struct mb_lane *lane)
 	memset(lane, 0, sizeof(*lane));
 }
 
-static void append_bin(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin)
-{
-	const size_t i = rows->count++;
-
-	MB_SET(rows, MB_BIN_lane, i, int16_t, lane->index);
-	MB_SET(rows, MB_BIN_clock_epoch, i, uint16_t, lane->epoch);
-	MB_SET(rows, MB_BIN_ts_ns, i, int64_t, number * lane->options->bin_ns);
-#define APPEND(name, type, ...) MB_SET(rows, MB_BIN_##name, i, type, bin->name);
-	MB_BIN_COUNTERS(APPEND)
-#undef APPEND
-}
-
-static void add_to_totals(struct mb_lane_totals *totals, const struct mb_bin *bin)
-{
-#define COMBINE_SUM +=
-#define COMBINE_BITS |=
-#define COMBINE(name, type, kind) totals->name COMBINE_##kind (uint64_t)bin->name;
-	MB_BIN_COUNTERS(COMBINE)
-#undef COMBINE
-#undef COMBINE_SUM
-#undef COMBINE_BITS
-}
-
 static int close_bin(struct mb_lane *lane, int64_t number)
 {
 	struct mb_bin *bin = &lane->bins[(uint64_t)number & lane->bin_span.mask];
@@ -95,8 +66,8 @@ static int close_bin(struct mb_lane *lane, int64_t number)
 	}
 	if (mb_table_reserve(rows, 1))
 		return -ENOMEM;
-	append_bin(rows, lane, number, bin);
-	add_to_totals(&lane->totals, bin);
+	mb_bin_append(rows, lane, number, bin);
+	mb_lane_totals_add(&lane->totals, bin);
 	*bin = (struct mb_bin){ 0 };
 	return 0;
 }

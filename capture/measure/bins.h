@@ -107,6 +107,10 @@ struct mb_lane {
 	struct mb_table **bin_rows, **sender_rows; /* where closed bins go; owned by the engine */
 };
 
+/* Append bin NUMBER of LANE to ROWS, which have room for it; and add it to the totals of its lane (bin_rows.c). */
+void mb_bin_append(struct mb_table *rows, const struct mb_lane *lane, int64_t number, const struct mb_bin *bin);
+void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin);
+
 /* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
 		 struct mb_senders_limits *limits, struct mb_sequences *sequences,

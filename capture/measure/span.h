@@ -25,6 +25,18 @@ static inline int64_t mb_floor_div(int64_t value, int64_t width)
 	return quotient - (value % width < 0);
 }
 
+/* The largest width that divides both. */
+static inline int64_t mb_common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 static inline void mb_span_init(struct mb_span *span, int64_t width_ns, int64_t window_ns)
 {
 	uint64_t size = 4; /* room for those that the window holds open, the newest and both partial ones */

@@ -109,20 +109,9 @@ static void alike_init(struct mb_alike *alike, bool is_tagged, bool is_ipv6, enu
 	}
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin_ns)
 {
-	int64_t width_ns = common_divisor(bin_ns, source_bin_ns);
+	int64_t width_ns = mb_common_divisor(bin_ns, source_bin_ns);
 
 	trains->cell = (struct mb_cell){ .width_ns = width_ns, .end_ns = width_ns };
 	for (int i = 0; i < 4 * MB_TRANSPORTS; i++) {
@@ -186,29 +175,12 @@ static mb_inline void prefetch_ahead(const uint8_t *data)
 	__builtin_prefetch((const void *)((uintptr_t)data + AHEAD), 0, 2);
 }
 
-/* Have the cell hold TS_NS: mostly it does, or the next one, without a division. Stamps that are not sane may wrap
- * around: whoever counts them refuses them. */
-static inline void move_cell(struct mb_cell *cell, int64_t ts_ns)
-{
-	uint64_t width = (uint64_t)cell->width_ns, begin = (uint64_t)cell->begin_ns;
-	uint64_t past = (uint64_t)ts_ns - begin;
-
-	if (past < width)
-		return;
-	if (unlikely(past >= 2 * width))
-		begin = (uint64_t)mb_floor_div(ts_ns, cell->width_ns) * width;
-	else
-		begin += width;
-	cell->begin_ns = (int64_t)begin;
-	cell->end_ns = (int64_t)(begin + width);
-}
-
 /* Begin a subtotal with a frame at TS_NS. */
 static mb_inline struct mb_subtotal *begin_subtotal(struct mb_trains *trains, int64_t ts_ns)
 {
 	struct mb_subtotal *subtotal = &trains->subtotals[trains->n_subtotals++];
 
-	move_cell(&trains->cell, ts_ns);
+	mb_cell_move(&trains->cell, ts_ns);
 	*subtotal = (struct mb_subtotal){ .first_ns = ts_ns };
 	return subtotal;
 }

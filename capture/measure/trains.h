@@ -18,6 +18,7 @@
 #include "decode/decode.h"
 #include "frame_view.h"
 #include "measure/senders.h"
+#include "measure/span.h"
 
 /* Frames of one flow, in order of time and, TCP's, each beginning where the one before it ended.
  * One frame is a train, whatever it is; of several each is one frame on the wire. */
@@ -51,6 +52,23 @@ struct mb_cell {
 	int64_t width_ns; /* the largest that divides both widths of bins */
 	int64_t begin_ns, end_ns;
 };
+
+/* Have the cell hold TS_NS: mostly it does, or the next one, without a division. Stamps that are not sane may wrap
+ * around: whoever counts them refuses them. */
+static inline void mb_cell_move(struct mb_cell *cell, int64_t ts_ns)
+{
+	uint64_t width = (uint64_t)cell->width_ns, begin = (uint64_t)cell->begin_ns;
+	uint64_t past = (uint64_t)ts_ns - begin;
+
+	if (past < width)
+		return;
+	if (__builtin_expect(past >= 2 * width, 0))
+		begin = (uint64_t)mb_floor_div(ts_ns, cell->width_ns) * width;
+	else
+		begin += width;
+	cell->begin_ns = (int64_t)begin;
+	cell->end_ns = (int64_t)(begin + width);
+}
 
 /* What makes trains. */
 enum mb_transport {
