@@ -85,7 +85,7 @@ def fill_host(store: Store, rack: str, host: str, day: int, options: argparse.Na
             "ce_packets": np.zeros(n, np.uint32), "retransmits": np.zeros(n, np.uint32),
             "quality": np.full(n, 2, np.uint16)}))
     fan = rng.integers(8, 40, len(first))
-    # Each burst's senders are told once a burst, in the source bin of its first bin: enough for fan-in and bytes.
+    # The senders of a burst are stored once a burst, in the source bin of its first bin: enough for fan-in and bytes.
     who = np.concatenate([rng.choice(len(SENDERS), n, replace=False) for n in fan]) if len(fan) else np.zeros(0, int)
     at = start + np.repeat(first, fan) * BIN
     m = len(who)

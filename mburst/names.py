@@ -79,10 +79,10 @@ def cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def file_part(name: str, besides: str = "-") -> str:
+def file_part(name: str, also: str = "-") -> str:
     """NAME as a part of a file's name, of letters, digits, dots, underscores and BESIDES: with two dashes and a digest
     of the whole name where anything had to be replaced, so that no two names make the same part."""
-    kept = re.sub(f"[^A-Za-z0-9._{re.escape(besides)}]+", "_", name)[:LONGEST].strip("._-")
+    kept = re.sub(f"[^A-Za-z0-9._{re.escape(also)}]+", "_", name)[:LONGEST].strip("._-")
     if kept and kept == name and "--" not in kept:
         return kept
     return f"{kept}--{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"

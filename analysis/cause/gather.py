@@ -83,7 +83,7 @@ def against_repeats(evidence: Evidence, scene: Scene, number: int, rng: np.rando
 
 
 def against_switch(evidence: Evidence, scene: Scene, number: int) -> None:
-    """What the depths that the port's switch tells say of the waits."""
+    """What the depths that the port's switch reports say of the waits."""
     crossing, queue, tail = scene.crossings[number], scene.queues[number], evidence.tail
     met, model = evidence.met, evidence.fifo
     if met is None or model is None:

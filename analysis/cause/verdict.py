@@ -193,13 +193,13 @@ def doubts_about_port(evidence: Evidence) -> list[Doubt]:
 
 def doubt_about_marks(evidence: Evidence) -> str:
     """What the switch's counter of marked packets says against a queue at the port, unless its depths show one."""
-    told, arrived = evidence.switch_marks, evidence.marked
-    if told is None or (evidence.switch is not None and evidence.switch.fits and evidence.switch.seen):
+    marks, arrived = evidence.switch_marks, evidence.marked
+    if marks is None or (evidence.switch is not None and evidence.switch.fits and evidence.switch.seen):
         return ""
-    if told.longer is not None and told.longer.high < MAJORITY:
-        part = format_share(told.longer.value)
+    if marks.longer is not None and marks.longer.high < MAJORITY:
+        part = format_share(marks.longer.value)
         return f"the switch marks packets in shorter queues (ECN), but did in only {part} of those that delayed probes"
-    here = told.stretches
+    here = marks.stretches
     if here is None or here.high >= MAJORITY or arrived is None:
         return ""
     if arrived.stretches.low <= MAJORITY or arrived.chance > MAJORITY * arrived.stretches.value:

@@ -156,7 +156,7 @@ def share_error(error: Error) -> str:
 
 
 def excluded_words(curve: Curve) -> str:
-    """What does not count and why, and what was missed for want of packets; or ''."""
+    """What does not count and why, and what was missed for lack of packets; or ''."""
     left_out = [f"{count:,} ({EXCLUDED.get(why, why)})" for why, count in sorted(curve.excluded.items())]
     dropping = f"{curve.missed_dropping:,} were missed while the recorder dropped packets." if curve.missed_dropping \
         else ""

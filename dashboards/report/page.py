@@ -212,7 +212,7 @@ def stem(reports: Sequence[LaneReport], probed: Sequence[Met] = ()) -> str:
     racks, hosts = ({getattr(report.lane, name) for report in reports} for name in ("rack", "host"))
     parts = ["mburst"]
     if len(racks) == 1 or len(hosts) == 1:  # with a place for the rack, so that it is not taken for the host
-        parts.append(file_part(next(iter(racks)), besides="") if len(racks) == 1 else "")
+        parts.append(file_part(next(iter(racks)), also="") if len(racks) == 1 else "")
     parts += [file_part(host) for host in hosts if len(hosts) == 1]
     span = spans_of(reports, probed)
     if span:

@@ -161,7 +161,7 @@ static bool send_one(struct mb_exchange *x)
 	fill(path, made->now_ns);
 	path->next++;
 	sent = transmit(path);
-	if (sent < 0 && errno == ECONNREFUSED && !(path->flags & MB_STREAM)) { /* of an earlier probe; told once */
+	if (sent < 0 && errno == ECONNREFUSED && !(path->flags & MB_STREAM)) { /* of an earlier probe; reported once */
 		note(x, index, MB_TROUBLE)->value = ECONNREFUSED;
 		sent = transmit(path);
 	}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 SECOND = 10**9
-COLUMNS = """told => {
+COLUMNS = """message => {
     const heat = new Heat(null, document.createElement('canvas'), null);
-    heat.take(told, told.coverage.end.at(-1));
-    const wire = (value) => Number.isNaN(value) ? null : Math.round(value * told.bin / 8e9);
+    heat.take(message, message.coverage.end.at(-1));
+    const wire = (value) => Number.isNaN(value) ? null : Math.round(value * message.bin / 8e9);
     return Array.from(heat.seconds, ([second, column]) => [second, Array.from(column, wire)]); }"""
 
 

@@ -49,7 +49,7 @@ class Counts(NamedTuple):
 
 class Counted(NamedTuple):
     """What a switch port counted in all of its queues: packets that it dropped, and that it marked with ECN CE. None
-    where the switch does not tell."""
+    where the switch does not report."""
 
     drops: Counts | None
     marks: Counts | None

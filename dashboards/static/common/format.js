@@ -49,10 +49,10 @@ function timeTicks(originS, a, b, width) {
   const at = [], text = [];
   let before = "";
   for (let i = Math.ceil(a / step); i * step <= b && at.length < 60; i++) {
-    const told = clock(originS, i * step, digits);
-    const line = step >= 86400e9 ? told.day : step >= 60e9 ? told.minute : step >= 1e9 ? `${told.minute}:${told.second}`
-      : `${told.second} s`;
-    const under = step >= 86400e9 ? "" : step >= 1e9 ? told.day : `${told.day} ${told.minute}`;
+    const date = clock(originS, i * step, digits);
+    const line = step >= 86400e9 ? date.day : step >= 60e9 ? date.minute : step >= 1e9 ? `${date.minute}:${date.second}`
+      : `${date.second} s`;
+    const under = step >= 86400e9 ? "" : step >= 1e9 ? date.day : `${date.day} ${date.minute}`;
     at.push(i * step / 1e9);
     text.push(under === before ? line : `${line}<br>${under}`);
     before = under;

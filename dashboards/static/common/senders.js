@@ -45,8 +45,8 @@ function showSenders(aside, burst, onShow) {
   for (const [name, count, part] of burst.top) list.append(senderRow(name, part, count, widest, half));
   aside.append(list);
   const left = burst.sources - burst.top.length;
-  const told = burst.top.reduce((sum, sender) => sum + sender[2], 0);
-  if (left > 0) aside.append(element("p", "quiet", `and ${left.toLocaleString("en")} more with ${share(Math.max(0, 1 - told))}`));
+  const listed = burst.top.reduce((sum, sender) => sum + sender[2], 0);
+  if (left > 0) aside.append(element("p", "quiet", `and ${left.toLocaleString("en")} more with ${share(Math.max(0, 1 - listed))}`));
   if (half) aside.append(element("p", "quiet", "The line is half an equal share: senders beyond it are the fan-in."));
   const button = element("button", "", "Show it in the figure");
   button.type = "button";

@@ -150,19 +150,19 @@ class Timeline {
     };
     const digits = Math.min(9, Math.max(0, Math.ceil(9 - Math.log10((this.range[1] - this.range[0]) / 1000))));
     const at = clock(lane.originS, Math.floor(ns), digits);
-    const told = [`${at.day} ${at.minute}:${at.second}`, `largest ${rate(this.view, this.view.largest)}`,
+    const lines = [`${at.day} ${at.minute}:${at.second}`, `largest ${rate(this.view, this.view.largest)}`,
       `mean ${rate(this.view, this.view.mean)}`, `1 s average ${rate(this.seconds, this.seconds.largest)}`];
     if (this.points?.at.length) {
       const { at: times, largest } = this.points;
       let i = lowerBound(times, ns);
       if (i === times.length || i > 0 && ns - times[i - 1] < times[i] - ns) i--;
-      told.push(`latency ${duration(largest[i])}`);
+      lines.push(`latency ${duration(largest[i])}`);
     }
     if (this.windows) {
       const inside = this.windows.filter(([p, q]) => p <= ns && ns <= q);
-      if (inside.length) told.push(`queue ${bytes(Math.max(...inside.map((window) => window[2])))}`);
+      if (inside.length) lines.push(`queue ${bytes(Math.max(...inside.map((window) => window[2])))}`);
     }
-    out.textContent = told.join("  ·  ");
+    out.textContent = lines.join("  ·  ");
   }
 
   pick(x) {

@@ -22,8 +22,8 @@ class Drawing {
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${figure.layout.height}px`;
     this.worker.postMessage({ figure, found: packed, range, ticks, width, fine: devicePixelRatio }, moved);
-    return { drawn: this.told("drawn"), shown: this.told("shown") };
+    return { drawn: this.when("drawn"), shown: this.when("shown") };
   }
 
-  told(word) { return new Promise((done) => this.waiting[word].push(done)); }
+  when(word) { return new Promise((done) => this.waiting[word].push(done)); }
 }

@@ -26,16 +26,16 @@ class Heat {
     await this.refresh();
   }
 
-  // What is told replaces all from its beginning on. What was recorded and has no cell was idle, the rest is not known.
-  take(told, edge) {
+  // A message replaces all from its beginning on. What was recorded and has no cell was idle, the rest is not known.
+  take(message, edge) {
     this.edge = edge;
-    this.width = told.width;
-    this.rows = Math.ceil(1e9 / told.width);
-    this.forget(told.from);
-    told.coverage.start.forEach((start, i) => {
-      for (let ns = start; ns < told.coverage.end[i]; ns += told.width) this.put(ns, 0);
+    this.width = message.width;
+    this.rows = Math.ceil(1e9 / message.width);
+    this.forget(message.from);
+    message.coverage.start.forEach((start, i) => {
+      for (let ns = start; ns < message.coverage.end[i]; ns += message.width) this.put(ns, 0);
     });
-    told.cells.forEach((cell, i) => this.put(told.start + cell * told.width, told.largest[i] * (8e9 / told.bin)));
+    message.cells.forEach((cell, i) => this.put(message.start + cell * message.width, message.largest[i] * (8e9 / message.bin)));
   }
 
   // From `ns` on, and what is too old to be shown.
@@ -101,7 +101,7 @@ class Heat {
   }
 }
 
-// Across, time is told from the newest second, so that nothing but cells changes with every one.
+// Across, time is message from the newest second, so that nothing but cells changes with every one.
 const timesAcross = (seconds) => {
   const minutes = Array.from({ length: Math.floor((seconds - 1) / 60) }, (_, i) => i + 1);
   return { "xaxis.range": [0, seconds], "xaxis.tickvals": minutes.map((ago) => seconds - 0.5 - 60 * ago), "xaxis.ticktext": minutes.map((ago) => `−${ago} min`) };

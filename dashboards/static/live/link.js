@@ -21,11 +21,11 @@ function readLink(hash) {
 }
 
 function writeLink(originS, laneId, range, span) {
-  const told = new URLSearchParams({ lane: laneId });
+  const parameters = new URLSearchParams({ lane: laneId });
   if (range) {
-    told.set("from", isoOf(originS, range[0]));
-    told.set("to", isoOf(originS, range[1]));
-  } else told.set("span", String(span / 1e9));
-  const hash = `#${told}`;
+    parameters.set("from", isoOf(originS, range[0]));
+    parameters.set("to", isoOf(originS, range[1]));
+  } else parameters.set("span", String(span / 1e9));
+  const hash = `#${parameters}`;
   if (location.hash !== hash) history.replaceState(null, "", hash);
 }

@@ -80,8 +80,8 @@ class LiveView {
   }
 
   async choose(id, range = null) {
-    const told = await (await this.ask(`lane?lane=${encodeURIComponent(id)}`)).json();
-    this.lane = { ...told, originS: this.originS };
+    const facts = await (await this.ask(`lane?lane=${encodeURIComponent(id)}`)).json();
+    this.lane = { ...facts, originS: this.originS };
     this.tape = this.still = null;
     this.parts = null;
     this.range = range;
@@ -294,9 +294,9 @@ class LiveView {
     one("#state").textContent = status.recording ? "Recording" : "Not recording";
     one("#state").dataset.recording = status.recording;
     one("#edge").textContent = `${edge.day} ${edge.minute}:${edge.second} UTC`;
-    const told = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
-    if (status.losing) told.push(`some in ${duration(status.losing)} of the last 5 min`);
-    one("#dropped").textContent = told.join(", ") || "none in the last 5 min";
+    const parts = status.droppedIsWhole ? [`${status.dropped.toLocaleString("en")} packets`] : [];
+    if (status.losing) parts.push(`some in ${duration(status.losing)} of the last 5 min`);
+    one("#dropped").textContent = parts.join(", ") || "none in the last 5 min";
     one("#dropped").classList.toggle("bad", status.dropped > 0 || status.losing > 0);
     one("#stamps").textContent = status.stamps.length ? status.stamps.join(", ") : seen(status.clock);
     const troubles = [...status.trouble, ...status.notes];
@@ -314,17 +314,17 @@ class LiveView {
     const { view, seconds } = this.timeline, unit = this.lane.suffix.trim();
     if (!view) return; // the first drawing is under way, or the page has no width yet
     const most = (values) => values.reduce((p, q) => Math.max(p, q), 0) * this.lane.factor;
-    const told = (value) => `${Number(value.toPrecision(3))} ${unit}`;
-    one("#fullest").textContent = view.start.length ? told(most(view.largest)) : "–";
-    one("#second").textContent = seconds.start.length ? told(most(seconds.largest)) : "–";
+    const shown = (value) => `${Number(value.toPrecision(3))} ${unit}`;
+    one("#fullest").textContent = view.start.length ? shown(most(view.largest)) : "–";
+    one("#second").textContent = seconds.start.length ? shown(most(seconds.largest)) : "–";
     const word = this.range ? "shown" : "in view";
     one("#fullest-word").textContent = `Fullest bin of ${duration(this.lane.bin)} ${word}`;
   }
 
   say(text) {
-    const notice = one("#trouble"), told = text || this.undrawn || "";
-    notice.textContent = seen(told);
-    notice.hidden = !told;
+    const notice = one("#trouble"), message = text || this.undrawn || "";
+    notice.textContent = seen(message);
+    notice.hidden = !message;
   }
 
   // The heatmap changes by the second.

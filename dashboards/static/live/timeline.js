@@ -66,7 +66,7 @@ class LiveTimeline extends Timeline {
     return x >= 0 && x <= this.width() ? a + (b - a) * x / this.width() : null;
   }
 
-  // A second is told when it is over: what has begun since is not known to be silent.
+  // A second is reported when it is over: what has begun since is not known to be silent.
   coverageOfSeconds() {
     return spansBefore(this.lane.coverage, Math.floor(this.lane.edge / 1e9) * 1e9);
   }

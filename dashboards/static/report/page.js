@@ -112,8 +112,8 @@ async function loadPlotly() {
 async function start() {
   $("table.bursts, table.lanes").forEach(makeSortable);
   if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old to unpack them");
-  const [told, arrays] = await Promise.all([inflate("facts"), inflate("arrays")]);
-  facts = JSON.parse(new TextDecoder().decode(told));
+  const [unpacked, arrays] = await Promise.all([inflate("facts"), inflate("arrays")]);
+  facts = JSON.parse(new TextDecoder().decode(unpacked));
   palette = dark.matches ? facts.dark : facts.light;
   await loadPlotly();
   $("section.lane").forEach((root, i) => sections.push(new Section(root, unpackLane(arrays, facts.lanes[i]))));
