@@ -1,6 +1,6 @@
 """From a store to findings: which ports and paths there are, which crosses which, and what the evidence says of each.
 
-reading.py gets the rows; everything else is arithmetic over arrays.
+cause/read.py gets the rows; everything else is arithmetic over arrays.
 """
 
 from __future__ import annotations

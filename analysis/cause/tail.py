@@ -63,7 +63,7 @@ class Probes:
 
 
 MOST_EXCESS = MS  # at 1 Gb/s and less
-LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (fanout.py)
+LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (tail_at_scale.py)
 
 
 class Rule(NamedTuple):

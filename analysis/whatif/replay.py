@@ -1,6 +1,6 @@
 """What a change would have done: the recorded bursts replayed through their port, frame by frame, with something else.
 
-When the bytes came is known from the probes (arriving.py), who sent them from the recorded senders (moving.py). The
+When the bytes came is known from the probes (arriving.py), who sent them from recorded senders (moved_senders.py). The
 model's error on the recorded situation, by probes that it was not made from, stands before every prediction. What a
 recording cannot show gives a prediction a range; where that is wide, the outcome says why.
 """

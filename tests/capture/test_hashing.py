@@ -1,7 +1,7 @@
 """Who chooses addresses and ports cannot make the engine's tables slow, or have two flows taken for one.
 
 Slots that are looked at are counted, not time. The crafted inputs collide under the constants of hash.h and
-decode_internal.h, which are public; what is not known is the seed.
+decode/walk.h, which are public; what is not known is the seed.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,14 @@ def test_what_the_investigation_prints(
         assert main(shlex.split(command)[1:]) == 0
         printed = "".join(line.rstrip() + "\n" for line in capfd.readouterr().out.splitlines())
         assert matches(printed, output), f"{command} prints:\n{printed}"
+
+
+def test_modules_that_pages_name_are_there() -> None:
+    """By path from the root, or by the end of one; a page of the documentation may leave the room out."""
+    there = [f"/{name}" for name in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True,
+                                                   check=True).stdout.split()]
+    named = re.compile(r"(?<![\w*<{./-])((?:[\w-]+/)*[a-z_]\w*\.(?:py|sql))\b(?!\()")
+    pages = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    lacking = [(page.name, name) for page in pages for name in named.findall(page.read_text("utf-8"))
+               if not any(path.endswith(f"/{name}") for path in there) and name != "mburst.sql"]
+    assert lacking == []
