@@ -40,7 +40,7 @@ def stalled(self, batch):
     time.sleep(1e6 if self._table in ("queues", "gnmi_values") else 0)
     append(self, batch)
 Writer.append = stalled
-from mburst.collector import Collector
+from mburst.services.collector import Collector
 from mburst.sql import Store
 from mburst.telemetry.gnmi.gnmic_file import load
 async def work():

@@ -116,7 +116,7 @@ class Store:
         over the whole bin; NULL where the link's speed is not known), recorded_ns (how much of the bin was recorded),
         quality (bits, see mburst.Quality). Two recordings of the same time are rows of their own.
 
-        Raises UsageError where `bin` is no multiple of the recorded width, and MburstError beyond ten million rows."""
+        Raises UsageError where `bin` is not a multiple of the stored one, and MburstError beyond ten million rows."""
         from ..analysis.model.utilization import bins_of
 
         bin, link = options.get("bin"), options.get("link")

@@ -79,11 +79,11 @@ def test_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "message"),
     [
         (["investigate", "nowhere"], 1, "not an mburst store"),
-        (["investigate", "{store}", "--tail", "1"], 2, "no duration"),
+        (["investigate", "{store}", "--tail", "1"], 2, "invalid duration"),
         (["investigate", "{store}", "--tail-factor", "0.5"], 2, "below the median"),
         (["investigate", "{store}", "--probes", "x.csv"], 2, "go with a capture"),
         (["investigate", "{store}", "-o", "{store}"], 2, "is a folder"),
-        (["what-if", "{store}", "--buffer", "big"], 2, "no size"),
+        (["what-if", "{store}", "--buffer", "big"], 2, "invalid size"),
         (["what-if", "{store}", "--fan-in", "0"], 2, "--fan-in must be at least 1"),
         (["what-if", "{store}"], 1, "nothing to replay"),
     ],

@@ -18,9 +18,9 @@ from latency_store import ORIGIN, store_case
 from storelib import write
 
 from mburst.__main__ import main
-from mburst.analysis.cause import gather
 from mburst.analysis.cause.evidence.switch import Counts
 from mburst.analysis.cause.evidence.switch_counts import marks_met, not_dropped
+from mburst.analysis.cause.gather import gather
 from mburst.analysis.cause.scene import Evidence
 from mburst.analysis.cause.verdict import Verdict, decide
 

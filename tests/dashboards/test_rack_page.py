@@ -197,7 +197,7 @@ def test_the_command(full, tmp_path):
     (["--rack", "r1", "--last", "day", "--since", "1h"], 2, "--last excludes --since and --until"),
     (["--rack", "r9", "--since", "24h"], 1, "no recording of rack r9"),
     (["--rack", "r1", "--since", "2030-01-01"], 1, "the period ends before it begins"),
-    (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "no multiple"),
+    (["--rack", "r1", "--since", "2026-11-20", "--bin", "1500us"], 2, "not a multiple"),
 ])
 def test_what_a_user_can_get_wrong_is_one_line(full, tmp_path, arguments, code, message):
     done = mburst(full.path, *arguments, "-o", tmp_path)

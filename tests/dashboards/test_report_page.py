@@ -210,7 +210,7 @@ def test_the_command_names_its_files(full, tmp_path):
     (["-o", "out", "--rack", "nowhere"], 1, "no recording of rack nowhere"),
     (["-o", "mburst.json"], 1, "the report cannot be written"),
     (["-o", "out", "--bin", "3"], 2, "invalid duration '3'"),
-    (["-o", "out", "--bin", "150us"], 2, "no multiple"),
+    (["-o", "out", "--bin", "150us"], 2, "not a multiple"),
     (["-o", "out", "--since", "2026-11-22T00:00", "--until", "2026-11-21T00:00"], 2, "--since is not before --until"),
     (["-o", "out", "--since", "2030-01-01"], 0, ""),
     ([], 2, "-o"),

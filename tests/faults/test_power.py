@@ -105,7 +105,7 @@ def is_recorded_on(store: Path, lab: Lab, boot: Path) -> None:
     assert code == 0, error
     gap_rows = query(store, f"SELECT recording_id, reason, end_ns > start_ns, detail FROM {BEHIND} ORDER BY start_ns")
     assert {row[0] for row in gap_rows} >= {name for (name,) in broken}
-    assert all(row[1:3] == ("power", True) and "started anew" in row[3] for row in gap_rows), gap_rows
+    assert all(row[1:3] == ("power", True) and "was restarted" in row[3] for row in gap_rows), gap_rows
     assert query(store, open_gaps) == []
 
 

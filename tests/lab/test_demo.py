@@ -225,7 +225,7 @@ def test_real_packets(can_build: None, tmp_path: Path) -> None:
     attempts = Attempts(*(lambda name=name: live_demo(tmp_path / name) for name in ("demo", "again")))
     demo = attempts.held(every_answer_came)
     assert not racks_of(demo.pid)
-    found = re.search(r"^Found (\d+) of 13 rounds and (\d+) other bursts?\.$", demo.out, re.MULTILINE)
+    found = re.search(r"^Detected (\d+) of 13 incasts, (\d+) other bursts?\.$", demo.out, re.MULTILINE)
     assert found and int(found[1]) > 0
     assert re.search(r"^\$ ip netns exec mb-\S+-cache mburst record -i eth0 ", demo.out, re.MULTILINE)
     assert "To the server's second interface, meanwhile: round trip p50" in demo.out

@@ -20,7 +20,7 @@ from places import ROOT
 CC = os.environ.get("CC", "cc")
 SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 OPTIMIZE = ("-O3",)  # as users have it
-_HEADERS = (f"-I{ROOT / 'capture'}", f"-I{ROOT / 'telemetry'}")
+_HEADERS = (f"-I{ROOT / 'capture'}", f"-I{ROOT / 'telemetry' / 'probe'}")
 _ALWAYS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", *_HEADERS)
 _LIBRARIES = [
     ("zlib.h", "MB_HAVE_ZLIB", "-lz"),

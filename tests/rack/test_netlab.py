@@ -29,7 +29,7 @@ from mburst.lab.rack.verbs import Onlooker, Verb, measured, running
 AMPLE = 8_000_000  # bytes of a queue that never drops: a round has 4 MB
 OWNER = """
 import sys, time
-from mburst.netlab import Rack
+from mburst.lab.rack import Rack
 rack = Rack(8).__enter__()
 rack.exec_in(rack.capture_interface[0], ["sleep", "600"])
 print(rack.plan.name, rack._janitor.pid, flush=True)

@@ -175,7 +175,7 @@ def test_an_interface_that_goes_and_comes_back(lab: Lab, sender: Path, tmp_path:
     lab.call(lab.near, f"{sender} {lab.a} 10 0 300")
     recorder.stored(710).end(signal.SIGTERM)
     [(over, packets, detail)] = query(store, "SELECT end_ns > start_ns, packets, detail FROM gaps")
-    assert (over, packets) == (True, None) and "made anew" in detail
+    assert (over, packets) == (True, None) and "recreated" in detail
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small file system")
@@ -259,4 +259,4 @@ def test_a_restart_of_the_machine_is_told_from_a_kill(lab: Lab, sender: Path, tm
     lab.call(lab.near, f"{sender} {lab.a} 9 0 300")
     recorder.stored(9).end(signal.SIGINT)
     [(reason, packets, detail)] = query(store, "SELECT reason, packets, detail FROM gaps")
-    assert (reason, packets) == ("power", None) and "started anew" in detail
+    assert (reason, packets) == ("power", None) and "was restarted" in detail

@@ -24,6 +24,7 @@ from livelab import Lab
 from places import ROOT
 
 pytest.importorskip("pygnmi")
+PYGNMI = ROOT / "tests" / "lib" / "pygnmi_client.py"
 SECONDS, INTERVAL_MS = 60, 200
 PATIENCE_S = 60  # for what must come
 LONGEST_SILENCE_S = 10.0  # that a busy machine may cause; a stream that has stalled is silent to its end
@@ -87,7 +88,7 @@ class Clients:
         self.inside = ["ip", "netns", "exec", lab.near]
 
     def begin(self, kind: str, *arguments: str) -> subprocess.Popen[str]:
-        program = [str(self.program)] if kind == "go" else [sys.executable, str(ROOT / "tests" / "pygnmi_client.py")]
+        program = [str(self.program)] if kind == "go" else [sys.executable, str(PYGNMI)]
         return subprocess.Popen([*self.inside, *program, *arguments], stdout=subprocess.PIPE, text=True)
 
     def go(self, call: str, *paths: str, **flags: Any) -> Heard:

@@ -27,7 +27,7 @@ def verdict(case: Case, bursts: list[Burst]) -> list[str]:
         starts = max(abs(burst["start_ns"] - first_ns) for (first_ns, _), burst in pairs)
         ends = max(abs(burst["end_ns"] - last_ns) for (_, last_ns), burst in pairs)
         lines.append(
-            f"Their starts are within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
+            f"They start within {format_duration(starts)} and end within {format_duration(ends)} of the truth."
         )
         fan_in = sorted({burst["fan_in"] for _, burst in pairs})
         senders = str(fan_in[0]) if len(fan_in) == 1 else f"{fan_in[0]} to {fan_in[-1]}"
