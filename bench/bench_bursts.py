@@ -27,7 +27,7 @@ from side_by_side import Cost, machine, ratio, rounds, run, spread
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "lib"))
 from storelib import rows
 
-from mburst.analysis.bursts.find import BurstDefinition, each_burst_json
+from mburst.analysis.bursts.find import BurstDefinition, detect_bursts, listed_json
 from mburst.sql import Store
 
 BIN_NS = 10_000
@@ -138,7 +138,8 @@ def queries(store: Store, n: int) -> tuple[dict[str, list[float]], int]:
 
     def find(bin_ns: int | None) -> None:
         nonlocal bursts
-        found = sum(1 for _ in each_burst_json(connection, BurstDefinition(bin_ns=bin_ns)))
+        detect_bursts(connection, BurstDefinition(bin_ns=bin_ns))
+        found = sum(1 for _ in listed_json(connection))
         bursts = bursts if bin_ns else found
 
     asks = {"DuckDB: sum(wire_bytes)": of_cpu(lambda: connection.execute(SUM.format("bins")).fetchall()),

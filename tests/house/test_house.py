@@ -156,3 +156,13 @@ def test_quality_bits_are_the_same_in_c_python_and_sql():
                   if key.startswith("QUALITY_")}
     assert names.pop("incomplete") == 16384  # which bursts.sql gives
     assert in_c | of_devices == names and not in_c.keys() & of_devices.keys()
+
+
+def test_benches_load():
+    """A bench that names what is gone is found when it is gone, not when somebody measures."""
+    program = ("import runpy, sys\n"
+               "sys.path[:0] = ['bench']\n"
+               "for path in sys.argv[1:]: runpy.run_path(path, run_name='bench')")
+    benches = [str(path) for path in sorted((ROOT / "bench").glob("*.py"))]
+    done = subprocess.run([sys.executable, "-c", program, *benches], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
