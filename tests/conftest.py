@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
 pytest_plugins = ["livelab", "netlab"]
+
+# A shell ignores SIGINT in what it starts in the background, and all programs that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests that hold times and rates against bounds, or change what the whole machine shares: they run one after the other,
 # with the machine to themselves. All others bear tests beside them.

@@ -77,7 +77,8 @@ sys.exit(__main__.command())
     "MemoryError", "__main__.MburstError('cannot read: INTERRUPT Error: Interrupted!')"])
 def test_whatever_an_interruption_makes_fail_is_one_line(error):
     """DuckDB and Arrow turn the exception of the signal, or the interruption of a query, into others."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED.format(error=error)], capture_output=True, text=True,
+                          timeout=60)
     assert (done.returncode, done.stderr) == (130, "mburst: interrupted\n")
 
 

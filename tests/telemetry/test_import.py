@@ -263,7 +263,8 @@ def test_a_file_that_unpacks_to_much_takes_no_room(tmp_path: Path, piped: bool) 
 
     with path.open("rb") as stdin:
         done = subprocess.run([sys.executable, "-c", script], stdin=stdin, capture_output=True, text=True, check=False,
-                              preexec_fn=limited, env={**os.environ, "TMPDIR": str(temporary)})
+                              preexec_fn=limited,
+                              env={**os.environ, "TMPDIR": str(temporary), "PYTHONFAULTHANDLER": "1"})
     assert done.returncode == 0, done.stderr
     rows, most_kb = map(int, done.stdout.split())
     assert rows == 16 * 250_000 and most_kb < 400 << 10
