@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +99,13 @@ def test_probes_are_due_when_the_plan_says(poisson):
 
 def test_a_stalled_prober_leaves_nothing_out():
     """What was due while it was stopped is sent, and counts from when it was due: no coordinated omission."""
-    with answering(lambda sock, data, peer: sock.sendto(reply_to(data), peer)) as port:
+    begun = threading.Event()
+
+    def answer(sock, data, peer):
+        begun.set()
+        sock.sendto(reply_to(data), peer)
+
+    with answering(answer) as port:
         script = (
             "import sys, pyarrow as pa\n"
             f"sys.path[:0] = {sys.path!r}\n"
@@ -109,7 +116,8 @@ def test_a_stalled_prober_leaves_nothing_out():
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
         try:
             assert child.stdout and child.stdout.readline() == "go\n"
-            time.sleep(0.5)
+            assert begun.wait(60)
+            time.sleep(0.2)
             os.kill(child.pid, signal.SIGSTOP)
             time.sleep(0.3)
             os.kill(child.pid, signal.SIGCONT)
