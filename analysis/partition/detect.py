@@ -1,0 +1,112 @@
+"""What a span of time holds, such as a day of a rack: the bursts that begin in it, and what hours of it add up to, from
+files that reach beyond it.
+
+A burst across an edge of the span belongs to the span in which it begins, whole: detection takes in a margin on both
+sides, which is widened until nothing that may be part of these bursts goes on beyond it. So the spans of a division
+together have the bursts that one database over all files has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...errors import MburstError, UsageError
+from ...sql import listed
+from ...sql.damage import HINT, damaged_files, readable
+from ...sql.named import set_variables
+from ...sql.tables import partition_sql
+from ...units import format_duration
+from ..bursts.find import BurstDefinition, detect_bursts
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+MARGINS_NS = (60 * 10**9, 480 * 10**9, 3840 * 10**9)  # tried in this order, and then all that the files hold
+AFTER_NS = 10 * 10**6  # a fast retransmission comes within it; one after a timeout (200 ms and more) does not
+MEMORY = "1GB"
+
+
+class BurstBeyond(MburstError):
+    """What may be part of a burst goes on beyond the time that the files hold."""
+
+
+class PartitionTables(NamedTuple):
+    """What the files of sql/partition/ list, each of its name. No column is of an unsigned type. Times are Unix ns."""
+
+    bursts: pa.Table
+    senders: pa.Table
+    hours: pa.Table
+    histograms: pa.Table
+    contention: pa.Table
+    coverage: pa.Table
+
+
+def detect(
+    files: Mapping[str, Iterable[Path]],
+    definition: BurstDefinition | None = None,
+    *,
+    since_ns: int,
+    until_ns: int,
+    held_ns: int | None = None,
+    after_ns: int = AFTER_NS,
+    threads: int = 1,
+    memory: str = MEMORY,
+) -> PartitionTables:
+    """The bursts of FILES that begin in [SINCE_NS, UNTIL_NS), their senders, and what the hours of that time add up to.
+    FILES are those of whole hosts, by table: `bins` and `sources` of that time and of HELD_NS before and behind it
+    (None: all that there are), and `recordings` and `canary`, whose rows are of whatever date. `contention` counts the
+    hosts that FILES have. AFTER_NS: how long behind a burst retransmissions and marks are counted. With THREADS of 1,
+    the same files give the same bytes. Raises UsageError for an empty span, BurstBeyond where what is held is not
+    enough, and MburstError where a file is damaged or missing, where bins have no row of `recordings`, and as
+    find_bursts does."""
+    if until_ns <= since_ns or after_ns < 0:
+        raise UsageError(f"invalid span of {until_ns - since_ns} ns, {after_ns} ns after a burst")
+    with listed.connect(files, threads=threads, memory=memory) as con:
+        _check_whole(con)
+        set_variables(con, span_since_ns=since_ns, span_until_ns=until_ns, after_ns=after_ns)
+        _detect_within(con, definition, since_ns, until_ns, held_ns)
+        with readable(con):
+            con.execute(partition_sql("cells"))
+            return PartitionTables(*(con.sql(partition_sql(name)).to_arrow_table() for name in PartitionTables._fields))
+
+
+def _check_whole(con: duckdb.DuckDBPyConnection) -> None:
+    """Raises MburstError that names a damaged file: without it, bursts would be missing from a result that looks
+    complete."""
+    if damaged := damaged_files(con):
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise MburstError(f"{damaged[0]}{more}", HINT)
+
+
+def _detect_within(
+    con: duckdb.DuckDBPyConnection,
+    definition: BurstDefinition | None,
+    since_ns: int,
+    until_ns: int,
+    held_ns: int | None,
+) -> None:
+    """Leaves the tables of detect_bursts in CON, over a margin that holds all of the bursts that begin in the span.
+    Raises BurstBeyond."""
+    margins = [margin for margin in MARGINS_NS if held_ns is None or margin < held_ns] + [held_ns]
+    before, after = iter(margins), iter(margins)
+    early, late = next(before), next(after)
+    try:
+        while True:
+            detect_bursts(
+                con,
+                definition,
+                since_ns=None if early is None else since_ns - early,
+                until_ns=None if late is None else until_ns + late,
+            )
+            with readable(con):
+                [(goes_before, goes_on)] = con.execute(partition_sql("reaching")).fetchall()
+            if not goes_before and not goes_on:
+                return
+            early = next(before) if goes_before else early
+            late = next(after) if goes_on else late
+    except StopIteration:
+        beyond = format_duration(held_ns or 0)
+        raise BurstBeyond(f"a burst goes on for more than {beyond} before or behind the time in question") from None

@@ -1,0 +1,40 @@
+-- For how long in each hour how many hosts of a rack were in a burst at once, of how many that were recorded. Bursts are those
+-- that a host receives, on any of its interfaces; what it sends does not count. Asked of the tables that bursts.sql left.
+WITH heard AS (
+    SELECT rack, host, start_ns, end_ns, 1 AS hosts, 0 AS bursting FROM recorded
+    WHERE direction <> 'out' AND recording_id IN (SELECT recording_id FROM lanes)
+    UNION ALL
+    SELECT rack, host, start_ns, end_ns, 0, 1 FROM bursts WHERE direction <> 'out'
+), reached AS (
+    SELECT *, max(end_ns) OVER earlier AS reached_ns FROM heard
+    WINDOW earlier AS (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns
+                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), placed AS (
+    SELECT *, sum(CAST(coalesce(start_ns > reached_ns, true) AS INTEGER))
+        OVER (PARTITION BY rack, host, bursting ORDER BY start_ns, end_ns ROWS UNBOUNDED PRECEDING) AS place FROM reached
+), times AS (  -- when each host was recorded, and in a burst: without overlaps
+    SELECT rack, min(start_ns) AS start_ns, max(end_ns) AS end_ns, hosts, bursting FROM placed
+    GROUP BY rack, host, hosts, bursting, place
+), clipped AS (
+    SELECT rack, greatest(start_ns, getvariable('span_since_ns')) AS start_ns, least(end_ns, getvariable('span_until_ns')) AS end_ns,
+           hosts, bursting
+    FROM times WHERE start_ns < getvariable('span_until_ns') AND end_ns > getvariable('span_since_ns')
+), edges AS (
+    SELECT rack, start_ns AS at_ns, hosts, bursting FROM clipped
+    UNION ALL SELECT rack, end_ns, -hosts, -bursting FROM clipped
+    UNION ALL  -- an hour ends an interval, and changes nothing
+    SELECT rack, unnest(range(bin_start(min(start_ns), 3600000000000), max(end_ns), 3600000000000)), 0, 0 FROM clipped GROUP BY rack
+), changes AS (
+    SELECT rack, at_ns, sum(hosts) AS hosts, sum(bursting) AS bursting FROM edges GROUP BY rack, at_ns
+), steps AS (
+    SELECT rack, at_ns, lead(at_ns) OVER running - at_ns AS ns, sum(hosts) OVER running AS hosts,
+           sum(bursting) OVER running AS bursting
+    FROM changes WINDOW running AS (PARTITION BY rack ORDER BY at_ns)
+)
+SELECT rack,                                    -- VARCHAR: as in `recordings`
+       bin_start(at_ns, 3600000000000) AS hour_ns,  -- BIGINT: when the hour begins
+       CAST(hosts AS INTEGER) AS hosts,         -- INTEGER: hosts that were recorded
+       CAST(bursting AS INTEGER) AS bursting,   -- INTEGER: of these, hosts in a burst
+       CAST(sum(ns) AS BIGINT) AS ns            -- BIGINT: for how long
+FROM steps WHERE hosts > 0 AND ns > 0
+GROUP BY ALL ORDER BY rack, hour_ns, hosts, bursting;

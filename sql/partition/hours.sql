@@ -1,0 +1,68 @@
+-- Each hour of each recording in the span: what was recorded, what was sent, and how bins follow one another. All but
+-- `quality` (whose bits are joined by `or`) adds up: over hours, recordings and hosts of one bin_ns and link_bps. An interface
+-- that two recordings cover counts in both. Asked of the tables that bursts.sql and cells.sql left.
+WITH hot AS (
+    SELECT lane, clock_epoch, ts_ns, bin_ns,
+           coalesce(lag(ts_ns) OVER earlier = ts_ns - bin_ns, false) AS after_hot,
+           coalesce(lead(ts_ns) OVER earlier = ts_ns + bin_ns, false) AS before_hot
+    FROM warm JOIN (SELECT lane, bin_ns, hot_bytes FROM lanes) USING (lane)
+    WHERE wire_bytes >= hot_bytes
+    WINDOW earlier AS (PARTITION BY lane, clock_epoch ORDER BY ts_ns)
+), placed AS (  -- whether the bin before it, and the one behind it, were recorded
+    SELECT hot.*, ts_ns > bin_start(start_ns, hot.bin_ns) AS follows, ts_ns + hot.bin_ns < end_ns AS is_followed
+    FROM hot JOIN (SELECT recording_id, lane FROM lanes) USING (lane)
+    JOIN (SELECT recording_id, clock_epoch, start_ns, end_ns FROM recorded) USING (recording_id, clock_epoch)
+), following AS (
+    SELECT lane, clock_epoch, bin_start(ts_ns, 3600000000000) AS hour_ns, count(*) AS hot_bins,
+           count(*) FILTER (after_hot) AS hot_hot, count(*) FILTER (follows AND NOT after_hot) AS cold_hot
+    FROM placed WHERE ts_ns >= getvariable('span_since_ns') AND ts_ns < getvariable('span_until_ns')
+    GROUP BY lane, clock_epoch, hour_ns
+), leaving AS (
+    SELECT lane, clock_epoch, bin_start(ts_ns + bin_ns, 3600000000000) AS hour_ns, count(*) AS hot_cold
+    FROM placed
+    WHERE is_followed AND NOT before_hot
+      AND ts_ns + bin_ns >= getvariable('span_since_ns') AND ts_ns + bin_ns < getvariable('span_until_ns')
+    GROUP BY lane, clock_epoch, hour_ns
+), sent AS (
+    SELECT lane, clock_epoch, hour_ns, sum(bytes) AS bytes, sum(wire_bytes) AS wire_bytes, sum(packets) AS packets,
+           sum(retransmits) AS retransmits,
+           sum(ce_packets) AS ce_packets, sum(losing_bins) AS losing_bins, bit_or(quality) AS quality
+    FROM cells GROUP BY lane, clock_epoch, hour_ns
+), begun AS (
+    SELECT lane, clock_epoch, bin_start(start_ns, 3600000000000) AS hour_ns, count(*) AS bursts, sum(bytes) AS burst_bytes,
+           sum(packets) AS burst_packets, sum(duration_ns) AS burst_ns
+    FROM bursts JOIN (SELECT lane, recording_id FROM lanes) USING (recording_id)
+    WHERE start_ns >= getvariable('span_since_ns') AND start_ns < getvariable('span_until_ns')
+    GROUP BY lane, clock_epoch, hour_ns
+)
+SELECT rack,                                         -- VARCHAR: as in `recordings`
+       host,                                         -- VARCHAR: as in `recordings`
+       interface,                                    -- VARCHAR: as in `recordings`
+       direction,                                    -- VARCHAR: as in `recordings`
+       recording_id,                                 -- VARCHAR: see `recordings`
+       CAST(clock_epoch AS INTEGER) AS clock_epoch,  -- INTEGER: as in `bins`
+       hour_ns,                                      -- BIGINT: when the hour begins
+       link_bps,                                     -- BIGINT: the line rate by which bursts were detected
+       bin_ns,                                       -- BIGINT: width of the bins in which bursts were detected
+       recorded_ns,                                  -- BIGINT: time of the hour that was recorded
+       bins,                                         -- BIGINT: recorded bins that start in the hour, idle ones included
+       CAST(coalesce(hot_bins, 0) AS BIGINT) AS hot_bins,           -- BIGINT: of these, at or above the threshold
+       pairs,                                        -- BIGINT: of `bins`, those behind another one of the recording
+       CAST(coalesce(hot_hot, 0) AS BIGINT) AS hot_hot,             -- BIGINT: hot bins behind a hot one
+       CAST(coalesce(cold_hot, 0) AS BIGINT) AS cold_hot,           -- BIGINT: hot bins behind another one
+       CAST(coalesce(hot_cold, 0) AS BIGINT) AS hot_cold,           -- BIGINT: other bins behind a hot one; what is left of `pairs` is neither
+       CAST(coalesce(bytes, 0) AS BIGINT) AS bytes,                 -- BIGINT: as in `bins`
+       CAST(coalesce(wire_bytes, 0) AS BIGINT) AS wire_bytes,       -- BIGINT: likewise
+       CAST(coalesce(packets, 0) AS BIGINT) AS packets,             -- BIGINT: likewise
+       CAST(coalesce(retransmits, 0) AS BIGINT) AS retransmits,     -- BIGINT: likewise
+       CAST(coalesce(ce_packets, 0) AS BIGINT) AS ce_packets,       -- BIGINT: likewise
+       CAST(coalesce(losing_bins, 0) AS BIGINT) AS losing_bins,     -- BIGINT: bins in which packets were dropped: their counts are lower bounds
+       CAST(coalesce(quality, 0) AS INTEGER) AS quality,            -- INTEGER: bit set of the bins, see `quality`
+       CAST(coalesce(bursts, 0) AS BIGINT) AS bursts,               -- BIGINT: that begin in the hour
+       CAST(coalesce(burst_bytes, 0) AS BIGINT) AS burst_bytes,     -- BIGINT: of these, whole; link layer without FCS
+       CAST(coalesce(burst_packets, 0) AS BIGINT) AS burst_packets, -- BIGINT: likewise
+       CAST(coalesce(burst_ns, 0) AS BIGINT) AS burst_ns            -- BIGINT: likewise
+FROM recorded_hours JOIN lanes USING (lane)
+LEFT JOIN following USING (lane, clock_epoch, hour_ns) LEFT JOIN leaving USING (lane, clock_epoch, hour_ns)
+LEFT JOIN sent USING (lane, clock_epoch, hour_ns) LEFT JOIN begun USING (lane, clock_epoch, hour_ns)
+ORDER BY hour_ns, recording_id, clock_epoch;

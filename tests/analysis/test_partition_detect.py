@@ -1,0 +1,212 @@
+"""What spans of time, racks and hosts have is together what one database over everything has."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from partition_oracle import Hours, summed_contention, summed_hours, summed_sizes
+from storelib import sealed_files, write
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.analysis.partition.detect import BurstBeyond, detect
+from mburst.errors import MburstError, UsageError
+from mburst.sql import StoreFolder
+from mburst.sql.format.filenames import SealedName
+
+S = 10**9
+BIN = 10 * S  # 60 s of margin are six bins: what hypothesis makes goes beyond it often
+DAY = 86_400 * S
+MIDNIGHT = 1_795_132_800 * S
+FULL = 125_000_000 * 10  # wire bytes of 10 s at 1 Gb/s
+HOSTS = (("r1", "a"), ("r1", "b"), ("r2", "a"))
+SHARES = (0.0, 0.1, 0.4, 0.9)  # nothing, cold, warm, hot
+AFTER = 2 * BIN
+
+bins = st.lists(st.tuples(st.sampled_from(SHARES), st.integers(0, 2), st.integers(0, 2)), min_size=40, max_size=60)
+recordings = st.lists(st.tuples(st.sampled_from(HOSTS), st.integers(-40, -20), bins), min_size=2, max_size=3)
+definitions = st.sampled_from(
+    [
+        BurstDefinition(),
+        BurstDefinition(threshold=0.5, release=0.3, join_ns=0),
+        BurstDefinition(threshold=0.5, release=0.3, join_ns=2 * BIN, min_duration_ns=3 * BIN),
+        BurstDefinition(bin_ns=2 * BIN, threshold=0.5, release=0.2, join_ns=2 * BIN),
+    ]
+)
+
+
+def filled(folder: Path, given_: list[Any]) -> StoreFolder:
+    """A store with a recording for each of GIVEN_: its host, its first bin counted from midnight, and its bins."""
+    store = StoreFolder.create(folder)
+    for number, ((rack, host), first, shares) in enumerate(given_):
+        names = {"recording_id": f"{rack}-{host}-{number}", "host": host, "rack": rack}
+        rows = [
+            {
+                **names,
+                "ts_ns": MIDNIGHT + (first + at) * BIN,
+                "wire_bytes": int(share * FULL),
+                "bytes": int(share * FULL) - 24,
+                "retransmits": retransmits,
+                "ce_packets": marks,
+                "quality": 32 * (marks == 2),  # drops
+            }
+            for at, (share, retransmits, marks) in enumerate(shares)
+            if share
+        ]
+        capture = {"capture_id": f"{rack}-{host}-{number}", "writer_id": f"{number:012x}", "written_ns": MIDNIGHT}
+        write(store, "recordings", {**names, **capture, "bin_ns": BIN, "source_bin_ns": BIN})
+        write(store, "bins", *rows)
+        write(store, "sources", *(sender for row in rows for sender in senders_of(row)))
+    return store
+
+
+def senders_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Up to three that sent in a bin: parts of it that differ, so that their bytes before and in a burst do."""
+    at = row["ts_ns"] // BIN
+    names = {name: row[name] for name in ("recording_id", "host", "rack", "ts_ns")}
+    return [
+        {
+            **names,
+            "source": f"10.0.0.{i}",
+            "bytes": row["bytes"] // (i + 2),
+            "first_ns": row["ts_ns"] + i * S,
+            "last_ns": row["ts_ns"] + BIN - 1 - (at + i) % 3 * S,
+        }
+        for i in range(1 + at % 3)
+    ]
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, frozen(of)) for name, of in value.items())
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def plain(rows: list[dict[str, Any]]) -> Counter[Any]:
+    return Counter(frozen(row) for row in rows)
+
+
+def whole(store: StoreFolder, definition: BurstDefinition) -> tuple[Counter[Any], Counter[Any]]:
+    """Bursts and senders of one database over everything; losses are added up here, bin by bin."""
+    with store.connect() as con:
+        bursts = find_bursts(con, definition)
+        found = con.execute("SELECT recording_id, clock_epoch, ts_ns, retransmits, ce_packets FROM bins").fetchall()
+        senders = con.execute(
+            "SELECT rack, host, recording_id, clock_epoch, start_ns, place, source, members, "
+            "CAST(round(burst_sources.bytes) AS BIGINT) AS bytes, share, onset_ns, counted AS in_fan_in, began "
+            "FROM burst_sources JOIN bursts USING (burst) WHERE place <= 10 OR counted"
+        )
+        listed = [dict(zip([of[0] for of in senders.description], row, strict=True)) for row in senders.fetchall()]
+    for burst in bursts:
+        lane = (burst["recording_id"], burst["clock_epoch"])
+        later = [of["start_ns"] for of in bursts if (of["recording_id"], of["clock_epoch"]) == lane]
+        end = burst["end_ns"]
+        until = min([end + AFTER, *(start for start in later if start > burst["start_ns"])])
+        own = [row for row in found if row[:2] == lane]
+        for name, column in (("retransmits", 3), ("ce_packets", 4)):
+            burst[name] = sum(row[column] for row in own if burst["start_ns"] <= row[2] < end)
+            burst[f"{name}_after"] = sum(row[column] for row in own if end <= row[2] < until)
+    order = ("retransmits", "ce_packets", "retransmits_after", "ce_packets_after")
+    bursts = [{**{k: v for k, v in of.items() if k not in order}, **{k: of[k] for k in order}} for of in bursts]
+    return plain(bursts), plain(listed)
+
+
+def files_of(store: StoreFolder, *, by_host: bool) -> list[dict[str, list[Path]]]:
+    """The files of each rack, or of each host of it."""
+    found: dict[tuple[str, str], dict[str, list[Path]]] = {}
+    for table, paths in store.files().items():
+        for path in paths:
+            name = SealedName.parse(path.name)
+            assert name is not None
+            key = (path.parent.name, name.segment.host if by_host else "")
+            found.setdefault(key, {}).setdefault(table, []).append(path)
+    return list(found.values())
+
+
+@settings(max_examples=5, deadline=None)
+@given(recordings, definitions, st.lists(st.integers(-20, 10), min_size=2, max_size=2, unique=True), st.booleans())
+def test_partitions_together_have_the_bursts_of_the_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    given_: list[Any],
+    definition: BurstDefinition,
+    cuts: list[int],
+    by_host: bool,
+) -> None:
+    """Cut at midnight, and at any other times. So are what hours of them add up to, counted one by one."""
+    folder = tmp_path_factory.mktemp("partition")
+    store = filled(folder / "store", [(*of, [*some, (0.9, 1, 1)]) for *of, some in given_])
+    edges = sorted({MIDNIGHT - DAY, MIDNIGHT, MIDNIGHT + DAY, *(MIDNIGHT + cut * BIN + 7 for cut in cuts)})
+    parts = [
+        detect(files, definition, since_ns=since, until_ns=until, after_ns=AFTER)
+        for files in files_of(store, by_host=by_host)
+        for since, until in pairwise(edges)
+    ]
+    bursts, senders = whole(store, definition)
+    assert sum((plain(part.bursts.to_pylist()) for part in parts), Counter()) == bursts
+    assert sum((plain(part.senders.to_pylist()) for part in parts), Counter()) == senders
+    wanted = Hours(store, definition, edges)
+    summed = summed_hours(part.hours for part in parts)
+    assert {key: +amounts for key, amounts in summed.items()} == {key: +of for key, of in wanted.amounts.items()}
+    assert summed_sizes(part.histograms for part in parts) == wanted.sizes
+    hosts = {(of["rack"], of["host"]) for of in wanted.recorded}
+    groups = [{host} for host in hosts] if by_host else [{of for of in hosts if of[0] == rack} for rack in ("r1", "r2")]
+    contention = sum((wanted.contention(group) for group in groups), Counter())
+    assert summed_contention(part.contention for part in parts) == contention
+    covered = Counter()
+    for row in (row for part in parts for row in part.coverage.to_pylist()):
+        covered[row["recording_id"]] += row["end_ns"] - row["start_ns"]
+    assert covered == {of["recording_id"]: of["end_ns"] - of["start_ns"] for of in wanted.recorded}
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("bins_each_side", [1, 6, 50, 5000])
+def test_a_burst_across_midnight_counts_once_and_whole(tmp_path: Path, bins_each_side: int) -> None:
+    """Of two minutes, and of ones that are longer than every margin but the last."""
+    length = 2 * bins_each_side
+    store = filled(tmp_path / "store", [(("r1", "a"), -bins_each_side, [(0.9, 1, 0)] * length)])
+    before, after = (
+        detect(store.files(), since_ns=since, until_ns=since + DAY) for since in (MIDNIGHT - DAY, MIDNIGHT)
+    )
+    [burst] = before.bursts.to_pylist()
+    assert (burst["start_ns"], burst["duration_ns"]) == (MIDNIGHT - bins_each_side * BIN, length * BIN)
+    assert burst["retransmits"] == length and len(before.senders) == 3
+    assert not len(after.bursts) and not len(after.senders)
+    with pytest.raises(BurstBeyond, match="a burst goes on for more than 10 s before or behind"):
+        detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT, held_ns=min(bins_each_side, 1) * BIN)
+
+
+def test_results_have_signed_types_and_the_same_bytes_again(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [(host, -9, [(0.9, 1, 1), (0.0, 0, 0)] * 9) for host in HOSTS])
+    first, second = (detect(store.files(), since_ns=MIDNIGHT - DAY, until_ns=MIDNIGHT + DAY) for _ in range(2))
+    assert first == second and len(first.bursts) and len(first.senders)
+    for table in first:
+        assert not any(pa.types.is_unsigned_integer(field.type) for field in table.schema)
+    empty = detect(store.files(), since_ns=0, until_ns=1)
+    assert [table.schema for table in empty] == [table.schema for table in first] and not len(empty.bursts)
+
+
+@pytest.mark.parametrize("table", ["bins", "sources", "recordings"])
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, table: str) -> None:
+    store = filled(tmp_path / "store", [(("r1", "a"), 0, [(0.9, 1, 1)])])
+    [path] = sealed_files(store, table)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(MburstError, match="does not match its checksum") as caught:
+        detect({**store.files(), table: [path]}, since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY)
+    assert str(path) in str(caught.value)
+
+
+def test_bins_without_their_recording_and_empty_spans_are_refused(tmp_path: Path) -> None:
+    store = filled(tmp_path / "store", [(("r1", "a"), 0, [(0.9, 1, 1)])])
+    with pytest.raises(MburstError, match="no row of `recordings` for the bins of recording r1-a-0 of host a"):
+        detect({**store.files(), "recordings": []}, since_ns=MIDNIGHT, until_ns=MIDNIGHT + DAY)
+    with pytest.raises(UsageError, match="invalid span"):
+        detect(store.files(), since_ns=MIDNIGHT, until_ns=MIDNIGHT)

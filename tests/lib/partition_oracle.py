@@ -1,0 +1,139 @@
+"""What the hours of partitions add up to, counted bin by bin and burst by burst in Python."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.sql import StoreFolder
+
+HOUR = 3600 * 10**9
+KEY = ("recording_id", "clock_epoch", "hour_ns")
+Amounts = dict[tuple[Any, ...], Counter[str]]
+
+
+class Hours:
+    """Of a store: `amounts` as hours.sql has them, `sizes` as histograms.sql, over the spans between EDGES."""
+
+    def __init__(self, store: StoreFolder, definition: BurstDefinition, edges: list[int]) -> None:
+        self.amounts: Amounts = defaultdict(Counter)
+        self.sizes: Counter[Any] = Counter()
+        self._spans = list(pairwise(edges))
+        with store.connect() as con:
+            self.bursts = find_bursts(con, definition)
+            columns = "recording_id, clock_epoch, rack, host, direction, start_ns, end_ns, bin_ns, link_bps"
+            self.recorded = _dicts(con.execute(f"SELECT {columns} FROM recorded"))
+            bins = _dicts(con.execute("FROM bins"))
+        for recording in self.recorded:
+            of = (recording["recording_id"], recording["clock_epoch"])
+            rows = [row for row in bins if (row["recording_id"], row["clock_epoch"]) == of]
+            self._count_bins(of, recording, definition, rows)
+            self._count_bursts(of, [b for b in self.bursts if (b["recording_id"], b["clock_epoch"]) == of])
+
+    def _count_bins(self, of: Any, recording: Any, definition: BurstDefinition, rows: list[Any]) -> None:
+        width, link_bps = definition.width_ns(recording["bin_ns"]), recording["link_bps"]
+        sums: dict[int, Counter[str]] = defaultdict(Counter)
+        for row in rows:
+            cell = sums[row["ts_ns"] // width * width]
+            cell.update({name: row[name] for name in ("bytes", "wire_bytes", "packets", "retransmits", "ce_packets")})
+            cell["losing_bins"] |= row["quality"] >> 5 & 1
+        first, was_hot = recording["start_ns"] // width * width, False
+        for at in range(first, recording["end_ns"], width):
+            cell = sums.pop(at, Counter())
+            hot = cell["wire_bytes"] * 8 * 10**9 >= definition.threshold * width * link_bps
+            amounts = self.amounts[(*of, at // HOUR * HOUR)]
+            amounts.update(bins=1, hot_bins=hot, **cell)
+            if at > first:
+                amounts.update(
+                    pairs=1, hot_hot=was_hot and hot, cold_hot=hot and not was_hot, hot_cold=was_hot and not hot
+                )
+            step = min(int(cell["wire_bytes"] * 8 * 10**9 * 20 // (width * link_bps)), 20) * 5
+            self.sizes[(*of, at // HOUR * HOUR, "utilization", step)] += 1
+            was_hot = hot
+        assert not sums
+        for start, end in self._within([recording]):
+            for hour in range(start // HOUR * HOUR, end, HOUR):
+                self.amounts[(*of, hour)]["recorded_ns"] += min(end, hour + HOUR) - max(start, hour)
+
+    def _count_bursts(self, of: Any, bursts: list[Any]) -> None:
+        for since, until in self._spans:
+            last_ns = None
+            for burst in (burst for burst in bursts if since <= burst["start_ns"] < until):
+                hour = burst["start_ns"] // HOUR * HOUR
+                self.amounts[(*of, hour)].update(
+                    bursts=1, burst_bytes=burst["bytes"], burst_packets=burst["packets"], burst_ns=burst["duration_ns"]
+                )
+                sizes = {"duration": burst["duration_ns"], "fan_in": burst["fan_in"]}
+                if last_ns is not None:
+                    sizes["gap"] = burst["start_ns"] - last_ns
+                for measure, size in sizes.items():
+                    self.sizes[(*of, hour, measure, 1 << size.bit_length() - 1 if size else 0)] += 1
+                last_ns = burst["end_ns"]
+
+    def _within(self, times: Iterable[Any]) -> list[tuple[int, int]]:
+        """The parts of TIMES in each span."""
+        return [
+            (max(since, of["start_ns"]), min(until, of["end_ns"]))
+            for since, until in self._spans
+            for of in times
+            if of["start_ns"] < until and of["end_ns"] > since
+        ]
+
+    def contention(self, hosts: set[tuple[str, str]]) -> Counter[Any]:
+        """Nanoseconds by rack, hour, how many of HOSTS were recorded, and how many were in a burst."""
+        found: Counter[Any] = Counter()
+        for rack in {rack for rack, _ in hosts}:
+            recorded, bursting = (
+                [
+                    (host, *times)
+                    for host in {host for of, host in hosts if of == rack}
+                    for times in self._within([row for row in rows if heard(row, rack, host)])
+                ]
+                for rows in (self.recorded, self.bursts)
+            )
+            edges = {edge for _, *times in recorded + bursting for edge in times}
+            hours = range(min(edges, default=0) // HOUR * HOUR, max(edges, default=0), HOUR)
+            for at, until in pairwise(sorted({*edges, *hours})):
+                n, b = (len({host for host, start, end in of if start <= at < end}) for of in (recorded, bursting))
+                if n:
+                    found[(rack, at // HOUR * HOUR, n, b)] += until - at
+        return found
+
+
+def heard(row: Any, rack: str, host: str) -> bool:
+    """Whether a recording or burst is of what the host received."""
+    return (row["rack"], row["host"]) == (rack, host) and row["direction"] != "out"
+
+
+def _dicts(result: Any) -> list[dict[str, Any]]:
+    names = [of[0] for of in result.description]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def summed_hours(tables: Iterable[Any]) -> Amounts:
+    """The rows of tables as hours.sql lists them, added up."""
+    found: Amounts = defaultdict(Counter)
+    for row in (row for table in tables for row in table.to_pylist()):
+        key = tuple(row[name] for name in KEY)
+        texts = {*KEY, "rack", "host", "interface", "direction", "link_bps", "bin_ns", "quality"}
+        found[key].update({name: amount for name, amount in row.items() if name not in texts})
+    return found
+
+
+def summed_sizes(tables: Iterable[Any]) -> Counter[Any]:
+    """The rows of tables as histograms.sql lists them, added up."""
+    found: Counter[Any] = Counter()
+    for row in (row for table in tables for row in table.to_pylist()):
+        found[(*(row[name] for name in KEY), row["measure"], row["least"])] += row["n"]
+    return found
+
+
+def summed_contention(tables: Iterable[Any]) -> Counter[Any]:
+    """The rows of tables as contention.sql lists them, added up."""
+    found: Counter[Any] = Counter()
+    for row in (row for table in tables for row in table.to_pylist()):
+        found[tuple(row[name] for name in ("rack", "hour_ns", "hosts", "bursting"))] += row["ns"]
+    return found
