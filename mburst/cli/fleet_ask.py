@@ -1,0 +1,86 @@
+"""`mburst fleet ask`: questions to the results of a fleet."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import UsageError
+from ..names import say
+from . import output
+
+if TYPE_CHECKING:
+    from ..fleet.asking import AskedDays
+
+DESCRIPTION = """Ask the results of `mburst fleet detect`: a question by its name or number, or SQL that reads
+(DuckDB's). Without a question, list them. Each file is verified by its SHA-256 before it is read; what is damaged is
+named and left out. Exit code 0: nothing is damaged; 1: something is."""
+
+
+def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the question."""
+    parser = questions.add_parser("ask", help="questions to results, such as the worst hosts", description=DESCRIPTION)
+    parser.add_argument("results", metavar="RESULTS", help="bucket or folder that `mburst fleet detect` wrote")
+    parser.add_argument("query", metavar="QUESTION|SQL", nargs="?", help="its name or number, or SQL")
+    add_days(parser)
+    output.add_format(parser)
+    parser.set_defaults(run=run)
+
+
+def add_days(parser: argparse.ArgumentParser) -> None:
+    """Which days of results are meant, and the inventory."""
+    parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
+    parser.add_argument(
+        "--days", type=int, default=1, metavar="N", help="this many days, of which DAY is the last (default: 1)"
+    )
+    parser.add_argument(
+        "--inventory",
+        metavar="FILE",
+        help="CSV file with the columns rack and host (hosts that are expected), service and address",
+    )
+    parser.add_argument(
+        "--scratch", metavar="FOLDER", help="for copies of files of a bucket (default: that of temporary files)"
+    )
+
+
+def days_of(arguments: argparse.Namespace) -> AskedDays:
+    """The days that are meant. Raises UsageError."""
+    from ..fleet.asking import AskedDays
+    from ..fleet.plan import DAY_NS, day_of, start_of
+
+    if not 1 <= arguments.days <= 366:
+        raise UsageError(f"invalid number of days {arguments.days}", "1 to 366")
+    until = start_of(day_of(arguments.day, time.time_ns())) + DAY_NS
+    return AskedDays(until - arguments.days * DAY_NS, until)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Answer, or list the questions."""
+    from ..fleet.asking import opened
+    from ..fleet.plan import read_inventory
+    from ..fleet.target import open_target
+    from ..sql import questions
+    from ..sql.damage import readable
+    from ..sql.lockdown import check
+
+    if arguments.query is None:
+        output.write(
+            arguments.format, ["question", "answers"], [(name, questions.about(name)) for name in questions.names()]
+        )
+        return 0
+    is_name = arguments.query.replace("_", "").isalnum()
+    query = questions.text(arguments.query) if is_name else arguments.query
+    days = days_of(arguments)
+    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    with opened(open_target(arguments.results), days, inventory, arguments.scratch) as found, readable(found.con):
+        for line in found.damaged:
+            say(line)
+        statements = check(found.con, query)
+        if len(statements) != 1:
+            raise UsageError("not one statement of SQL", "`mburst fleet ask RESULTS` lists the questions")
+        answer = found.con.execute(statements[0])
+        columns = [column[0] for column in answer.description]
+        output.write(arguments.format, columns, iter(answer.fetchone, None))
+    return 1 if found.damaged else 0

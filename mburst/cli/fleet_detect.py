@@ -1,0 +1,153 @@
+"""`mburst fleet detect`: the bursts of a day of all hosts that have shipped to a target."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import interrupting
+from ..errors import MburstError, UsageError
+from ..names import say
+from ..units import format_duration
+from . import definition as options
+from .output import write_json_value, write_table
+
+if TYPE_CHECKING:
+    from ..fleet.detect import DayDetected, Engine
+    from ..fleet.task import PartitionOutcome
+
+DESCRIPTION = """Detect the bursts of a day (UTC) of all hosts that have shipped to TARGET, rack by rack, and write them
+to RESULTS as Parquet files: bursts, their senders, what each hour adds up to, contention, and coverage. Each file is
+verified by its SHA-256 before it is read. A second call detects only what is new; a partition that fails, for a damaged
+file say, is named, and the others are done. Exit code 0: all partitions are done; 1: some failed."""
+COLUMNS = ("rack", "host", "bursts", "files", "MB", "CPU s", "result")
+
+
+def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the question."""
+    parser = questions.add_parser("detect", help="the bursts of a day of all hosts", description=DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
+    parser.add_argument("--day", default="last", metavar="DAY", help="last (the last whole day, default) or 2026-11-20")
+    parser.add_argument("-o", "--output", required=True, metavar="RESULTS", help="bucket or folder of the results")
+    parser.add_argument("--rack", help="this rack only")
+    parser.add_argument(
+        "--split",
+        choices=("auto", "rack", "host"),
+        default="auto",
+        help="partitions: whole racks, single hosts, or hosts where a rack's day is larger than 2 GB (auto, default)",
+    )
+    parser.add_argument(
+        "--inventory", metavar="FILE", help="CSV file with the columns rack and host: hosts that are expected to ship"
+    )
+    where = parser.add_argument_group("where it runs")
+    where.add_argument("--jobs", type=int, metavar="N", help="processes of this machine (default: its processors)")
+    where.add_argument(
+        "--master", metavar="URL", help="on Spark instead: local[*], spark://host:7077, yarn, k8s://…, sc://host:15002"
+    )
+    where.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark; repeatable"
+    )
+    where.add_argument("--scratch", metavar="FOLDER", help="for copies of files (default: that of temporary files)")
+    options.add_burst_options(parser)
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, detect, and list the partitions."""
+    with interrupting.interruptible():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ..fleet.detect import detect_day
+    from ..fleet.plan import day_of, plan, read_inventory
+    from ..fleet.receipts import DamagedReceipt
+    from ..fleet.results import open_results
+    from ..fleet.target import open_target
+
+    date, definition = day_of(arguments.day, time.time_ns()), options.definition_of(arguments)
+    engine = _engine(arguments)
+    inventory = read_inventory(Path(arguments.inventory)) if arguments.inventory else set()
+    target, results = open_target(arguments.target), open_target(arguments.output)
+    damaged: list[DamagedReceipt] = []
+    settings: dict[str, Any] = {"split": arguments.split, "rack": arguments.rack, "inventory": inventory}
+    open_results(results, definition)
+    plans = list(plan(target, results, date, definition, damaged=damaged.append, **settings))
+    for error in damaged:
+        say(f"{error} ({error.hint})")
+    if not plans:
+        raise MburstError(f"{arguments.target}: no host has shipped here", "`mburst ship STORE TARGET` ships a store")
+    found = detect_day(target, results, iter(plans), engine, _Progress(len(plans)) if not arguments.json else _silent)
+    if arguments.json:
+        write_json_value(facts(date, found))
+    else:
+        _print(date, found)
+    return 1 if damaged or any(outcome.error for outcome in found.outcomes) else 0
+
+
+def _engine(arguments: argparse.Namespace) -> Engine:
+    """Where the partitions are detected. Raises UsageError, and MburstError."""
+    from ..fleet.detect import local
+
+    if arguments.master is None:
+        if arguments.conf:
+            raise UsageError("--conf is a setting of Spark", "give --master, too")
+        if arguments.jobs is not None and arguments.jobs < 1:
+            raise UsageError(f"invalid number of processes {arguments.jobs}", "at least 1")
+        return local(arguments.jobs, arguments.scratch)
+    if arguments.jobs is not None:
+        raise UsageError("--jobs is of this machine, --master of Spark", "leave one of them out")
+    pairs = [setting.partition("=") for setting in arguments.conf]
+    if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
+        raise UsageError(f"invalid setting {wrong[0]!r}", "example: --conf spark.executor.instances=20")
+    from ..fleet.spark import on_spark
+
+    return on_spark(arguments.master, {name: value for name, _, value in pairs}, arguments.scratch)
+
+
+class _Progress:
+    """A line for each partition as it ends."""
+
+    def __init__(self, of: int) -> None:
+        self._ended, self._of = 0, of
+
+    def __call__(self, outcome: PartitionOutcome) -> None:
+        self._ended += 1
+        host = f" host {outcome.host}" if outcome.host else ""
+        what = outcome.error or f"{outcome.bursts:,} bursts in {format_duration(round(outcome.seconds * 1e9))}"
+        say(f"{outcome.date} rack {outcome.rack}{host}: {what} ({self._ended} of {self._of})")
+
+
+def _silent(outcome: PartitionOutcome) -> None:
+    pass
+
+
+def _print(date: str, found: DayDetected) -> None:
+    if found.outcomes:
+        write_table(COLUMNS, map(_row, sorted(found.outcomes)), sys.stdout)
+    failed = sum(bool(outcome.error) for outcome in found.outcomes)
+    print(
+        f"{date}: {len(found.outcomes) - failed} partitions detected, {failed} failed, {len(found.done)} done before"
+        + (f"; {len(found.incomplete)} are incomplete, since not all has arrived" if found.incomplete else "")
+    )
+
+
+def _row(outcome: PartitionOutcome) -> tuple[Any, ...]:
+    result = "failed" if outcome.error else "complete" if outcome.complete else "incomplete"
+    cpu, size = f"{outcome.cpu_s:.1f}", f"{outcome.size / 1e6:.1f}"
+    return (outcome.rack, outcome.host or "all", f"{outcome.bursts:,}", outcome.files, size, cpu, result)
+
+
+def facts(date: str, found: DayDetected) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "date": date,
+        "detected": [outcome._asdict() for outcome in found.outcomes],
+        "done_before": [name._asdict() for name in found.done],
+        "incomplete": [name._asdict() for name in found.incomplete],
+        "failed": sum(bool(outcome.error) for outcome in found.outcomes),
+    }

@@ -1,0 +1,74 @@
+"""`mburst fleet status`: who ships what to a target, until when, and who is silent."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError
+from ..names import say
+from ..units import format_duration, format_time
+from .output import write_json_value, write_table
+
+if TYPE_CHECKING:
+    from ..fleet.status import HostStatus
+
+DESCRIPTION = """List each host that has shipped to TARGET: until when nothing of it is missing, how far that is behind
+now, and what of it is damaged and could not be shipped. A host that is behind by more than twice the time between its
+calls is silent; hosts that never shipped are not known. Exit code 0: no host is silent and no receipt damaged; 1: some
+are."""
+COLUMNS = ("rack", "host", "level", "complete until (UTC)", "behind", "last receipt", "missing files", "silent")
+
+
+def add_parser(questions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the question."""
+    parser = questions.add_parser(
+        "status", help="who ships what, until when, and who is silent", description=DESCRIPTION
+    )
+    parser.add_argument("target", metavar="TARGET", help="bucket or folder, as `mburst ship` has it")
+    parser.add_argument("--rack", help="this rack only")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the newest receipts, and list them."""
+    from ..fleet.receipts import DamagedReceipt
+    from ..fleet.status import status
+    from ..fleet.target import open_target
+
+    damaged: list[DamagedReceipt] = []
+    hosts = status(open_target(arguments.target), arguments.rack, damaged=damaged.append)
+    for error in damaged:
+        say(f"{error} ({error.hint})")
+    if not hosts and not damaged:
+        raise MburstError(f"{arguments.target}: no host has shipped here", "`mburst ship STORE TARGET` ships a store")
+    if arguments.json:
+        write_json_value(facts(arguments.target, hosts, damaged))
+    else:
+        write_table(COLUMNS, map(_row, hosts), sys.stdout)
+    return 1 if damaged or any(host.silent for host in hosts) else 0
+
+
+def _row(host: HostStatus) -> tuple[Any, ...]:
+    return (
+        host.rack,
+        host.host,
+        host.level,
+        format_time(host.until_ns)[:19] if host.until_ns > 0 else "never",
+        format_duration(host.behind_ns),
+        format_duration(host.behind_ns + host.until_ns - host.written_ns) + " ago",
+        len(host.missing),
+        host.silent or "-",
+    )
+
+
+def facts(target: str, hosts: list[HostStatus], damaged: list[Any]) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "target": target,
+        "hosts": [host._asdict() for host in hosts],
+        "silent": sum(bool(host.silent) for host in hosts),
+        "damaged_receipts": [str(error) for error in damaged],
+    }

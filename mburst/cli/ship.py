@@ -1,0 +1,225 @@
+"""`mburst ship`: what a store has sealed, to where a fleet's stores are together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import ssl
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import privileges
+from ..errors import Interrupted, MburstError, UsageError
+from ..fleet import LEVELS
+from ..names import print_lines, say
+from ..stopping import stopping
+from ..units import NS_PER_S, format_bytes, format_count, format_time, parse_duration
+from . import record
+from .output import write_json_value
+
+if TYPE_CHECKING:
+    from ..fleet.ship import HostShipped, Shipped, ShipSettings
+    from ..fleet.target import FleetTarget
+    from ..sql import StoreFolder
+
+DESCRIPTION = """Copy the sealed files of a store to TARGET, each once and under its path in the store, and write a
+receipt for each host: which files, with their SHA-256, and until when nothing is missing. Nothing at the target is ever
+replaced: an object with other bytes is an error. It can be broken off and called again at any time. Credentials come
+from the environment (docs/fleet.md). Needs the extra `ship`, but for a folder."""
+LEAST_WAIT_S = 60.0  # after a call that failed, doubled each time up to --every
+SPREAD = 0.1  # of --every, by which hosts that were started together ship apart
+# Files that the environment names and libraries read while they run: tokens that are replaced now and then.
+TOKENS = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE")
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the verb."""
+    parser = verbs.add_parser("ship", help="copy a store to a bucket or folder of a fleet", description=DESCRIPTION)
+    parser.add_argument("store", metavar="STORE", help="folder that `mburst record` writes")
+    parser.add_argument(
+        "target", metavar="TARGET", help="s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or a folder"
+    )
+    parser.add_argument(
+        "--level", choices=LEVELS, default=LEVELS[0], help="what is shipped: all rows (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tables", metavar="NAMES", help="these tables, such as bins,sources, and always recordings (default: all)"
+    )
+    parser.add_argument("--every", metavar="TIME", help="ship again each TIME, such as 1h, until Ctrl-C")
+    parser.add_argument("--host", help="host of files that name none: probes, switches (default: the store's only one)")
+    parser.add_argument("--rack", help="rack of files that name none (default: the store's only one)")
+    parser.add_argument("--json", action="store_true", help="print what was shipped as JSON")
+    record.add_user_option(parser)
+    parser.set_defaults(run=run, as_part=as_part)
+
+
+def as_part(arguments: argparse.Namespace) -> None:
+    """What `mburst run` has to know of such a part before it starts it. Raises UsageError."""
+    if not arguments.every:
+        raise UsageError("no every: the part would ship once and end", 'write every = "1h"')
+    settings_of(arguments)
+
+
+def settings_of(arguments: argparse.Namespace) -> ShipSettings:
+    """What the command line asks for. Raises UsageError."""
+    from ..fleet.sealed import HostName
+    from ..fleet.ship import ShipSettings
+    from ..sql.tables import LISTING
+
+    if arguments.every and arguments.json:
+        raise UsageError("--json is of one call: it does not go with --every")
+    every = parse_duration(arguments.every) if arguments.every else None
+    if every is not None and every < NS_PER_S:
+        raise UsageError(f"invalid --every {arguments.every!r}: less than a second")
+    tables = [name.strip() for name in arguments.tables.split(",")] if arguments.tables else LISTING
+    if unknown := next((name for name in tables if name not in LISTING), None):
+        raise UsageError(f"unknown table {unknown!r}", f"there are {', '.join(LISTING)}")
+    chosen = tuple(name for name in LISTING if name in tables or name == "recordings")
+    return ShipSettings(arguments.level, chosen, HostName(arguments.rack or "", arguments.host or ""), every)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ship, once or until a signal."""
+    from ..fleet.target import open_target
+    from ..sql import StoreFolder
+
+    settings = settings_of(arguments)
+    target = open_target(arguments.target)
+    privileges.lower(arguments.store, arguments.user)
+    store = StoreFolder.open(arguments.store)
+    settle(store, target)
+    if settings.every_ns is not None:
+        return keep(store, target, settings)
+    shipped = once(store, target, settings)
+    if arguments.json:
+        write_json_value(facts(store, target, settings, shipped))
+    else:
+        describe(shipped)
+    return 1 if shipped.troubles else 0
+
+
+def settle(store: StoreFolder, target: FleetTarget) -> None:
+    """Give up all rights but to write the store and the target's folder, and to read what connections need."""
+    named = [os.environ[name] for name in (*TOKENS, *CERTIFICATES) if os.environ.get(name)]
+    trusted = [path for path in ssl.get_default_verify_paths()[:2] if path]
+    privileges.confine([*(os.path.dirname(path) or "." for path in named), *trusted], [store.path, *target.folders()])
+    privileges.drop()
+
+
+# --- once, and again --------------------------------------------------------------------------------------------------
+
+
+def once(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> Shipped:
+    """Ship; a signal breaks it off at once. Raises MburstError and Interrupted."""
+    from ..fleet.ship import ship
+
+    done: list[Shipped] = []
+    show = _show if sys.stderr.isatty() else lambda shipped: None
+    ended_by = _until_stopped(lambda stopped: done.append(ship(store, target, settings, show)))
+    _clear()
+    if ended_by:
+        raise Interrupted("interrupted", "what has arrived stays; the same command ships the rest")
+    return done[0]
+
+
+def keep(store: StoreFolder, target: FleetTarget, settings: ShipSettings) -> int:
+    """Ship each `every_ns` until a signal, and earlier after what failed."""
+    from ..fleet.ship import ship
+
+    assert settings.every_ns is not None
+    every_s = settings.every_ns / NS_PER_S
+
+    def work(stopped: threading.Event) -> None:
+        failed = 0
+        while not stopped.is_set():
+            try:
+                shipped = ship(store, target, settings)
+                _name(*shipped.troubles)
+                print_lines(*(_line(host) for host in shipped.hosts if host.sent))
+                failed = 0
+            except MburstError as error:
+                _name(error)
+                failed += 1
+            wait = min(every_s, LEAST_WAIT_S * 2 ** (failed - 1)) if failed else every_s
+            stopped.wait(wait * (1 - SPREAD * secrets.SystemRandom().random()))
+
+    return 130 if signal.SIGINT in _until_stopped(work) else 0
+
+
+def _until_stopped(work: Callable[[threading.Event], object]) -> list[signal.Signals]:
+    """WORK in a thread of its own, which a signal leaves where it is: it may wait for a server for minutes, and can be
+    broken off anywhere. The signals that came. Raises what WORK raises."""
+    over, stopped = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(stopped)
+        except BaseException as error:
+            failures.append(error)
+        over.set()
+
+    def stop() -> None:
+        stopped.set()
+        over.set()
+
+    with stopping(threading.Thread(target=stop).start) as ended_by:
+        threading.Thread(target=run, name="mburst-ship", daemon=True).start()
+        over.wait()
+    if failures and not ended_by:
+        raise failures[0]
+    return ended_by
+
+
+# --- what was done ----------------------------------------------------------------------------------------------------
+
+
+def describe(shipped: Shipped) -> None:
+    """Print what was shipped, and on standard error what was not."""
+    _name(*shipped.troubles)
+    print_lines(*map(_line, shipped.hosts))
+    if not shipped.hosts and not shipped.troubles:
+        print_lines("nothing is sealed yet: nothing was shipped")
+
+
+def _line(host: HostShipped) -> str:
+    parts = [f"{format_count(host.sent, 'file')} ({format_bytes(host.sent_bytes)}) shipped"]
+    parts += [f"{host.there:,} had arrived before"] if host.there else []
+    parts += [f"{host.waiting:,} wait for the row of their recording"] if host.waiting else []
+    parts += [f"{len(host.missing):,} cannot be shipped"] if host.missing else []
+    until = f", complete until {format_time(host.until_ns)} UTC" if host.until_ns > 0 else ""
+    return f"{host.name}: {', '.join(parts)}{until}"
+
+
+def _name(*troubles: MburstError) -> None:
+    for trouble in troubles:
+        say(f"{trouble}" + (f" ({trouble.hint})" if trouble.hint else ""))
+
+
+def _show(shipped: Shipped) -> None:
+    sent = sum(host.sent for host in shipped.hosts), sum(host.sent_bytes for host in shipped.hosts)
+    text = f"\r\033[K{format_count(sent[0], 'file')}, {format_bytes(sent[1])}"
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def facts(store: StoreFolder, target: FleetTarget, settings: ShipSettings, shipped: Shipped) -> dict[str, Any]:
+    """For programs."""
+    hosts = [{**host.name._asdict(), **{k: v for k, v in vars(host).items() if k != "name"}} for host in shipped.hosts]
+    return {
+        "store": str(store.path),
+        "target": target.name,
+        "level": settings.level,
+        "tables": settings.tables,
+        "hosts": hosts,
+        "troubles": [str(trouble) for trouble in shipped.troubles],
+    }

@@ -1,0 +1,135 @@
+"""Questions to results: which of their files count, and a database over those of some days.
+
+Every file is verified by the SHA-256 of its partition's record before it is read. A partition with a damaged or missing
+file is left out, and named."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import MburstError
+from ..sql import resulting
+from .plan import DAY_NS, HostOf, date_of
+from .results import TABLES, PartitionName, PartitionRecord, list_plans, list_records, read_record
+from .target import FleetTarget, NoSuchObject
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+BACK_DAYS = 7  # before the days that are asked about: what they are compared with
+_THREADS = 16
+
+
+class AskedDays(NamedTuple):
+    """Whole days (UTC) that are asked about, in Unix ns."""
+
+    since_ns: int
+    until_ns: int
+
+    @property
+    def dates(self) -> list[str]:
+        """They themselves."""
+        return [date_of(at) for at in range(self.since_ns, self.until_ns, DAY_NS)]
+
+    @property
+    def all_dates(self) -> list[str]:
+        """And those before them that they are compared with."""
+        return [date_of(at) for at in range(self.since_ns - BACK_DAYS * DAY_NS, self.until_ns, DAY_NS)]
+
+
+class FleetDatabase(NamedTuple):
+    """A database, and what it is over: `records` of the partitions that are read, those of the days before included;
+    `undetected` partitions of the days that are asked about; `damaged`, a line for each partition that is left out."""
+
+    con: duckdb.DuckDBPyConnection
+    records: list[PartitionRecord]
+    undetected: list[PartitionName]
+    damaged: list[str]
+
+
+@contextmanager
+def opened(
+    results: FleetTarget, days: AskedDays, inventory: Iterable[HostOf] = (), scratch: str | None = None
+) -> Iterator[FleetDatabase]:
+    """The results of DAYS and of BACK_DAYS before them. Those of a bucket are copied to a folder below SCRATCH (None:
+    that of temporary files) meanwhile. Raises MburstError where there is no result of DAYS."""
+    records, undetected = _records(results, days)
+    with (
+        tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder,
+        ThreadPoolExecutor(_THREADS) as pool,
+    ):
+        found = list(pool.map(lambda record: _files(results, record, Path(folder)), records))
+        sound = [(record, files) for record, files in zip(records, found, strict=True) if not isinstance(files, str)]
+        if not {record.date for record, _ in sound} & {*days.dates}:
+            asked = " to ".join(dict.fromkeys((days.dates[0], days.dates[-1])))
+            raise MburstError(
+                f"{results.name}: no results of {asked}" + "".join(f"; {of}" for of in found if isinstance(of, str)),
+                "`mburst fleet detect TARGET --day DATE -o RESULTS` makes them",
+            )
+        tables = {
+            table: [resulting.ResultFile(files[table], record.date, record.rack) for record, files in sound]
+            for table in TABLES
+        }
+        divided = {(record.date, record.rack) for record, _ in sound if record.host is not None}
+        con = resulting.connect(tables, (days.since_ns, days.until_ns), _table(inventory), divided)
+        with con:
+            damaged = [of for of in found if isinstance(of, str)]
+            yield FleetDatabase(con, [record for record, _ in sound], undetected, damaged)
+
+
+def _records(results: FleetTarget, days: AskedDays) -> tuple[list[PartitionRecord], list[PartitionName]]:
+    """The records of all dates, and the partitions of DAYS that have none."""
+    names = [name for date in days.all_dates for name in list_records(results, date)]
+    planned = {name for date in days.dates for name in list_plans(results, date)}
+    with ThreadPoolExecutor(_THREADS) as pool:
+        records = [record for record in pool.map(lambda name: read_record(results, name), names) if record]
+    undetected = planned - {record.name for record in records}
+    return records, sorted(undetected, key=lambda name: (name.date, name.rack, name.host or ""))
+
+
+def _files(results: FleetTarget, record: PartitionRecord, folder: Path) -> dict[str, Path] | str:
+    """The files of a partition by table, each with the SHA-256 that RECORD states; or why there are not."""
+    found = {}
+    for table in TABLES:
+        key = record.name.key(table)
+        try:
+            path = _local(results, key, folder)
+            if _sha256(path) != record.sha256[table]:
+                return f"{results.place(key)}: damaged: the content does not have the SHA-256 of its partition's record"
+        except NoSuchObject as error:
+            return str(error)
+        except OSError as error:
+            return f"{results.place(key)}: cannot read: {error.strerror}"
+        except KeyError:
+            return f"{record.name}: of an older mburst, without the table {table}: detect it again"
+        found[table] = path
+    return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _local(results: FleetTarget, key: str, folder: Path) -> Path:
+    """The file of an object: where it is, or a copy below FOLDER. Raises NoSuchObject."""
+    for there in results.folders():
+        return there / key
+    path = folder / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results.fetch(key, path)
+    return path
+
+
+def _table(inventory: Iterable[HostOf]) -> pa.Table:
+    import pyarrow as pa
+
+    schema = pa.schema([(name, pa.string()) for name in HostOf._fields])
+    return pa.Table.from_pylist([of._asdict() for of in sorted(inventory)], schema)

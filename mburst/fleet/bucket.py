@@ -1,0 +1,197 @@
+"""A target that is a bucket of S3, GCS or Azure, or of what speaks their protocols (obstore). Credentials come from
+the environment alone, and are in no message."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..agent.secrets import Secrets
+from ..errors import MburstError
+from ..names import short
+from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
+
+# One request is bounded, and so are its repetitions after 429, 5xx and lost connections, by number and in all.
+REQUEST_S, CONNECT_S = 60, 5
+LARGE_BYTES, LARGE_S = 4 << 20, 600  # of objects larger than that, and of such as may be
+RETRIES, RETRY_S, LONGEST_WAIT_S = 8, 120, 10
+CONFLICTS = 5  # of a create that met another one under way, and after which there is no object
+PIECE = 8 << 20
+MOST_REASON = 300  # characters
+LATER = "what has arrived stays; try again later"
+_RIGHTS = "check the credentials in the environment, and what they may do (docs/fleet.md)"
+_HINTS = {"400": "check the region", "401": _RIGHTS, "403": _RIGHTS, "404": "make the bucket first"}
+
+_SECRET = re.compile(r"(AWS|AZURE|GOOGLE)\w*(KEY|SECRET|TOKEN|SAS|PASSWORD)\w*", re.IGNORECASE)
+_NO_SECRET = re.compile(r"\w*(FILE|PATH|URI|URL|ENDPOINT)", re.IGNORECASE)
+_ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE)_\w*ENDPOINT\w*")  # one of http:// is meant so
+_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+_REQUEST = re.compile(r"^.*? in [\d.]+(?:ns|µs|ms|s)\b.*? - ")  # what the library says before the cause
+_TRIES = re.compile(r", after (\d+) retries")
+_STATUS = re.compile(r"Server returned (?:non-2xx status code|error response): (\d{3} [A-Za-z ]*)")
+_BENEATH = re.compile(  # in the library's details
+    r'(?:message|error): "(?P<system>[^"]+)"|InvalidCertificate\(\s*(?P<certificate>\w+)|kind: Time(?:d)?[oO]ut\b'
+)
+_QUERY = re.compile(r"\?\S*")  # of an address, in which a signature may be
+_ANSWER = re.compile(r"<(Code|Message)>([^<]*)</")
+
+
+class BucketTarget(FleetTarget):
+    """Objects of a bucket below a prefix; a create is conditional (If-None-Match), so that it replaces nothing."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._secrets = secrets_of(os.environ)
+        self._store = _connect(address, self._secrets, REQUEST_S)
+        self._large = _connect(address, self._secrets, LARGE_S)
+
+    def put_new(self, key: str, data: bytes | Path) -> bool:
+        import obstore
+
+        content = content_of(data)
+        store = self._large if len(content) > LARGE_BYTES else self._store
+        for _ in range(CONFLICTS):
+            try:
+                with self._failing(key, "write"):
+                    obstore.put(store, key, content, mode="create", use_multipart=False)
+                return True
+            except _Exists:
+                if self._head(key) is not None:
+                    return False
+        raise TargetError(
+            f"{self.place(key)}: cannot write: other requests to the same object have kept this one from it",
+            "try again later",
+        )
+
+    def replace(self, key: str, content: bytes) -> None:
+        import obstore
+
+        store = self._large if len(content) > LARGE_BYTES else self._store
+        with self._failing(key, "write"):
+            obstore.put(store, key, content, use_multipart=False)
+
+    def get(self, key: str) -> bytes:
+        return b"".join(self.pieces(key))
+
+    def pieces(self, key: str) -> Iterator[bytes]:
+        import obstore
+
+        with self._failing(key, "read"):
+            for piece in obstore.get(self._large, key).stream(min_chunk_size=PIECE):
+                yield bytes(piece)
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        import obstore
+
+        with self._failing(prefix, "list"):
+            for batch in obstore.list(self._store, prefix.rstrip("/") or None):
+                for meta in batch:
+                    yield StoredObject(meta["path"], meta["size"])
+
+    def holds(self, key: str, content: bytes) -> bool | None:
+        """S3 answers the MD5 of what it holds, where it is not encrypted by a key of KMS; else it is read again."""
+        meta = self._head(key)
+        if meta is None:
+            return None
+        if meta["size"] != len(content):
+            return False
+        stated = _MD5.fullmatch(meta["e_tag"] or "")
+        if stated and stated[1] == hashlib.md5(content, usedforsecurity=False).hexdigest():
+            return True
+        return self.sha256(key) == hashlib.sha256(content).hexdigest()
+
+    def _head(self, key: str) -> Any:
+        import obstore
+
+        try:
+            with self._failing(key, "read"):
+                return obstore.head(self._store, key)
+        except NoSuchObject:
+            return None
+
+    @contextmanager
+    def _failing(self, key: str, doing: str) -> Iterator[None]:
+        """Turns the library's exceptions inside into TargetError of one line."""
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            if doing == "write":
+                raise TargetError(f"{self.name}: there is no such bucket", "make it first") from error
+            raise NoSuchObject(f"{self.place(key)}: no such object") from error
+        except (BaseError, OSError, ValueError) as error:
+            if isinstance(error, AlreadyExistsError) and doing == "write":
+                raise _Exists from error
+            why = reason(str(error), self._secrets)
+            hint = next((hint for status, hint in _HINTS.items() if why.startswith(status)), LATER)
+            raise TargetError(f"{self.place(key)}: cannot {doing}: {why}", hint) from None
+
+
+class _Exists(Exception):
+    """The object is there, or another create of it was under way."""
+
+
+def _connect(address: str, secrets: Secrets, request_s: float) -> Any:
+    """The library's store of an address; a request may take REQUEST_S. Raises MburstError where the library is missing
+    or refuses."""
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError:
+        raise MburstError(
+            "shipping to a bucket needs the extra `ship`: obstore is not installed", "pip install 'mburst[ship]'"
+        ) from None
+    options: dict[str, Any] = {
+        "client_options": {
+            "timeout": timedelta(seconds=request_s),
+            "connect_timeout": timedelta(seconds=CONNECT_S),
+            "user_agent": f"mburst/{__version__}",
+            "allow_http": any(
+                value.lower().startswith("http://") for name, value in os.environ.items() if _ENDPOINT.fullmatch(name)
+            ),
+        },
+        "retry_config": {
+            "max_retries": RETRIES,
+            "retry_timeout": timedelta(seconds=RETRY_S),
+            "backoff": {
+                "init_backoff": timedelta(seconds=0.2),
+                "max_backoff": timedelta(seconds=LONGEST_WAIT_S),
+                "base": 2,
+            },
+        },
+    }
+    try:
+        return from_url(address, **options)
+    except (BaseError, ValueError) as error:
+        raise TargetError(
+            f"{address}: cannot connect: {reason(str(error), secrets)}", "docs/fleet.md has what the environment needs"
+        ) from None
+
+
+def secrets_of(environment: Mapping[str, str]) -> Secrets:
+    """What of the environment is hidden wherever it is repeated."""
+    return Secrets(
+        value for name, value in environment.items() if _SECRET.fullmatch(name) and not _NO_SECRET.fullmatch(name)
+    )
+
+
+def reason(text: str, secrets: Secrets) -> str:
+    """What a library's error says, in a line without any secret. Of a server's answer, the status and the code and
+    message of S3 alone: servers repeat what was sent to them."""
+    first = text.strip().partition("\n")[0]
+    cause = _REQUEST.sub("", first)
+    tries = _TRIES.search(first)
+    if status := _STATUS.match(cause):
+        cause = ": ".join([status[1], *(found[1].strip() for found in _ANSWER.findall(text)[:2])])
+    elif beneath := _BENEATH.search(text):
+        invalid = beneath["certificate"] and f"invalid certificate: {beneath['certificate']}"
+        cause = f"{cause}: {beneath['system'] or invalid or 'timed out'}"
+    return short(secrets.hide(_QUERY.sub("?…", cause)), MOST_REASON) + (f" ({tries[1]} retries)" if tries else "")

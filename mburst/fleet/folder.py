@@ -1,0 +1,146 @@
+"""A target that is a folder: an archive disk, or what is mounted there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..sql import disk
+from .target import FleetTarget, NoSuchObject, StoredObject, TargetError, content_of
+
+PIECE = 1 << 20
+STALE_S = 86_400.0  # after which a draft is of a process that was killed
+_DRAFT = "#"  # what names of drafts begin with: no key has it (racks and hosts are percent-encoded there)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FolderTarget(FleetTarget):
+    """Objects are files; a draft gets its name, durably, when it is whole (link(2), which replaces nothing)."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(os.fspath(folder))
+        self.folder = folder.absolute()
+        self._tidied: set[Path] = set()
+
+    def folders(self) -> Sequence[Path]:
+        with _failing(self.name, "make"):
+            disk.make_folder(self.folder, self.folder.parent)
+        return (self.folder,)
+
+    def put_new(self, key: str, data: bytes | Path) -> bool:
+        content, path = content_of(data), self._path(key)
+        draft = path.parent / f"{_DRAFT}{secrets.token_hex(8)}"
+        with _failing(self.place(key), "write"):
+            disk.make_folder(path.parent, self.folder.parent)
+            self._tidy(path.parent)
+            if os.path.lexists(path):
+                return False
+            try:
+                _write(draft, content)
+                os.link(draft, path)
+            except FileExistsError:
+                return False
+            finally:
+                with suppress(OSError):
+                    draft.unlink()
+            disk.sync(path.parent)
+        return True
+
+    def replace(self, key: str, content: bytes) -> None:
+        path = self._path(key)
+        draft = path.parent / f"{_DRAFT}{secrets.token_hex(8)}"
+        with _failing(self.place(key), "write"):
+            disk.make_folder(path.parent, self.folder.parent)
+            self._tidy(path.parent)
+            try:
+                _write(draft, content)
+                os.replace(draft, path)
+            finally:
+                with suppress(OSError):
+                    draft.unlink()
+            disk.sync(path.parent)
+
+    def get(self, key: str) -> bytes:
+        return b"".join(self.pieces(key))
+
+    def pieces(self, key: str) -> Iterator[bytes]:
+        with _failing(self.place(key), "read"):
+            file = disk.open_regular(self._path(key))
+            with os.fdopen(file, "rb") as stream:
+                while piece := stream.read(PIECE):
+                    yield piece
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        with _failing(self.place(prefix), "read"):
+            top = self._path(prefix) if prefix else self.folder
+            for path in _files(top):
+                yield StoredObject(path.relative_to(self.folder).as_posix(), path.lstat().st_size)
+
+    def holds(self, key: str, content: bytes) -> bool | None:
+        at = 0
+        try:
+            for piece in self.pieces(key):
+                if content[at : at + len(piece)] != piece:
+                    return False
+                at += len(piece)
+        except NoSuchObject:
+            return None
+        return at == len(content)
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove what killed processes left in a folder, once."""
+        if folder in self._tidied:
+            return
+        self._tidied.add(folder)
+        for entry in os.scandir(folder):
+            with suppress(OSError):
+                if entry.name.startswith(_DRAFT) and time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_S:
+                    os.unlink(entry.path)
+
+    def _path(self, key: str) -> Path:
+        """Where the object of KEY is. Raises TargetError for a key that leads out of the folder."""
+        parts = key.rstrip("/").split("/")
+        if any(part in ("", ".", "..") or part.startswith(_DRAFT) or "\0" in part for part in parts):
+            raise TargetError(f"{self.name}: invalid key {key!r}")
+        return self.folder.joinpath(*parts)
+
+
+@contextmanager
+def _failing(place: str, doing: str) -> Iterator[None]:
+    """Turns an OSError inside into TargetError "PLACE: cannot DOING: …"."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and doing == "read":
+            raise NoSuchObject(f"{place}: no such object") from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise TargetError(f"{place}: cannot {doing}: {reason}", disk.hint(error.errno)) from error
+
+
+def _write(draft: Path, content: bytes) -> None:
+    """A new file that is on the disk. Raises OSError."""
+    file = os.open(draft, _NEW, 0o640)
+    try:
+        disk.write_all(file, content)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below FOLDER but for drafts, sorted by their paths as text; none where there is no folder."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name + "/" * entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.name.startswith(_DRAFT):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)

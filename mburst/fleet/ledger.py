@@ -1,0 +1,67 @@
+"""What a store knows of its own receipts at a target, so that it need not read them each time: a cache.
+
+The target is what counts: what is noted of a receipt holds while the target has that receipt, and where the ledger is
+lost, torn or of another target, the receipts are read and the files compared again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from .. import files
+from ..sql import disk
+from ..sql.format.filenames import SHIPPED
+
+_MOST_BYTES = 1 << 28
+
+
+class ShipLedger:
+    """The ledger of the store at STORE for the target called TARGET: the keys that each receipt states, once each file
+    of them that the store has was found to be at the target, equal."""
+
+    def __init__(self, store: Path, target: str) -> None:
+        name = hashlib.sha256(target.encode(errors="surrogateescape")).hexdigest()[:16]
+        self.path = store / SHIPPED / f"{name}.json"
+        self.receipts: dict[str, set[str]] = _read(self.path)
+
+    def add(self, receipt: str, keys: Collection[str]) -> None:
+        """Note that the files KEYS of a receipt have arrived."""
+        self.receipts[receipt] = set(keys)
+
+    def keep(self, receipts: Collection[str], keys: Collection[str], below: str) -> None:
+        """Forget the receipts below the prefix BELOW that are not among RECEIPTS, and files that are not among KEYS."""
+        for name in [name for name in self.receipts if name.startswith(below)]:
+            if name in receipts:
+                self.receipts[name].intersection_update(keys)
+            else:
+                del self.receipts[name]
+
+    def write(self) -> None:
+        """Where that cannot be written, more is compared the next time."""
+        text = json.dumps({name: sorted(keys) for name, keys in sorted(self.receipts.items())}, indent=0)
+        with suppress(OSError):
+            disk.make_folder(self.path.parent, self.path.parents[1])
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                files.put(folder, self.path.name, f"{_check(text)}\n{text}\n".encode(), files.GROUP)
+            finally:
+                os.close(folder)
+
+
+def _read(path: Path) -> dict[str, set[str]]:
+    """What was noted; nothing where that is not what was written."""
+    try:
+        check, _, text = files.read_text(path, _MOST_BYTES)[0].partition("\n")
+        if check != _check(text.removesuffix("\n")):
+            return {}
+        return {name: set(keys) for name, keys in json.loads(text).items()}
+    except (OSError, UnicodeDecodeError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _check(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,274 @@
+"""What there is to detect of one day: a partition for each rack, or for each host of a large one, with the files that
+it takes. Files come from receipts, so that nothing is listed but those.
+
+A partition's plan is an object of the results. Its digest is over all that decides the result: the definition, the
+files with their SHA-256, what is missing, and the version of mburst. A partition whose record has this digest is
+done."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import __version__
+from ..analysis.bursts.find import BurstDefinition
+from ..errors import MburstError, UsageError
+from ..sql.format.filenames import SealedName
+from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile, files_of, list_receipts, read_receipt
+from .results import PartitionName, list_records
+from .target import FleetTarget
+
+DAY_NS = 86_400 * 10**9
+NEAR_NS = 1200 * 10**9  # before and behind the day: longer than a recorder takes to seal a segment
+SKEW_NS = DAY_NS  # by which the clock that dates a receipt may be behind that of its bins
+LARGE_BYTES = 2 << 30  # of a rack's day, above which it is divided by host
+SPLITS = ("auto", "rack", "host")
+MEASURED, STATED = ("bins", "sources"), ("recordings", "canary")  # tables that bursts are detected in
+_THREADS = 16  # that read receipts
+
+
+class HostOf(NamedTuple):
+    """A host of a rack, its service and its address, where they are stated."""
+
+    rack: str
+    host: str
+    service: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """What is to be detected. `near` are the files of the day and of NEAR_NS around it; `further` the other ones of the
+    receipts that were read, for bursts that go on beyond. `behind` and `missing`: as in results.PartitionRecord."""
+
+    name: PartitionName
+    definition: BurstDefinition
+    since_ns: int
+    until_ns: int
+    near: tuple[ShippedFile, ...]
+    further: tuple[ShippedFile, ...] = ()
+    behind: Mapping[str, int | None] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    version: str = __version__
+
+    @property
+    def size(self) -> int:
+        """Bytes of `near`."""
+        return sum(file.bytes for file in self.near)
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides the result."""
+        facts = self._facts()
+        facts.pop("further")
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in ("since_ns", "until_ns", "missing", "version")},
+            "name": list(self.name),
+            "definition": asdict(self.definition),
+            "near": [list(file) for file in self.near],
+            "further": [list(file) for file in self.further],
+            "behind": dict(self.behind),
+        }
+
+    def to_json(self) -> bytes:
+        """As the object has it."""
+        return json.dumps(self._facts(), sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> PartitionPlan:
+        """What an object says."""
+        facts = json.loads(content)
+        near, further = (tuple(ShippedFile(*file) for file in facts.pop(of)) for of in ("near", "further"))
+        name, definition = PartitionName(*facts.pop("name")), BurstDefinition(**facts.pop("definition"))
+        return cls(name, definition, near=near, further=further, missing=tuple(facts.pop("missing")), **facts)
+
+
+def day_of(text: str, now_ns: int) -> str:
+    """The date that TEXT names: `last` is the last whole day (UTC). Raises UsageError."""
+    if text == "last":
+        return date_of(now_ns - DAY_NS)
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").strftime("%Y-%m-%d")
+    except ValueError:
+        raise UsageError(f"invalid day {text!r}", "examples: last, 2026-11-20") from None
+
+
+def date_of(ts_ns: int) -> str:
+    """The date (UTC) of a time."""
+    return datetime.fromtimestamp(ts_ns // 10**9, UTC).strftime("%Y-%m-%d")
+
+
+def start_of(date: str) -> int:
+    """When a date begins (UTC), in Unix nanoseconds."""
+    return int(datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
+
+
+def read_inventory(path: Path) -> set[HostOf]:
+    """The hosts that a CSV file lists: columns rack and host, service and address where it has them, and any others.
+    Raises MburstError, and UsageError."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            if not {"rack", "host"} <= set(rows.fieldnames or ()):
+                raise UsageError(f"{path}: no columns rack and host", "the first line of the file names its columns")
+            found = {
+                HostOf(row["rack"], row["host"], row.get("service") or "", row.get("address") or "")
+                for row in rows
+                if row["rack"] and row["host"]
+            }
+    except OSError as error:
+        raise MburstError(f"{path}: cannot read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise MburstError(f"{path}: not a CSV file in UTF-8") from error
+    once: set[tuple[str, str]] = set()
+    for of in sorted(found):
+        if of[:2] in once:
+            raise UsageError(f"{path}: host {of.host} of rack {of.rack} has two services or addresses", "list it once")
+        once.add(of[:2])
+    return found
+
+
+def plan(
+    target: FleetTarget,
+    results: FleetTarget,
+    date: str,
+    definition: BurstDefinition,
+    *,
+    split: str = "auto",
+    rack: str | None = None,
+    inventory: Iterable[HostOf] = (),
+    damaged: Callable[[DamagedReceipt], None] = lambda _: None,
+) -> Iterator[PartitionPlan]:
+    """The partitions of DATE, of RACK or of all racks, rack by rack. SPLIT: `rack`, `host`, or `auto`, which goes on as
+    the date's results are divided, and else divides a rack of more than LARGE_BYTES. INVENTORY: hosts that are expected
+    to have shipped. DAMAGED hears of receipts that are left out. Raises UsageError where results are divided otherwise,
+    and TargetError."""
+    expected: dict[str, set[str]] = defaultdict(set)
+    for host in inventory:
+        if rack in (None, host.rack):
+            expected[host.rack].add(host.host)
+    names: dict[str, list[ReceiptName]] = defaultdict(list)
+    for name in list_receipts(target, rack):
+        names[name.rack].append(name)
+    for of_rack in sorted({*names, *expected}):
+        shipped = _Shipped(target, names.get(of_rack, []), start_of(date) - SKEW_NS, damaged)
+        yield from _divided(_RackDay(date, of_rack, definition, shipped, expected[of_rack]), results, split)
+
+
+class _Shipped:
+    """What the hosts of a rack have shipped, by receipts written from SINCE_NS on and the newest of each host."""
+
+    def __init__(
+        self, target: FleetTarget, names: list[ReceiptName], since_ns: int, damaged: Callable[[DamagedReceipt], None]
+    ) -> None:
+        newest: dict[str, ReceiptName] = {name.host: name for name in sorted(names, key=lambda of: of.written_ns)}
+        wanted = [name for name in names if name.written_ns >= since_ns or newest[name.host] is name]
+
+        def read(name: ReceiptName) -> Receipt | None:
+            try:
+                return read_receipt(target, name)
+            except DamagedReceipt as error:
+                damaged(error)
+                return None
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            receipts = [receipt for receipt in pool.map(read, wanted) if receipt is not None]
+        receipts.sort(key=lambda receipt: receipt.written_ns)
+        self.files = files_of(receipts)
+        self.newest = {receipt.host: receipt for receipt in receipts}
+        self.hosts = {*newest}
+
+
+@dataclass
+class _RackDay:
+    """A day of a rack, before it is divided."""
+
+    date: str
+    rack: str
+    definition: BurstDefinition
+    shipped: _Shipped
+    expected: set[str]
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those that have ever shipped, and those that are expected to."""
+        return sorted({*self.shipped.hosts, *self.expected})
+
+    def partition(self, host: str | None) -> PartitionPlan:
+        """That of a host, or of all."""
+        since, until = start_of(self.date), start_of(self.date) + DAY_NS
+        hosts = self.hosts if host is None else [host]
+        files = [file for file in self.shipped.files.values() if _host_of(file) in hosts]
+        near = _near(files, since, until)
+        chosen = {file.key for file in near}
+        newest = {of: self.shipped.newest.get(of) for of in hosts}
+        return PartitionPlan(
+            PartitionName(self.date, self.rack, host),
+            self.definition,
+            since,
+            until,
+            tuple(sorted(near, key=lambda file: file.key)),
+            tuple(sorted((file for file in files if file.key not in chosen), key=lambda file: file.key)),
+            {
+                of: receipt.until_ns if receipt else None
+                for of, receipt in newest.items()
+                if receipt is None or receipt.until_ns < until + NEAR_NS
+            },
+            tuple(sorted({reason for receipt in newest.values() if receipt for reason in _missing(receipt)})),
+        )
+
+
+def _missing(receipt: Receipt) -> Iterator[str]:
+    """What a host's newest receipt says that it could not ship, or does not."""
+    yield from receipt.missing
+    for table in {*MEASURED, *STATED} - {*receipt.tables}:
+        yield f"host {receipt.host} does not ship the table {table}"
+
+
+def _host_of(file: ShippedFile) -> str | None:
+    name = SealedName.parse(file.key.rpartition("/")[2])
+    return name.segment.host if name else None
+
+
+def _writer_of(file: ShippedFile) -> str | None:
+    name = SealedName.parse(file.key.rpartition("/")[2])
+    return name.segment.writer if name else None
+
+
+def _near(files: Iterable[ShippedFile], since_ns: int, until_ns: int) -> list[ShippedFile]:
+    """Bins and senders of the span and of NEAR_NS around it; and rows about recordings that were written within two
+    days of it, or by the same writers: a recorder writes one with each of its segments."""
+    files = list(files)
+
+    def reach(file: ShippedFile, by_ns: int) -> bool:
+        return file.min_ns < until_ns + by_ns and file.max_ns >= since_ns - by_ns
+
+    measured = [file for file in files if file.table in MEASURED and reach(file, NEAR_NS)]
+    writers = {_writer_of(file) for file in measured}
+    stated = [file for file in files if file.table in STATED]
+    return measured + [file for file in stated if reach(file, 2 * DAY_NS) or _writer_of(file) in writers]
+
+
+def _divided(day: _RackDay, results: FleetTarget, split: str) -> Iterator[PartitionPlan]:
+    """As one partition, or as one for each host. Raises UsageError where the results are divided otherwise."""
+    there = {"rack" if name.host is None else "host" for name in list_records(results, day.date, day.rack)}
+    if split != "auto" and there - {split}:
+        raise UsageError(
+            f"{results.name}: rack {day.rack} is divided by {there.pop()} on {day.date}", "leave --split out"
+        )
+    whole = day.partition(None)
+    if "host" in (split, *there) or (split == "auto" and not there and whole.size > LARGE_BYTES):
+        yield from (day.partition(host) for host in day.hosts)
+    else:
+        yield whole

@@ -1,0 +1,218 @@
+"""Receipts: what a host has shipped, with the checksum of each file, and until when nothing of it is missing.
+
+A receipt is an object `shipped/rack=RACK/host=HOST/TIME-DIGEST.json` of the target: TIME is when it was written (UTC),
+DIGEST the first 16 hexadecimal digits of the SHA-256 of its content. Receipts are only added. A file may be in several
+of them, always with the same checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from ..errors import MburstError
+from ..sql.format.filenames import SHIPPED, rack_folder, rack_of
+from .target import FleetTarget, TargetError
+
+FORMAT = 1
+MOST_BYTES = 1 << 26  # of a receipt: of some 150,000 files
+HINT = "remove it from the target once you know who changed it; `mburst ship` then states the files again"
+
+_NAME = re.compile(
+    rf"{SHIPPED}/(?P<rack>rack=[^/]*)/host=(?P<host>[^/]*)/(?P<time>\d{{8}}T\d{{6}}Z)-(?P<digest>[0-9a-f]{{16}})\.json",
+    re.ASCII,
+)
+
+
+class ShippedFile(NamedTuple):
+    """A file that arrived. Its rows are of the times [min_ns, max_ns], Unix nanoseconds."""
+
+    table: str
+    key: str
+    bytes: int
+    sha256: str
+    rows: int
+    min_ns: int
+    max_ns: int
+
+
+class Receipt(NamedTuple):
+    """What one host shipped. Times are Unix nanoseconds.
+
+    until_ns: every bin, sender and other measurement of this host from before it that its store held has arrived, but
+    for `missing`. since_ns: the first time in `files`, or until_ns where there are none. definition: of bursts, where
+    the level says that only they were shipped. every_ns: how often the host ships; None: when it is called. replaces:
+    keys of files that these files stand for, and that count no more. missing: damaged files that cannot be shipped,
+    each with its reason."""
+
+    rack: str
+    host: str
+    level: str
+    tables: tuple[str, ...]
+    definition: dict[str, Any] | None
+    since_ns: int
+    until_ns: int
+    written_ns: int
+    every_ns: int | None
+    version: str
+    files: tuple[ShippedFile, ...]
+    replaces: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """As the object has it; equal receipts give equal bytes."""
+        facts = {**self._asdict(), "format": FORMAT, "files": [file._asdict() for file in self.files]}
+        return (json.dumps(facts, ensure_ascii=False, indent=0, sort_keys=True) + "\n").encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Receipt:
+        """What a receipt says. Raises ValueError where it is none."""
+        facts = json.loads(content.decode("utf-8", "surrogatepass"))
+        try:
+            if facts.pop("format") != FORMAT:
+                raise ValueError("of another format")
+            files = tuple(ShippedFile(**file) for file in facts.pop("files"))
+            lists: dict[str, Any] = {name: tuple(facts.pop(name)) for name in ("tables", "replaces", "missing")}
+            receipt = cls(files=files, **lists, **facts)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("not a receipt") from error
+        if not _is_typed(receipt):
+            raise ValueError("not a receipt")
+        return receipt
+
+
+class ReceiptName(NamedTuple):
+    """What the key of a receipt says."""
+
+    key: str
+    rack: str
+    host: str
+    written_ns: int  # cut to the second
+    digest: str
+
+    @classmethod
+    def parse(cls, key: str) -> ReceiptName | None:
+        """Of KEY; None where no receipt is called so."""
+        match = _NAME.fullmatch(key)
+        try:
+            written = datetime.strptime(match["time"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if match else None
+        except ValueError:
+            return None
+        if match is None or written is None:
+            return None
+        rack, host = rack_of(match["rack"]), unquote(match["host"])
+        return cls(key, rack, host, int(written.timestamp()) * 10**9, match["digest"])
+
+
+def folder_of(rack: str | None = None, host: str | None = None) -> str:
+    """The prefix of the receipts of a rack and host; of all where they are None."""
+    parts = [SHIPPED] + ([rack_folder(rack)] if rack is not None else [])
+    parts += [f"host={quote(host, safe='')}"] if rack is not None and host is not None else []
+    return "/".join(parts) + "/"
+
+
+def key_of(receipt: Receipt, content: bytes) -> str:
+    """The key of a receipt with this CONTENT."""
+    written = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(receipt.written_ns // 10**9))
+    return f"{folder_of(receipt.rack, receipt.host)}{written}-{_digest(content)}.json"
+
+
+def write_receipt(target: FleetTarget, receipt: Receipt) -> str:
+    """Put a receipt; its key. Raises TargetError."""
+    content = receipt.to_json()
+    key = key_of(receipt, content)
+    target.put_new(key, content)
+    return key
+
+
+def list_receipts(target: FleetTarget, rack: str | None = None, host: str | None = None) -> Iterator[ReceiptName]:
+    """The receipts that there are, of a rack and host where they are given, by rack, host and time. Raises
+    TargetError."""
+    for stored in target.list(folder_of(rack, host)):
+        name = ReceiptName.parse(stored.key)
+        if name is not None and host in (None, name.host):
+            yield name
+
+
+def read_receipt(target: FleetTarget, name: ReceiptName) -> Receipt:
+    """A receipt, whose content is what its key says. Raises TargetError, and DamagedReceipt."""
+    content = b""
+    for piece in target.pieces(name.key):
+        content += piece
+        if len(content) > MOST_BYTES:
+            raise DamagedReceipt(f"{target.place(name.key)}: damaged: larger than {MOST_BYTES:,} bytes", HINT)
+    if _digest(content) != name.digest:
+        raise DamagedReceipt(f"{target.place(name.key)}: damaged: the content does not match its checksum", HINT)
+    try:
+        receipt = Receipt.from_json(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedReceipt(f"{target.place(name.key)}: damaged: {error}", HINT) from error
+    if (receipt.rack, receipt.host) != (name.rack, name.host):
+        raise DamagedReceipt(f"{target.place(name.key)}: damaged: of another rack or host than its key", HINT)
+    return receipt
+
+
+class DamagedReceipt(MburstError):
+    """A receipt that does not say what was written."""
+
+
+def read_receipts(
+    target: FleetTarget,
+    rack: str | None = None,
+    host: str | None = None,
+    written_since_ns: int | None = None,
+    damaged: Callable[[DamagedReceipt], None] | None = None,
+) -> Iterator[Receipt]:
+    """The receipts of a rack and host, or of all; those written from WRITTEN_SINCE_NS on. DAMAGED hears of each that is
+    damaged; without it, the first is raised. Raises TargetError."""
+    for name in list_receipts(target, rack, host):
+        if written_since_ns is not None and name.written_ns < written_since_ns // 10**9 * 10**9:
+            continue
+        try:
+            yield read_receipt(target, name)
+        except DamagedReceipt as error:
+            if damaged is None:
+                raise
+            damaged(error)
+
+
+def files_of(receipts: Iterable[Receipt]) -> dict[str, ShippedFile]:
+    """The files that RECEIPTS state, by key, without those that were replaced. Raises TargetError where two receipts
+    state different content of one key."""
+    found: dict[str, ShippedFile] = {}
+    replaced: set[str] = set()
+    for receipt in receipts:
+        replaced.update(receipt.replaces)
+        for file in receipt.files:
+            if found.setdefault(file.key, file).sha256 != file.sha256:
+                raise TargetError(
+                    f"{file.key}: receipts of host {receipt.host} state SHA-256 {found[file.key].sha256} and "
+                    f"{file.sha256}",
+                    "somebody has changed the file or a receipt",
+                )
+    return {key: file for key, file in found.items() if key not in replaced}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _is_typed(receipt: Receipt) -> bool:
+    """Whether each value is of the type that its field has (no boolean passes for a number)."""
+    files = receipt.files
+    texts = [receipt.rack, receipt.host, receipt.level, receipt.version]
+    texts += [*receipt.tables, *receipt.replaces, *receipt.missing]
+    texts += [text for file in files for text in (file.table, file.key, file.sha256)]
+    numbers = [receipt.since_ns, receipt.until_ns, receipt.written_ns]
+    numbers += [] if receipt.every_ns is None else [receipt.every_ns]
+    numbers += [number for file in files for number in (file.bytes, file.rows, file.min_ns, file.max_ns)]
+    return (
+        all(type(text) is str for text in texts)
+        and all(type(number) is int and -(2**63) <= number < 2**63 for number in numbers)
+        and isinstance(receipt.definition, dict | None)
+    )

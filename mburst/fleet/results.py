@@ -1,0 +1,200 @@
+"""Results of `mburst fleet detect`: what a folder or bucket of them has, and which of its files count.
+
+    mburst-results.json                                 the definition of bursts that all of them have
+    TABLE/date=DATE/rack=RACK/PARTITION.parquet         TABLE: bursts, senders, hours, histograms, contention, coverage,
+                                                        incomplete
+    partitions/date=DATE/rack=RACK/PARTITION.plan.json  what was to be detected (plan.py)
+    partitions/date=DATE/rack=RACK/PARTITION.json       what was: written last, so that the tables are there
+
+PARTITION is `rack`, or `host-HOST` where a rack is divided by host. A partition that is detected again, since more has
+arrived, replaces its files. The rack of a row is in the path alone; docs/fleet.md has the columns."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
+
+from ..analysis.bursts.find import BurstDefinition
+from ..errors import MburstError, UsageError
+from ..sql.format.filenames import rack_folder
+from .target import FleetTarget, NoSuchObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MARKER, FORMAT = "mburst-results.json", 1
+TABLES = ("bursts", "senders", "hours", "histograms", "contention", "coverage", "incomplete")
+PARTITIONS = "partitions"
+WHOLE_RACK = "rack"  # the name of a partition of all hosts of a rack
+_PLAN = ".plan.json"
+
+
+class PartitionName(NamedTuple):
+    """A date (2026-11-20, UTC), a rack, and a host of it; None: all hosts."""
+
+    date: str
+    rack: str
+    host: str | None
+
+    def __str__(self) -> str:
+        return f"{self.date} rack {self.rack}" + (f" host {self.host}" if self.host is not None else "")
+
+    @property
+    def folder(self) -> str:
+        """Its folder below a table's."""
+        return f"date={self.date}/{rack_folder(self.rack)}"
+
+    @property
+    def stem(self) -> str:
+        """Its name in that folder."""
+        return WHOLE_RACK if self.host is None else f"host-{quote(self.host, safe='')}"
+
+    def key(self, table: str) -> str:
+        """Of its rows of TABLE."""
+        return f"{table}/{self.folder}/{self.stem}.parquet"
+
+    @property
+    def plan_key(self) -> str:
+        """Of what is to be detected."""
+        return f"{PARTITIONS}/{self.folder}/{self.stem}{_PLAN}"
+
+    @property
+    def record_key(self) -> str:
+        """Of what was detected."""
+        return f"{PARTITIONS}/{self.folder}/{self.stem}.json"
+
+
+class PartitionRecord(NamedTuple):
+    """What was detected of a partition. digest: of the plan, by which a second run knows that it is done. complete:
+    whether every host had shipped all of the day; `behind` are those that had not, each with the time until which it
+    had (None: never), `missing` what was never shipped, such as damaged files. size: bytes of `files`. rows, sha256: of
+    each table."""
+
+    date: str
+    rack: str
+    host: str | None
+    digest: str
+    version: str
+    complete: bool
+    behind: dict[str, int | None]
+    missing: list[str]
+    files: int
+    size: int
+    rows: dict[str, int]
+    sha256: dict[str, str]
+    cpu_s: float
+
+    @property
+    def name(self) -> PartitionName:
+        """Which partition it is of."""
+        return PartitionName(self.date, self.rack, self.host)
+
+    def to_json(self) -> bytes:
+        """As the object has it."""
+        facts = {"format": FORMAT, **self._asdict()}
+        return (json.dumps(facts, ensure_ascii=False, indent=0, sort_keys=True) + "\n").encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def from_json(cls, place: str, content: bytes) -> PartitionRecord:
+        """What an object says. Raises MburstError that names PLACE."""
+        try:
+            facts = json.loads(content.decode("utf-8", "surrogatepass"))
+            if facts.pop("format") != FORMAT:
+                raise ValueError
+            return cls(**facts)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise MburstError(
+                f"{place}: damaged: not the record of a partition", "remove it, and detect again"
+            ) from None
+
+
+def open_results(results: FleetTarget, definition: BurstDefinition) -> None:
+    """Begin results of DEFINITION, or go on with them. Raises UsageError where they are of another definition, or where
+    there is something else."""
+    wanted = _marker(definition)
+    found = wanted
+    if not results.put_new(MARKER, wanted):
+        found = results.get(MARKER)
+    if found != wanted:
+        raise UsageError(
+            f"{results.name}: has results of another definition of bursts: {definition_text(definition_of(results))}",
+            "name another place, or the same options",
+        )
+
+
+def definition_of(results: FleetTarget) -> BurstDefinition:
+    """That of all results. Raises UsageError where there are none."""
+    try:
+        facts = json.loads(results.get(MARKER))
+        if facts.pop("format") != FORMAT:
+            raise ValueError
+        return BurstDefinition(**facts["definition"])
+    except NoSuchObject:
+        raise UsageError(f"{results.name}: no results", "`mburst fleet detect TARGET -o RESULTS` makes them") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise MburstError(f"{results.place(MARKER)}: damaged, or of a newer mburst") from None
+
+
+def definition_text(definition: BurstDefinition) -> str:
+    """A definition in a line: what differs from the defaults."""
+    given = {name: value for name, value in asdict(definition).items() if value != getattr(BurstDefinition(), name)}
+    return ", ".join(f"{name} {value}" for name, value in given.items()) or "the default"
+
+
+def _marker(definition: BurstDefinition) -> bytes:
+    return (json.dumps({"format": FORMAT, "definition": asdict(definition)}, sort_keys=True) + "\n").encode()
+
+
+def read_record(results: FleetTarget, name: PartitionName) -> PartitionRecord | None:
+    """What was detected of a partition; None where it was not. Raises TargetError, and MburstError."""
+    try:
+        return PartitionRecord.from_json(results.place(name.record_key), results.get(name.record_key))
+    except NoSuchObject:
+        return None
+
+
+def list_records(results: FleetTarget, date: str, rack: str | None = None) -> Iterator[PartitionName]:
+    """The partitions of a date, or of a rack of it, that were detected, by rack and host."""
+    folder = f"{PARTITIONS}/date={date}/" + (f"{rack_folder(rack)}/" if rack is not None else "")
+    for stored in results.list(folder):
+        if stored.key.endswith(".json") and not stored.key.endswith(_PLAN):
+            yield _partition(date, stored.key, ".json")
+
+
+def list_plans(results: FleetTarget, date: str) -> Iterator[PartitionName]:
+    """The partitions of a date that were to be detected, whether they were or not."""
+    for stored in results.list(f"{PARTITIONS}/date={date}/"):
+        if stored.key.endswith(_PLAN):
+            yield _partition(date, stored.key, _PLAN)
+
+
+def _partition(date: str, key: str, suffix: str) -> PartitionName:
+    """Which partition an object is of, by its key."""
+    *_, of_rack, name = key.split("/")
+    stem = name.removesuffix(suffix)
+    host = None if stem == WHOLE_RACK else unquote(stem.removeprefix("host-"))
+    return PartitionName(date, unquote(of_rack.removeprefix("rack=")), host)
+
+
+def put_tables(results: FleetTarget, name: PartitionName, tables: Mapping[str, pa.Table]) -> dict[str, str]:
+    """Write the tables of a partition; the SHA-256 of each. The same tables give the same bytes."""
+    found = {}
+    for table, rows in tables.items():
+        content = as_parquet(rows.drop_columns(["rack"]))
+        results.replace(name.key(table), content)
+        found[table] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def as_parquet(rows: pa.Table) -> bytes:
+    """A table as a file."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd")
+    return sink.getvalue()

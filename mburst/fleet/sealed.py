@@ -1,0 +1,219 @@
+"""What of a store is ready to be shipped: sealed files that can no longer change, by the host whose rows they have.
+
+While the hot log of a segment exists, its sealed files may be written again, so they wait. So do bins and senders of a
+writer that has a recording whose only row is in a hot log: without that row, no burst of them would be found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import UsageError
+from ..sql import locks
+from ..sql.damage import DamagedFile
+from ..sql.disk import failing_as_one_line
+from ..sql.format.filenames import Segment
+from ..sql.format.hotlog import LogHeader, read_beginning, read_log
+from ..sql.segments import (
+    SECOND_COPY,
+    FileSelection,
+    Listing,
+    SealedFile,
+    damaged_file,
+    list_hot,
+    list_sealed,
+    second_copies,
+)
+from ..sql.tables import LISTING
+
+UNNAMED = "unknown"  # the default of `mburst record` for host and rack
+RECORDED = ("bins", "sources")  # tables that need a row of recordings
+# Tables whose rows come in order of time: those of the others are about what was measured, and may come much later.
+MEASURED = frozenset(LISTING) - {"recordings", "gaps", "links", "canary"}
+HELD_NS = 60 * 10**9  # by which rows that a recorder still has in memory may be older than its hot log
+
+
+class HostName(NamedTuple):
+    """A host and its rack."""
+
+    rack: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"host {self.host} in rack {self.rack}"
+
+
+NO_NAME = HostName("", "")
+
+
+@dataclass(frozen=True)
+class SealedTableFile:
+    """A sealed file, and its table."""
+
+    table: str
+    file: SealedFile
+
+    @property
+    def key(self) -> str:
+        """Its path in the store, which is its key in a target."""
+        return key_of(self.file.path)
+
+
+def key_of(path: Path) -> str:
+    """The path in its store of what is where a sealed file is expected."""
+    return "/".join(path.parts[-4:])
+
+
+@dataclass
+class HostFiles:
+    """What a store has of a host. `hot_ns`: the earliest times of measurements that are not sealed or wait. `recorded`:
+    whether a recorder may be at work."""
+
+    name: HostName
+    files: list[SealedTableFile] = field(default_factory=list)
+    damaged: list[DamagedFile] = field(default_factory=list)
+    waiting: list[SealedTableFile] = field(default_factory=list)
+    hot_ns: list[int] = field(default_factory=list)
+    recorded: bool = False
+
+    def until_ns(self) -> int:
+        """Before which every measurement of the host is in `files`, or damaged: from there on rows may be in hot logs,
+        or in a recorder's memory. Where nothing is hot, the end of what was sealed."""
+        sealed = [of.file.name.last_ns + 1 for of in self.files if of.table in MEASURED]
+        until = min(self.hot_ns, default=max(sealed, default=0))
+        return until - HELD_NS if until and (self.hot_ns or self.recorded) else until
+
+
+@dataclass
+class _TableFiles:
+    """A table's files at one moment: those that count and can no longer change, and the hot logs."""
+
+    files: list[SealedFile]
+    logs: dict[Path, Segment]
+    damaged: list[DamagedFile]
+
+
+def list_hosts(store: Path, tables: Collection[str], own: HostName) -> dict[HostName, HostFiles]:
+    """What the store at STORE has of TABLES and of recordings, by host. OWN is whose files are of no host or no rack
+    (probes, switch telemetry); '' stands for the only host or rack that other files have. Raises UsageError where there
+    are several, and MburstError where folders cannot be listed."""
+    recorded = bool(locks.names(store))
+    with failing_as_one_line(store, "read"):
+        found = {table: _list(store, table) for table in LISTING if table in tables or table == "recordings"}
+    hosts = _Hosts(own, found)
+    unrecorded = _unrecorded(found["recordings"])
+    for table in reversed(found):  # recordings before what needs them
+        for file in found[table].files:
+            host = hosts.of(table, file.rack, file.name.segment.host)
+            waits = table in RECORDED and file.name.segment.writer in unrecorded
+            (host.waiting if waits else host.files).append(SealedTableFile(table, file))
+            if waits:
+                host.hot_ns.append(file.name.first_ns)
+        for damaged in found[table].damaged:
+            hosts.of(table, damaged.rack, damaged.host).damaged.append(damaged)
+    for table in MEASURED & found.keys():
+        _note_hot(table, found[table].logs, hosts)
+    for host in hosts.by_name.values():
+        host.recorded = recorded
+    return hosts.by_name
+
+
+def _list(store: Path, table: str) -> _TableFiles:
+    """As segments.snapshot lists, but what a log hides is left out whatever the log has."""
+    before = list_hot(store, table)
+    sealed = list_sealed(store, table, FileSelection())
+    after = list_hot(store, table)
+    logs = {**before.logs, **after.logs}
+    hidden = {segment.name for segment in logs.values()}
+    files = [file for file in sealed.files if file.name.segment.name not in hidden]
+    second = second_copies(files)
+    copies = [damaged_file(file, table, SECOND_COPY) for file in second]
+    return _TableFiles([file for file in files if file not in second], logs, [*_damage(sealed, before), *copies])
+
+
+def _damage(*listings: Listing) -> Iterator[DamagedFile]:
+    for listing in listings:
+        yield from listing.damage
+
+
+def _unrecorded(recordings: _TableFiles) -> set[str]:
+    """The writers that have a recording whose rows are all in hot logs. Their files are few: those of recorders that
+    run, or were killed."""
+    hot: dict[str, set[str]] = {}
+    for path, segment in recordings.logs.items():
+        hot.setdefault(segment.writer, set()).update(_hot_recordings(path))
+    sealed: dict[str, set[str]] = {writer: set() for writer in hot}
+    for file in recordings.files:
+        if (writer := file.name.segment.writer) in hot:
+            sealed[writer].update(_sealed_recordings(file.path))
+    return {writer for writer, found in hot.items() if found - sealed[writer]}
+
+
+def _hot_recordings(path: Path) -> Iterator[str]:
+    """The recordings that a hot log has rows of. A log that cannot be read, or was sealed since, has one of no name:
+    what it held is not known."""
+    try:
+        for batch in read_log(path).batches:
+            yield from batch.column("recording_id").to_pylist()
+    except OSError:
+        yield ""
+
+
+def _sealed_recordings(path: Path) -> list[str]:
+    """The recordings that a sealed file has rows of; none where it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        found: list[str] = pq.read_table(path, columns=["recording_id"], partitioning=None).column(0).to_pylist()
+        return found
+    except (OSError, pa.ArrowException):
+        return []
+
+
+def _note_hot(table: str, logs: dict[Path, Segment], hosts: _Hosts) -> None:
+    """Note from when on rows of the hot logs of TABLE are."""
+    for path, segment in logs.items():
+        about = first_ns = None
+        with suppress(OSError):  # it was sealed since, and ships the next time; or it is damaged
+            about, first_ns = read_beginning(path)
+        begun_ns = segment.start_ns if first_ns is None else min(segment.start_ns, first_ns)
+        for host in hosts.holding(table, about, segment):
+            host.hot_ns.append(begun_ns)
+
+
+class _Hosts:
+    """The hosts of a store, as they are met."""
+
+    def __init__(self, own: HostName, found: dict[str, _TableFiles]) -> None:
+        self.by_name: dict[HostName, HostFiles] = {}
+        self._own = _complete(own, found)
+
+    def of(self, table: str, rack: str, host: str) -> HostFiles:
+        """That of a file of TABLE. Raises UsageError where the file names none and OWN neither."""
+        name = HostName(rack or self._own.rack, host or self._own.host)
+        if not all(name):
+            lacking = "--rack" if not name.rack else "--host"
+            raise UsageError(
+                f"the files of table {table} have no {lacking[2:]}", f"give {lacking} NAME: they are shipped as its own"
+            )
+        return self.by_name.setdefault(name, HostFiles(name))
+
+    def holding(self, table: str, about: LogHeader | None, segment: Segment) -> Iterable[HostFiles]:
+        """Those whose rows a hot log may have: one, or where its header is damaged all of that name."""
+        if about is not None:
+            return [self.of(table, about.rack, segment.host)]
+        host = segment.host or self._own.host
+        return [found for name, found in self.by_name.items() if name.host == host]
+
+
+def _complete(own: HostName, found: dict[str, _TableFiles]) -> HostName:
+    """OWN with what it lacks: the only host and rack of the store."""
+    names = {(file.rack, file.name.segment.host) for table in found.values() for file in table.files}
+    racks, hosts = ({part for part in parts if part} for parts in (zip(*names, strict=True) if names else ((), ())))
+    return HostName(
+        own.rack or (racks.pop() if len(racks) == 1 else ""), own.host or (hosts.pop() if len(hosts) == 1 else "")
+    )

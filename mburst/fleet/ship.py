@@ -1,0 +1,279 @@
+"""Ships what a store has sealed to a target: each file once, then a receipt of it.
+
+A file's name has its checksum, so a key stands for one content: an object that is there with the same bytes has
+arrived, whoever put it there, and one with other bytes is an error. All of it may be broken off at any instant and
+done again, by several processes at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+from .. import __version__
+from ..errors import MburstError
+from ..sql import StoreFolder, damage, disk, verified
+from ..sql.segments import damaged_file
+from ..sql.store import MARKER
+from ..sql.tables import LISTING, STORE_FORMAT
+from . import LEVELS, receipts
+from .ledger import ShipLedger
+from .receipts import DamagedReceipt, Receipt, ReceiptName, ShippedFile
+from .sealed import MEASURED, NO_NAME, UNNAMED, HostFiles, HostName, SealedTableFile, key_of, list_hosts
+from .target import FleetTarget, TargetError
+
+MOST_FILES = 1000  # of a receipt: what a kill costs is found again at the target by one request a file
+BEAT_NS = 3600 * 10**9  # after which a receipt is due though nothing is new; of those that ship each so often, that
+
+
+@dataclass(frozen=True)
+class ShipSettings:
+    """What is shipped. `own`: sealed.list_hosts. `every_ns`: how often, None: when it is called."""
+
+    level: str = LEVELS[0]
+    tables: tuple[str, ...] = tuple(LISTING)
+    own: HostName = NO_NAME
+    every_ns: int | None = None
+
+
+@dataclass
+class HostShipped:
+    """What one call shipped of a host. `there`: files that had arrived before without a receipt in the ledger."""
+
+    name: HostName
+    until_ns: int
+    sent: int = 0
+    sent_bytes: int = 0
+    there: int = 0
+    waiting: int = 0
+    missing: list[str] = field(default_factory=list)
+    receipts: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Shipped:
+    """What one call shipped. `troubles`: why a part of it was not, a line each, with what to do."""
+
+    hosts: list[HostShipped] = field(default_factory=list)
+    troubles: list[MburstError] = field(default_factory=list)
+
+
+class NotShipped(MburstError):
+    """A file that cannot be shipped, and `reason`, why."""
+
+    def __init__(self, message: str, hint: str, reason: str) -> None:
+        super().__init__(message, hint)
+        self.reason = reason
+
+
+class DifferentObject(NotShipped):
+    """The target has other bytes under a file's key."""
+
+    def __init__(self, of: SealedTableFile, target: FleetTarget) -> None:
+        super().__init__(
+            f"{of.file.path} and {target.place(of.key)} differ: nothing was replaced",
+            "the local file has the checksum of its name: find out who wrote the object, and remove it",
+            "the target has an object with other bytes of this key",
+        )
+
+
+class DamagedSealedFile(NotShipped):
+    """A sealed file that does not hold what was written."""
+
+    def __init__(self, of: SealedTableFile, reason: str) -> None:
+        super().__init__(str(damaged_file(of.file, of.table, reason)), damage.HINT, f"damaged: {reason}")
+
+
+Report = Callable[[Shipped], None]
+
+
+def ship(store: StoreFolder, target: FleetTarget, settings: ShipSettings, report: Report = lambda _: None) -> Shipped:
+    """Ship what STORE has sealed and TARGET has not. REPORT hears after each file. Raises TargetError where the target
+    cannot be read or written now: what has arrived stays, and the next call goes on from there. Raises UsageError where
+    files are of no host (sealed.list_hosts)."""
+    _check_marker(target)
+    done = Shipped()
+    _seal(store, done)
+    hosts = list_hosts(store.path, {*settings.tables, "recordings"}, settings.own)
+    ledger = ShipLedger(store.path, target.name)
+    for name, found in sorted(hosts.items()):
+        if UNNAMED in name:
+            done.troubles.append(_unnamed(found))
+            continue
+        _HostShipping(target, settings, ledger, found, done).run(report)
+    return done
+
+
+def _check_marker(target: FleetTarget) -> None:
+    """Make TARGET a store of this format, and see that it creates objects without replacing any. Raises TargetError."""
+    marker = (json.dumps({"format": STORE_FORMAT}) + "\n").encode()
+    if target.put_new(MARKER, marker) and target.put_new(MARKER, marker):
+        raise TargetError(
+            f"{target.name}: replaces objects that exist: conditional writes (If-None-Match) are ignored",
+            "use a store that has them; nothing was shipped",
+        )
+    if not target.holds(MARKER, marker):
+        raise TargetError(
+            f"{target.place(MARKER)}: not that of a store of format {STORE_FORMAT}", "name another prefix or folder"
+        )
+
+
+def _seal(store: StoreFolder, done: Shipped) -> None:
+    """Seal what dead writers left, so that it is shipped too."""
+    try:
+        store.seal()
+    except MburstError as error:
+        done.troubles.append(error)
+
+
+def _unnamed(found: HostFiles) -> MburstError:
+    return MburstError(
+        f"{found.name}: {len(found.files):,} files are not shipped: a fleet needs names",
+        "give --host and --rack to `mburst record` (in mburst.toml: host and rack), and record into a new store",
+    )
+
+
+class _HostShipping:
+    """The files of one host on their way."""
+
+    def __init__(
+        self, target: FleetTarget, settings: ShipSettings, ledger: ShipLedger, found: HostFiles, done: Shipped
+    ) -> None:
+        self._target = target
+        self._settings = settings
+        self._ledger = ledger
+        self._found = found
+        self._troubles = done.troubles
+        self._result = HostShipped(found.name, found.until_ns(), waiting=len(found.waiting))
+        self._done = done
+        self._new: list[ShippedFile] = []
+        done.hosts.append(self._result)
+
+    def run(self, report: Report) -> None:
+        """Ship them. Raises TargetError."""
+        here = {of.key for of in self._found.files}
+        known = list(receipts.list_receipts(self._target, *self._found.name))
+        self._ledger.keep({name.key for name in known}, here, receipts.folder_of(*self._found.name))
+        for damaged in self._found.damaged:
+            self._miss(MburstError(str(damaged), damage.HINT), f"{key_of(Path(damaged.path))}: {damaged.reason}")
+        arrived = {key for name in known for key in self._ledger.receipts.get(name.key, ())}
+        stated = self._stated([name for name in known if name.key not in self._ledger.receipts])
+        failed = self._send_all([of for of in self._found.files if of.key not in arrived], stated, report)
+        for name, keys in stated.items():
+            if not keys & failed:
+                self._ledger.add(name, keys & here)
+        beat_ns = self._settings.every_ns or BEAT_NS
+        newest_ns = max((name.written_ns for name in known), default=0)
+        if self._new or self._result.receipts or time.time_ns() - newest_ns > beat_ns // 2:
+            self._write_receipt(self._result.until_ns)
+        self._ledger.write()
+
+    def _stated(self, names: Sequence[ReceiptName]) -> dict[str, set[str]]:
+        """The keys that each of these receipts states."""
+        stated = {}
+        for name in names:
+            try:
+                stated[name.key] = {file.key for file in receipts.read_receipt(self._target, name).files}
+            except DamagedReceipt as error:
+                self._troubles.append(error)
+        return stated
+
+    def _send_all(self, files: Sequence[SealedTableFile], stated: dict[str, set[str]], report: Report) -> set[str]:
+        """Send what has not arrived; the keys of what could not be. A receipt is written of each MOST_FILES."""
+        known: set[str] = set().union(*stated.values())
+        failed: set[str] = set()
+        for number, of in enumerate(files, 1):
+            try:
+                shipped = self._send(of)
+            except FileNotFoundError:  # removed since it was listed
+                continue
+            except (DamagedSealedFile, DifferentObject) as error:
+                failed.add(of.key)
+                self._miss(error, f"{of.key}: {error.reason}")
+                continue
+            if of.key not in known:
+                self._new.append(shipped)
+            if len(self._new) >= MOST_FILES:
+                self._write_receipt(self._until_ns(files[number:]))
+            report(self._done)
+        return failed
+
+    def _until_ns(self, left: Sequence[SealedTableFile]) -> int:
+        """The watermark while files are LEFT."""
+        first = [of.file.name.first_ns for of in left if of.table in MEASURED]
+        return min([*first, self._result.until_ns])
+
+    def _send(self, of: SealedTableFile) -> ShippedFile:
+        """Send one file, unless it is there. Raises FileNotFoundError, DamagedSealedFile, DifferentObject and
+        TargetError."""
+        content = read_verified(of)
+        held = self._target.holds(of.key, content)
+        if held is None:
+            if self._target.put_new(of.key, content):
+                self._result.sent += 1
+                self._result.sent_bytes += len(content)
+                return shipped_file(of, content)
+            held = self._target.holds(of.key, content)  # another process was faster
+        if not held:
+            raise DifferentObject(of, self._target)
+        self._result.there += 1
+        return shipped_file(of, content)
+
+    def _miss(self, trouble: MburstError, line: str) -> None:
+        self._troubles.append(trouble)
+        self._result.missing.append(line)
+
+    def _write_receipt(self, until_ns: int) -> None:
+        """A receipt of what is new, and its line in the ledger."""
+        files, self._new = tuple(self._new), []
+        receipt = Receipt(
+            *self._found.name,
+            level=self._settings.level,
+            tables=self._settings.tables,
+            definition=None,
+            since_ns=min((file.min_ns for file in files), default=until_ns),
+            until_ns=until_ns,
+            written_ns=time.time_ns(),
+            every_ns=self._settings.every_ns,
+            version=__version__,
+            files=files,
+            missing=tuple(self._result.missing),
+        )
+        key = receipts.write_receipt(self._target, receipt)
+        self._result.receipts.append(key)
+        self._ledger.add(key, {file.key for file in files})
+        self._ledger.write()
+
+
+def read_verified(of: SealedTableFile) -> bytes:
+    """The content of a sealed file: the bytes that are sent are those that were verified. Raises FileNotFoundError and
+    DamagedSealedFile."""
+    path, name = of.file.path, of.file.name
+    try:
+        with os.fdopen(disk.open_regular(path), "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedSealedFile(of, error.strerror or str(error)) from error
+    if xxhash.xxh3_64_hexdigest(content) != name.digest:
+        raise DamagedSealedFile(of, "the content does not match its checksum")
+    if reason := verified.fault(path):
+        raise DamagedSealedFile(of, reason)
+    return content
+
+
+def shipped_file(of: SealedTableFile, content: bytes) -> ShippedFile:
+    """What a receipt states of a file with this CONTENT."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pq.read_metadata(pa.BufferReader(content)).num_rows
+    digest, name = hashlib.sha256(content).hexdigest(), of.file.name
+    return ShippedFile(of.table, of.key, len(content), digest, rows, name.first_ns, name.last_ns)

@@ -1,0 +1,106 @@
+"""Partitions as tasks of Spark, which schedules them and nothing else: no data passes through it. The only file that
+imports pyspark; DataFrames alone, so that Spark Connect works too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MburstError, UsageError
+from ..python import interpreter, with_pandas
+from .detect import Engine, Progress
+from .task import PartitionOutcome, carry_out
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What Spark's defaults get wrong here: DuckDB's memory is not the JVM's, and is beside it (task.py takes up to 1 GB).
+SETTINGS = {
+    "spark.app.name": "mburst fleet detect",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.memoryOverhead": "2g",
+    "spark.executor.cores": "1",
+    "spark.task.cpus": "1",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+SCHEMA = (
+    "date string, rack string, host string, error string, complete boolean, bursts bigint, files bigint, size bigint, "
+    "cpu_s double, seconds double"
+)
+
+
+def on_spark(master: str, settings: Mapping[str, str], scratch: str | None = None) -> Engine:
+    """The engine that MASTER names: local[*], spark://HOST:PORT, yarn, k8s://…, or sc://HOST:PORT of Spark Connect.
+    SETTINGS go before SETTINGS of this file. Executors need mburst, and the same Python as here. Raises MburstError
+    where pyspark is missing."""
+    with_pandas()
+    try:
+        import pandas  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise MburstError(
+            "pyspark is not installed", "pip install 'mburst[fleet]', and a Java of 17 or newer"
+        ) from None
+
+    def run(target: str, results: str, keys: list[str], progress: Progress) -> list[PartitionOutcome]:
+        session = _session(master, settings)
+        try:
+            rows = _run(session, target, results, keys, scratch)
+        finally:
+            session.stop()
+        outcomes = [PartitionOutcome(**row.asDict()) for row in rows]
+        for outcome in outcomes:
+            progress(outcome)
+        return outcomes
+
+    return run
+
+
+def _session(master: str, settings: Mapping[str, str]) -> Any:
+    """A session. Raises UsageError, and MburstError."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if master.startswith("local"):  # executors elsewhere have a Python of their own
+        os.environ["PYSPARK_PYTHON"] = interpreter()
+    builder = SparkSession.builder
+    for name, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(name, value)
+    try:
+        return (builder.remote(master) if master.startswith("sc://") else builder.master(master)).getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise MburstError(f"Spark at {master}: {_first_line(error)}", "a Java of 17 or newer is needed") from error
+    except Exception as error:  # of the JVM, by py4j
+        raise UsageError(f"Spark at {master}: {_first_line(error)}") from error
+
+
+def _run(session: Any, target: str, results: str, keys: list[str], scratch: str | None) -> list[Any]:
+    """A task for each of KEYS. Raises MburstError."""
+
+    def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            outcomes = [carry_out(target, results, keys[number], scratch) for number in batch.column(0).to_pylist()]
+            if outcomes:
+                yield pa.RecordBatch.from_pylist([outcome._asdict() for outcome in outcomes])
+
+    try:
+        rows: list[Any] = session.range(0, len(keys), 1, len(keys)).mapInArrow(tasks, SCHEMA).collect()
+        return rows
+    except Exception as error:  # of the JVM, by py4j or gRPC, of whatever kind
+        raise MburstError(
+            f"Spark ended the job: {_first_line(error)}", "what is done is kept: the same call goes on"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong. Of an exception of the JVM, its message: it is behind a line that names the call."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0])
+    return cause[:300]

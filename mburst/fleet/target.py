@@ -1,0 +1,138 @@
+"""Where stores are shipped to, and results of a fleet: a bucket of S3, GCS or Azure, or a folder. Objects are written
+whole. Those of stores are created once and never changed.
+
+docs/fleet.md has what a target looks like. `open_target` makes one of an address; its kinds are folder.py and
+bucket.py."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ..errors import MburstError, UsageError
+
+BUCKETS = ("s3", "gs", "az")
+EXAMPLES = "examples: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, /mnt/archive"
+
+
+class TargetError(MburstError):
+    """A target cannot be read or written now."""
+
+
+class NoSuchObject(TargetError):
+    """There is no object of that key."""
+
+
+class StoredObject(NamedTuple):
+    """An object of a target."""
+
+    key: str
+    bytes: int
+
+
+class FleetTarget(ABC):
+    """A place of objects by key, such as `bins/date=2026-11-20/rack=r1/NAME.parquet`. Every method raises TargetError.
+    `name` is its address as it was given."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def place(self, key: str) -> str:
+        """An object's address, for people."""
+        return f"{self.name.rstrip('/')}/{key}"
+
+    @abstractmethod
+    def put_new(self, key: str, data: bytes | Path) -> bool:
+        """Create an object, whole or not at all; False, and nothing is changed, where there is one already."""
+
+    @abstractmethod
+    def replace(self, key: str, content: bytes) -> None:
+        """Write an object, whole or not at all, whatever was there before."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """The content of an object. Raises NoSuchObject."""
+
+    @abstractmethod
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """The same in parts that fit into memory."""
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """The objects below PREFIX, which ends in / or is empty, sorted by key."""
+
+    @abstractmethod
+    def holds(self, key: str, content: bytes) -> bool | None:
+        """Whether the object of that key has this CONTENT; None where there is none."""
+
+    def folders(self) -> Sequence[Path]:
+        """The folders of this machine that objects are written to; they are there afterwards."""
+        return ()
+
+    def fetch(self, key: str, path: Path) -> None:
+        """Write the content of an object to a new file at PATH, and nothing where that fails. Raises NoSuchObject, and
+        MburstError where the file cannot be written."""
+        try:
+            with path.open("xb") as file:
+                try:
+                    for piece in self.pieces(key):
+                        file.write(piece)
+                except BaseException:
+                    path.unlink()
+                    raise
+        except OSError as error:
+            raise MburstError(f"{path}: cannot write: {error.strerror}") from error
+
+    def sha256(self, key: str) -> str:
+        """The SHA-256 of an object's content, in hexadecimal digits. Raises NoSuchObject."""
+        digest = hashlib.sha256()
+        for piece in self.pieces(key):
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+def content_of(data: bytes | Path) -> bytes:
+    """The bytes to be sent. Raises MburstError where the file cannot be read."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        return data.read_bytes()
+    except OSError as error:
+        raise MburstError(f"{data}: cannot read: {error.strerror}") from error
+
+
+def open_target(address: str | os.PathLike[str]) -> FleetTarget:
+    """The target at ADDRESS: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, or a folder, made where
+    there is none when something is put there. Raises UsageError for an invalid address, which is not repeated where it
+    may hold a secret, and MburstError where a library is missing."""
+    text = os.fspath(address)
+    if "://" not in text:
+        from .folder import FolderTarget
+
+        return FolderTarget(Path(text))
+    _check(text)
+    from .bucket import BucketTarget
+
+    return BucketTarget(text)
+
+
+def _check(address: str) -> None:
+    """Raises UsageError unless ADDRESS is one of a bucket."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.scheme or set("@?#") & set(address):  # credentials, or a signature
+        raise UsageError(
+            "invalid target: the address has more than a bucket and a prefix",
+            f"credentials come from the environment; {EXAMPLES}",
+        )
+    if parts.scheme not in BUCKETS:
+        raise UsageError(f"invalid target: unknown kind {parts.scheme!r}", EXAMPLES)
+    if not parts.netloc or not address.isprintable():
+        raise UsageError(f"invalid target {address!r}", EXAMPLES)

@@ -1,0 +1,175 @@
+"""One partition from beginning to end: fetch its files, verify them, detect, and put its results. It knows no engine: a
+process of this machine runs it, or a task of Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..analysis.partition.detect import BurstBeyond, PartitionTables, detect
+from ..errors import MburstError
+from .plan import NEAR_NS, PartitionPlan
+from .receipts import ShippedFile
+from .results import PartitionRecord, put_tables
+from .target import FleetTarget, TargetError, open_target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_THREADS = 4  # that fetch files
+
+
+class PartitionOutcome(NamedTuple):
+    """What became of a partition: `error`, in one line, or ''. Plain values, so that any engine can carry them."""
+
+    date: str
+    rack: str
+    host: str  # '' of a whole rack
+    error: str
+    complete: bool
+    bursts: int
+    files: int
+    size: int
+    cpu_s: float
+    seconds: float
+
+
+def carry_out(target_address: str, results_address: str, plan_key: str, scratch: str | None = None) -> PartitionOutcome:
+    """Detect the partition whose plan is PLAN_KEY of the results. Files lie below SCRATCH meanwhile (None: the folder
+    of temporary files). Raises MburstError where the plan cannot be read; what else fails is in the outcome, and costs
+    this partition alone."""
+    target, results = open_target(target_address), open_target(results_address)
+    plan = _read_plan(results, plan_key)
+    begun, used = time.monotonic(), time.process_time()
+    error, record = "", None
+    try:
+        with tempfile.TemporaryDirectory(prefix="mburst-fleet-", dir=scratch) as folder:
+            tables = _detect(target, plan, Path(folder))
+        record = _put(results, plan, tables, time.process_time() - used)
+    except MburstError as failure:
+        error = f"{failure}" + (f" ({failure.hint})" if failure.hint else "")
+    except Exception as failure:  # of a library, of whatever kind: the other partitions do not need this one
+        error = f"{type(failure).__name__}: {(str(failure).strip() or '?').splitlines()[0]}"
+    name = plan.name
+    return PartitionOutcome(
+        name.date,
+        name.rack,
+        name.host or "",
+        error,
+        bool(record and record.complete),
+        record.rows["bursts"] if record else 0,
+        len(plan.near),
+        plan.size,
+        round(time.process_time() - used, 3),
+        round(time.monotonic() - begun, 3),
+    )
+
+
+def _read_plan(results: FleetTarget, key: str) -> PartitionPlan:
+    """Raises MburstError."""
+    try:
+        return PartitionPlan.from_json(results.get(key))
+    except (ValueError, KeyError, TypeError) as error:
+        raise MburstError(f"{results.place(key)}: damaged: not the plan of a partition", "detect again") from error
+
+
+def _detect(target: FleetTarget, plan: PartitionPlan, folder: Path) -> PartitionTables:
+    """The tables of a partition; of all the files that are known where its bursts go on beyond the near ones. Raises
+    MburstError."""
+    since, until = plan.since_ns, plan.until_ns
+    files = fetch(target, plan.near, folder)
+    try:
+        return detect(files, plan.definition, since_ns=since, until_ns=until, held_ns=NEAR_NS)
+    except BurstBeyond:
+        for table, more in fetch(target, plan.further, folder).items():
+            files.setdefault(table, []).extend(more)
+        return detect(files, plan.definition, since_ns=since, until_ns=until)
+
+
+def fetch(target: FleetTarget, files: Iterable[ShippedFile], folder: Path) -> dict[str, list[Path]]:
+    """Copies of FILES below FOLDER, by table, under their paths in a store; each has the SHA-256 that its receipt
+    states. Raises MburstError that names one that is missing or has other content."""
+    wanted = list(files)
+    for parent in {(folder / file.key).parent for file in wanted}:
+        parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(lambda file: _fetch(target, file, folder / file.key), wanted))
+    found: dict[str, list[Path]] = defaultdict(list)
+    for file in wanted:
+        found[file.table].append(folder / file.key)
+    return dict(found)
+
+
+def _fetch(target: FleetTarget, file: ShippedFile, path: Path) -> None:
+    if not _is_inside(file.key):
+        raise TargetError(f"{target.name}: invalid key {file.key!r} in a receipt")
+    digest = hashlib.sha256()
+    try:
+        with path.open("xb") as copy:
+            for piece in target.pieces(file.key):
+                digest.update(piece)
+                copy.write(piece)
+    except OSError as error:
+        raise MburstError(f"{path}: cannot write: {error.strerror}", f"free: {_free(path.parent)}") from error
+    if digest.hexdigest() != file.sha256:
+        raise TargetError(
+            f"{target.place(file.key)}: damaged: the content does not have the SHA-256 that its receipt states"
+        )
+
+
+def _is_inside(key: str) -> bool:
+    return not any(part in ("", ".", "..") or "\0" in part for part in key.split("/"))
+
+
+def _free(folder: Path) -> str:
+    with_room = folder if folder.exists() else folder.parent
+    return f"{shutil.disk_usage(with_room).free >> 20:,} MB in {os.fspath(with_room)}"
+
+
+def _put(results: FleetTarget, plan: PartitionPlan, tables: PartitionTables, cpu_s: float) -> PartitionRecord:
+    """Write the tables, and then the record that says that they are there. Raises TargetError."""
+    by_name = {**tables._asdict(), "incomplete": _incomplete(plan)}
+    if plan.name.host is not None:  # of one host alone, it would read as a rack's
+        by_name["contention"] = tables.contention.slice(0, 0)
+    record = PartitionRecord(
+        *plan.name,
+        digest=plan.digest,
+        version=plan.version,
+        complete=not plan.behind and not plan.missing,
+        behind=dict(plan.behind),
+        missing=list(plan.missing),
+        files=len(plan.near),
+        size=plan.size,
+        rows={table: rows.num_rows for table, rows in by_name.items()},
+        sha256=put_tables(results, plan.name, by_name),
+        cpu_s=round(cpu_s, 3),
+    )
+    results.replace(plan.name.record_key, record.to_json())
+    return record
+
+
+def _incomplete(plan: PartitionPlan) -> pa.Table:
+    """What has not arrived: a row for each host that is behind, with how much of the day that is (NULL: it has never
+    shipped), and for each thing that was never shipped. No row: the partition is complete."""
+    import pyarrow as pa
+
+    day = plan.until_ns - plan.since_ns
+    rows = [
+        (plan.name.rack, host, plan.since_ns, None, "never shipped")
+        if until is None
+        else (plan.name.rack, host, plan.since_ns, min(max(plan.until_ns - until, 0), day), "behind")
+        for host, until in sorted(plan.behind.items())
+    ] + [(plan.name.rack, None, plan.since_ns, None, reason) for reason in plan.missing]
+    schema = {"rack": pa.string(), "host": pa.string(), "day_ns": pa.int64(), "behind_ns": pa.int64()}
+    names = (*schema, "reason")
+    return pa.Table.from_pylist(
+        [dict(zip(names, row, strict=True)) for row in rows], pa.schema({**schema, "reason": pa.string()})
+    )

@@ -1,0 +1,51 @@
+-- Coverage: how many hosts of each rack recorded, for how much of the day, and what has not arrived.
+--
+--   hosts_expected  hosts of the inventory, and those that recorded or have ever shipped and are behind
+--   recorded_share  recorded time of these hosts; of several interfaces of a host, the one recorded for longest counts
+--   losing_share    of the recorded bins, those in which packets were dropped: their counts are lower bounds
+--   behind_ns       how much of the day has not arrived of the host that is furthest behind; a whole day if it never shipped
+--   missing         files and tables that a host could not ship, such as damaged files
+WITH asked_hours AS (
+    SELECT * FROM hours CROSS JOIN asked WHERE hour_ns >= since_ns AND hour_ns < until_ns
+), asked_incomplete AS (
+    SELECT * FROM incomplete CROSS JOIN asked WHERE day_ns >= since_ns AND day_ns < until_ns
+), lanes AS (
+    SELECT date, rack, host, interface, direction, hour_ns, LEAST(SUM(recorded_ns), 3600000000000) AS recorded_ns,
+           SUM(bins) AS bins, SUM(losing_bins) AS losing_bins
+    FROM asked_hours GROUP BY date, rack, host, interface, direction, hour_ns
+), of_hours AS (
+    SELECT date, rack, host, MAX(recorded_ns) AS recorded_ns, SUM(bins) AS bins, SUM(losing_bins) AS losing_bins
+    FROM lanes GROUP BY date, rack, host, hour_ns
+), recorded AS (
+    SELECT date, rack, host, SUM(recorded_ns) AS recorded_ns, SUM(bins) AS bins, SUM(losing_bins) AS losing_bins
+    FROM of_hours GROUP BY date, rack, host HAVING SUM(recorded_ns) > 0
+), dates AS (
+    SELECT date FROM asked_hours UNION SELECT date FROM asked_incomplete
+), expected AS (
+    SELECT date, rack, host FROM recorded
+    UNION SELECT date, rack, host FROM asked_incomplete WHERE host IS NOT NULL
+    UNION SELECT date, rack, host FROM dates CROSS JOIN inventory
+), racks AS (
+    SELECT date, rack FROM expected UNION SELECT date, rack FROM asked_incomplete
+), counted AS (
+    SELECT expected.date, expected.rack, COUNT(*) AS hosts_expected, COUNT(recorded.host) AS hosts_recorded,
+           SUM(recorded.recorded_ns) AS recorded_ns, SUM(recorded.bins) AS bins, SUM(recorded.losing_bins) AS losing_bins
+    FROM expected LEFT JOIN recorded
+        ON expected.date = recorded.date AND expected.rack = recorded.rack AND expected.host = recorded.host
+    GROUP BY expected.date, expected.rack
+), lacking AS (
+    SELECT date, rack, MAX(CASE WHEN host IS NOT NULL THEN COALESCE(behind_ns, 86400000000000) END) AS behind_ns,
+           SUM(CASE WHEN host IS NULL THEN 1 ELSE 0 END) AS missing
+    FROM asked_incomplete GROUP BY date, rack
+)
+SELECT racks.date,
+       racks.rack,
+       COALESCE(counted.hosts_expected, 0) AS hosts_expected,
+       COALESCE(counted.hosts_recorded, 0) AS hosts_recorded,
+       COALESCE(CAST(counted.recorded_ns AS DOUBLE) / (86400e9 * counted.hosts_expected), 0e0) AS recorded_share,
+       CAST(counted.losing_bins AS DOUBLE) / CAST(NULLIF(counted.bins, 0) AS DOUBLE) AS losing_share,
+       COALESCE(lacking.behind_ns, 0) AS behind_ns,
+       CAST(COALESCE(lacking.missing, 0) AS BIGINT) AS missing
+FROM racks LEFT JOIN counted ON racks.date = counted.date AND racks.rack = counted.rack
+LEFT JOIN lacking ON racks.date = lacking.date AND racks.rack = lacking.rack
+ORDER BY racks.date, racks.rack

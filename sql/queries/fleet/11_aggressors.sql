@@ -1,0 +1,40 @@
+-- Aggressors: which senders are in the fan-in of bursts of many hosts and racks.
+--
+--   source, service  the sender's address, and its service where the inventory has that address
+--   racks, hosts     that received these bursts
+--   led              bursts in which it sent the most
+--   first_seen       start of the first of its bursts in the results, of whatever date (Unix ns)
+--   new_this_week    first seen in the seven days before the end of the time asked for; NULL where the results do not go back
+--                    further than that
+WITH seen AS (
+    SELECT source, senders.rack, senders.host, senders.start_ns, place, senders.bytes
+    FROM senders JOIN bursts ON senders.rack = bursts.rack AND senders.host = bursts.host
+        AND senders.recording_id = bursts.recording_id AND senders.clock_epoch = bursts.clock_epoch
+        AND senders.start_ns = bursts.start_ns
+    WHERE in_fan_in AND members = 1 AND direction <> 'out'
+), first_times AS (
+    SELECT source, MIN(start_ns) AS first_seen FROM seen GROUP BY source
+), oldest AS (
+    SELECT MIN(hour_ns) AS oldest_ns FROM hours
+), of_hosts AS (
+    SELECT source, rack, host, COUNT(*) AS bursts, SUM(CASE WHEN place = 1 THEN 1 ELSE 0 END) AS led, SUM(bytes) AS bytes
+    FROM seen CROSS JOIN asked WHERE start_ns >= since_ns AND start_ns < until_ns GROUP BY source, rack, host
+), sums AS (
+    SELECT source, COUNT(DISTINCT rack) AS racks, COUNT(*) AS hosts, SUM(bursts) AS bursts, SUM(led) AS led, SUM(bytes) AS bytes
+    FROM of_hosts GROUP BY source
+), services AS (
+    SELECT address, MIN(service) AS service FROM inventory WHERE address IS NOT NULL GROUP BY address
+)
+SELECT sums.source,
+       services.service,
+       sums.racks,
+       sums.hosts,
+       CAST(sums.bursts AS BIGINT) AS bursts,
+       CAST(sums.led AS BIGINT) AS led,
+       CAST(sums.bytes AS BIGINT) AS bytes,
+       first_times.first_seen,
+       CASE WHEN oldest.oldest_ns < asked.until_ns - 604800000000000
+            THEN first_times.first_seen >= asked.until_ns - 604800000000000 END AS new_this_week
+FROM sums JOIN first_times ON sums.source = first_times.source LEFT JOIN services ON sums.source = services.address
+CROSS JOIN oldest CROSS JOIN asked
+ORDER BY sums.racks DESC, sums.hosts DESC, sums.bursts DESC, sums.source

@@ -1,0 +1,32 @@
+"""The questions to the results of a fleet: queries/fleet/NN_NAME.sql, which DuckDB, Spark SQL and Trino all run.
+
+They ask the tables of results (docs/fleet.md) and two more: `asked` has one row, since_ns and until_ns; `inventory` has
+the rack, host, service and address of hosts, each host once, or no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import UsageError
+from .named import first_sentence
+
+FOLDER = Path(__file__).parent / "queries" / "fleet"
+
+
+def names() -> list[str]:
+    """The names of all questions, in their order."""
+    return sorted(path.stem for path in FOLDER.glob("*.sql"))
+
+
+def text(name: str) -> str:
+    """The SQL of a question, which is one SELECT: `02_worst_hosts`, `worst_hosts` or `2`. Raises UsageError."""
+    for known in names():
+        number, _, word = known.partition("_")
+        if name in (known, word, number, number.lstrip("0")):
+            return (FOLDER / f"{known}.sql").read_text(encoding="utf-8")
+    raise UsageError(f"unknown question {name!r}", f"there are {', '.join(names())}")
+
+
+def about(name: str) -> str:
+    """The first sentence of a question's documentation."""
+    return first_sentence(text(name))

@@ -1,0 +1,80 @@
+"""A database over the results of a fleet: what sql/queries/fleet/ asks."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import lockdown, views
+from .named import set_variables
+from .tables import partition_sql
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+
+class ResultFile(NamedTuple):
+    """A file of a table; the rows have neither its date nor its rack."""
+
+    path: Path
+    date: str
+    rack: str
+
+
+def connect(
+    files: Mapping[str, Sequence[ResultFile]],
+    asked: tuple[int, int],
+    inventory: pa.Table,
+    divided: Iterable[tuple[str, str]] = (),
+) -> duckdb.DuckDBPyConnection:
+    """The tables FILES, each of one file or more; ASKED, the span of time that is asked about (Unix ns); and INVENTORY
+    (rack, host, service, address: VARCHAR; each host once). Of the DIVIDED dates and racks, the files of `contention`
+    have no row: it is worked out from `bursts` and `coverage`. The database reads FILES and nothing else."""
+    connection = views.unlocked({})
+    connection.execute("CREATE TABLE defined.result_files (path VARCHAR, date VARCHAR, rack VARCHAR)")
+    for table, found in files.items():
+        _create(connection, "defined.contention" if table == "contention" else table, found)
+    _create_contention(connection, sorted(divided))
+    connection.execute("CREATE TABLE asked (since_ns BIGINT, until_ns BIGINT)")
+    connection.execute("INSERT INTO asked VALUES ($1, $2)", list(asked))
+    connection.register("listed_hosts", inventory)
+    connection.execute("CREATE TABLE inventory AS SELECT rack, host, service, address FROM listed_hosts")
+    connection.unregister("listed_hosts")
+    lockdown.lock(connection, [str(file.path) for found in files.values() for file in found])
+    return connection
+
+
+def _create(connection: duckdb.DuckDBPyConnection, view: str, files: Sequence[ResultFile]) -> None:
+    """The view VIEW: the rows of FILES, with date and rack. They come from FILES and not from the path, since folders
+    above it may look like places of rows, too."""
+    columns = [list(map(str, column)) for column in zip(*files, strict=True)]
+    connection.execute("INSERT INTO defined.result_files SELECT unnest($1), unnest($2), unnest($3)", columns)
+    listed = ", ".join("'" + glob.escape(path).replace("'", "''") + "'" for path in columns[0])
+    connection.execute(
+        f"CREATE VIEW {view} AS SELECT date, rack, rows.* EXCLUDE (filename) "
+        f"FROM read_parquet([{listed}], hive_partitioning = false, filename = true, union_by_name = true) AS rows "
+        "JOIN defined.result_files ON path = filename"
+    )
+
+
+def _create_contention(connection: duckdb.DuckDBPyConnection, divided: list[tuple[str, str]]) -> None:
+    """The view `contention`: what files have of it, and that of the DIVIDED dates and racks."""
+    connection.execute("CREATE SCHEMA divided; CREATE TABLE divided.days (date VARCHAR, rack VARCHAR)")
+    if divided:
+        connection.executemany("INSERT INTO divided.days VALUES ($1, $2)", [list(of) for of in divided])
+    for name, table in (("recorded", "coverage"), ("lanes", "coverage"), ("bursts", "bursts")):
+        connection.execute(
+            f"CREATE VIEW divided.{name} AS FROM main.{table} WHERE rack IN (SELECT rack FROM divided.days)"
+        )
+    set_variables(connection, span_since_ns=0, span_until_ns=2**63 - 1)
+    connection.execute("USE divided")
+    connection.execute(f"CREATE TABLE defined.divided_contention AS {partition_sql('contention')}")
+    connection.execute("USE main")
+    connection.execute(
+        "CREATE VIEW contention AS FROM defined.contention UNION ALL BY NAME "
+        "SELECT strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') AS date, of.* FROM defined.divided_contention AS of "
+        "SEMI JOIN divided.days ON of.rack = days.rack AND strftime(make_timestamp_ns(hour_ns), '%Y-%m-%d') = days.date"
+    )

@@ -1,0 +1,115 @@
+"""`mburst fleet ask`: the questions, over real results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+
+import pytest
+from fleetlib import DATES, HOSTS, detected, filled, shipped
+
+from mburst.__main__ import main
+from mburst.sql import questions
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ask")
+    return shipped(filled(folder / "store"), folder / "target")
+
+
+@pytest.fixture(scope="module")
+def done(target, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ask")
+    (folder / "date=2020-01-01").mkdir()
+    detected(target, folder / "date=2020-01-01" / "it's [1]", *DATES)
+    return folder / "date=2020-01-01" / "it's [1]"
+
+
+def ask(capfd, results, *words, code=0):
+    assert main(["fleet", "ask", str(results), *words, "--csv"]) == code
+    out, err = capfd.readouterr()
+    return list(csv.DictReader(io.StringIO(out))), err
+
+
+def test_all_questions_are_listed_and_answered(done, capfd):
+    listed, _ = ask(capfd, done)
+    assert [row["question"] for row in listed] == questions.names() and all(row["answers"] for row in listed)
+    for number, row in enumerate(listed, 1):
+        named, _ = ask(capfd, done, row["question"], "--day", DATES[0])
+        assert named, row["question"]
+        assert named == ask(capfd, done, str(number), "--day", DATES[0])[0]
+
+
+def test_the_rows_are_of_the_days_asked_for(done, capfd):
+    assert {row["rack"] for row in ask(capfd, done, "coverage", "--day", DATES[0])[0]} == {rack for rack, _ in HOSTS}
+    for day, days, dates in ((DATES[0], "1", DATES[:1]), (DATES[1], "1", DATES[1:]), (DATES[1], "2", DATES)):
+        rows, _ = ask(capfd, done, "coverage", "--day", day, "--days", days)
+        assert {row["date"] for row in rows} == set(dates)
+    bursts, _ = ask(capfd, done, "SELECT count(*) AS n FROM bursts", "--day", DATES[1])
+    assert bursts == [{"n": "8"}], "what is compared with is there, too"
+
+
+def test_contention_of_a_rack_that_is_divided_by_host_is_that_of_the_rack(done, target, tmp_path, capfd):
+    detected(target, tmp_path, *DATES, split="host")
+    for question in ("contention", "hours_of_day"):
+        for day in DATES:
+            wanted, _ = ask(capfd, done, question, "--day", day)
+            assert ask(capfd, tmp_path, question, "--day", day)[0] == wanted
+    at_once = {row["hosts_at_once"] for row in ask(capfd, tmp_path, "contention", "--day", DATES[0])[0]}
+    assert at_once == {"0", "1", "2"}
+
+
+def test_an_inventory_names_services_and_who_is_expected(done, capfd, tmp_path):
+    with (tmp_path / "hosts.csv").open("w", newline="") as file:
+        rows = [["rack", "host", "service", "address"], ["r1", "a", "cache", "10.0.0.9"], ["r9", "x", "db", "10.0.0.2"]]
+        csv.writer(file).writerows(rows)
+    words = ("--day", DATES[0], "--inventory", str(tmp_path / "hosts.csv"))
+    assert {row["service"] for row in ask(capfd, done, "durations", *words)[0]} == {"cache", ""}
+    [absent] = [row for row in ask(capfd, done, "coverage", *words)[0] if row["rack"] == "r9"]
+    assert (absent["hosts_expected"], absent["hosts_recorded"], float(absent["recorded_share"])) == ("1", "0", 0.0)
+    services = {row["source"]: row["service"] for row in ask(capfd, done, "aggressors", *words)[0]}
+    assert services["10.0.0.2"] == "db" and services["10.0.0.1"] == ""
+    with (tmp_path / "hosts.csv").open("a", newline="") as file:
+        csv.writer(file).writerow(["r1", "a", "other", ""])
+    assert main(["fleet", "ask", str(done), "1", *words]) == 2
+    assert "host a of rack r1 has two services or addresses" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("harm", ["flip", "remove"])
+def test_what_is_damaged_is_named_and_left_out(done, capfd, tmp_path, harm):
+    shutil.copytree(done, tmp_path / "results")
+    [path] = (tmp_path / "results").glob(f"hours/date={DATES[0]}/rack=r1/*.parquet")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    if harm == "remove":
+        path.unlink()
+    rows, err = ask(capfd, tmp_path / "results", "worst_hosts", "--day", DATES[0], code=1)
+    assert {row["rack"] for row in rows} == {rack for rack, _ in HOSTS} - {"r1"}
+    assert err.count("\n") == 1 and str(path) in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["12"], "unknown question '12'"),
+        (["1", "--day", "2026-01-01"], "no results of 2026-01-01"),
+        (["1", "--days", "0"], "invalid number of days 0"),
+        (["COPY bursts TO 'x'", "--day", DATES[0]], "COPY is not allowed"),
+        (["SELECT 1; SELECT 2", "--day", DATES[0]], "not one statement"),
+        (["FROM read_csv('/etc/passwd')", "--day", DATES[0]], ""),
+    ],
+)
+def test_wrong_calls_are_one_line(done, capfd, words, message):
+    assert main(["fleet", "ask", str(done), *words]) in (1, 2)
+    out, err = capfd.readouterr()
+    assert message in err and err.count("\n") == 1 and not out
+
+
+def test_json(done, capfd):
+    assert main(["fleet", "ask", str(done), "8", "--day", DATES[0], "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)
+    assert rows and set(rows[0]) == {"rack", "hour_ns", "hosts_at_once", "ns", "share", "p90", "buffer_share"}

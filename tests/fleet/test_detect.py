@@ -1,0 +1,290 @@
+"""What is detected of a fleet is what one database over everything has, however it is divided and whatever fails."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fleetlib import DATES, HOSTS, detected, files, filled, of_whole, plain, rows, shipped
+from racklib import DAY, START, fill
+from waiting import wait_for
+
+from mburst.__main__ import main
+from mburst.analysis.bursts.find import BurstDefinition
+from mburst.errors import MburstError, UsageError
+from mburst.fleet import plan as planning
+from mburst.fleet import task
+from mburst.fleet.detect import local
+from mburst.fleet.plan import HostOf
+from mburst.fleet.results import TABLES, PartitionName, read_record
+from mburst.fleet.target import open_target
+from mburst.sql import StoreFolder
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreFolder:
+    return filled(tmp_path_factory.mktemp("fleet") / "store")
+
+
+@pytest.fixture(scope="module")
+def target(store: StoreFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shipped(store, tmp_path_factory.mktemp("fleet") / "target")
+
+
+@pytest.fixture(scope="module")
+def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of both days."""
+    results = tmp_path_factory.mktemp("fleet") / "results"
+    found = detected(target, results)
+    assert not any(outcome.error for outcome in found.outcomes) and not found.incomplete
+    return results
+
+
+def test_bursts_are_those_of_one_database(store: StoreFolder, done: Path) -> None:
+    """Also those across midnight, and one that is longer than the first margin."""
+    bursts = rows(done, "bursts")
+    assert plain(bursts) == of_whole(store) and len(bursts) == 8
+    assert {burst["date"] for burst in bursts if burst["host"] == "b"} == {DATES[0]}
+    [long] = [burst for burst in bursts if burst["rack"] == "r2"]
+    assert (long["date"], long["duration_ns"]) == (DATES[0], 90 * 10**9 - 4 * 10**6)
+    assert sum(row["bursts"] for row in rows(done, "hours")) == len(bursts)
+    assert len(rows(done, "senders")) == 3 * len(bursts)
+
+
+def test_divided_by_host_it_is_the_same(target: Path, done: Path, tmp_path: Path) -> None:
+    detected(target, tmp_path, split="host")
+    for table in set(TABLES) - {"contention"}:
+        assert Counter(map(repr, rows(tmp_path, table))) == Counter(map(repr, rows(done, table))), table
+    assert rows(done, "contention") and not rows(tmp_path, "contention"), "of one host alone, it would read as a rack's"
+    with pytest.raises(UsageError, match="rack r /3 is divided by host on 2026-11-20"):
+        detected(target, tmp_path, split="rack")
+    assert not detected(target, tmp_path, split="auto").outcomes, "it goes on as it was divided"
+
+
+def test_a_rack_of_many_bytes_is_divided(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {of.rack: of.size for of in detected(target, tmp_path / "whole", DATES[0]).outcomes}
+    monkeypatch.setattr(planning, "LARGE_BYTES", sizes["r1"] - 1)
+    found = detected(target, tmp_path / "divided", DATES[0])
+    partitions = {(outcome.rack, outcome.host) for outcome in found.outcomes}
+    assert sizes["r1"] == max(sizes.values()) and partitions == {("r1", "a"), ("r1", "b"), ("r2", ""), ("r /3", "")}
+
+
+def test_a_second_run_does_what_is_new(store: StoreFolder, target: Path, done: Path, tmp_path: Path) -> None:
+    shutil.copytree(target, tmp_path / "target")
+    shutil.copytree(done, tmp_path / "results")
+    before = files(tmp_path / "results")
+    again = detected(tmp_path / "target", tmp_path / "results", DATES[0])
+    assert not again.outcomes and len(again.done) == 3
+    more = StoreFolder.create(tmp_path / "more")
+    fill(more, {"a": [(700, 4)]}, start=START + 3600 * 10**9, length=10**10, rack="r1")
+    shipped(more, tmp_path / "target")
+    [outcome] = detected(tmp_path / "target", tmp_path / "results", DATES[0]).outcomes
+    assert (outcome.rack, outcome.bursts, outcome.error) == ("r1", 5, "")
+    after = files(tmp_path / "results")
+    assert after.keys() == before.keys()
+    assert {key for key in after if after[key] != before[key] and "rack=r1" not in key} == set()
+
+
+def spoil(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (spoil, "damaged: the content does not have the SHA-256 that its receipt states"),
+        (Path.unlink, "no such object"),
+    ],
+)
+@pytest.mark.parametrize("table", ["bins", "recordings"])
+def test_a_damaged_file_costs_its_partition_and_is_named(
+    target: Path,
+    tmp_path: Path,
+    harm: Callable[[Path], None],
+    message: str,
+    table: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(target, tmp_path / "target")
+    path = sorted((tmp_path / "target" / table).rglob("rack=r1/*.parquet"))[0]
+    harm(path)
+    words = ["fleet", "detect", tmp_path / "target", "--day", DATES[0], "-o", tmp_path / "results", "--jobs", "1"]
+    assert main([*map(str, words), "--json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    [failed] = [of["error"] for of in found["detected"] if of["error"]]
+    assert path.name in failed and message in failed and found["failed"] == 1 and len(found["detected"]) == 3
+    shutil.rmtree(tmp_path / "target")
+    shutil.copytree(target, tmp_path / "target")
+    assert main(list(map(str, words))) == 0
+    out = capfd.readouterr().out
+    assert "2026-11-20: 1 partitions detected, 0 failed, 2 done before" in out and out.count("\n") == 3
+
+
+def test_bins_without_their_recording_are_an_error(target: Path, tmp_path: Path) -> None:
+    """Not a day without bursts."""
+    shutil.copytree(target, tmp_path / "target")
+    receipts = sorted((tmp_path / "target" / "shipped").rglob("*.json"))
+    for path in receipts:
+        facts = json.loads(path.read_text())
+        facts["files"] = [file for file in facts["files"] if file["table"] != "recordings"]
+        path.unlink()
+        content = (json.dumps(facts, ensure_ascii=False, indent=0, sort_keys=True) + "\n").encode()
+        (path.parent / f"{path.name[:17]}{hashlib.sha256(content).hexdigest()[:16]}.json").write_bytes(content)
+    found = detected(tmp_path / "target", tmp_path / "results", DATES[0])
+    assert all("no row of `recordings` for the bins of recording" in outcome.error for outcome in found.outcomes)
+    assert len(found.outcomes) == 3 and not files(tmp_path / "results")
+
+
+def test_who_is_behind_is_stated(target: Path, tmp_path: Path) -> None:
+    expected = {HostOf("r1", "a"), HostOf("r1", "never"), HostOf("r9", "alone")}
+    found = detected(target, tmp_path, DATES[0], inventory=expected)
+    assert [str(name) for name in found.incomplete] == ["2026-11-20 rack r1", "2026-11-20 rack r9"]
+    record = read_record(open_target(tmp_path), PartitionName(DATES[0], "r1", None))
+    assert record and record.behind == {"never": None} and not record.complete and record.rows["bursts"] == 4
+    lacking = {(row["rack"], row["host"]): row for row in rows(tmp_path, "incomplete")}
+    assert set(lacking) == {("r1", "never"), ("r9", "alone")}
+    assert lacking["r1", "never"]["behind_ns"] is None and lacking["r1", "never"]["day_ns"] == START
+    later = detected(target, tmp_path / "later", "2026-11-22")
+    behind = {row["behind_ns"] for row in rows(tmp_path / "later", "incomplete")}
+    assert behind and None not in behind and all(0 <= of <= DAY for of in behind)
+    assert len(later.incomplete) == 3, "shipped until an hour of that day"
+    names = {of["error"] for of in map(lambda outcome: outcome._asdict(), later.outcomes)}
+    assert names == {""}
+
+
+def test_an_inventory_is_a_csv_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], target: Path) -> None:
+    with (tmp_path / "hosts.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["host", "service", "rack"], ["a", "cache", "r1"], ["x", "db", "r1"]])
+    words = ["fleet", "detect", target, "--day", DATES[0], "-o", tmp_path / "results", "--rack", "r1", "--jobs", "1"]
+    assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 0
+    out, err = capfd.readouterr()
+    assert "1 are incomplete, since not all has arrived" in out and "2026-11-20 rack r1: 4 bursts in" in err
+    (tmp_path / "hosts.csv").write_text("rack;host\n")
+    assert main([*map(str, words), "--inventory", str(tmp_path / "hosts.csv")]) == 2
+    assert "hosts.csv: no columns rack and host" in capfd.readouterr().err
+
+
+def test_results_have_one_definition(target: Path, done: Path, tmp_path: Path) -> None:
+    shutil.copytree(done, tmp_path / "results")
+    with pytest.raises(UsageError, match="has results of another definition of bursts: the default"):
+        detected(target, tmp_path / "results", definition=BurstDefinition(threshold=0.9))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--day", "yesterday"], "invalid day 'yesterday' (examples: last, 2026-11-20)"),
+        (["--conf", "a=b"], "--conf is a setting of Spark"),
+        (["--jobs", "0"], "invalid number of processes 0"),
+        (["--master", "local[2]", "--jobs", "2"], "--jobs is of this machine"),
+        (["--master", "local[2]", "--conf", "a"], "invalid setting 'a'"),
+        (["--inventory", "none.csv"], "none.csv: cannot read: No such file or directory"),
+        (["--threshold", "40"], "invalid share of line rate '40'"),
+    ],
+)
+def test_wrong_calls_are_one_line(
+    target: Path, tmp_path: Path, words: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "detect", str(target), "-o", str(tmp_path / "results"), *words]) in (1, 2)
+    err = capfd.readouterr().err
+    assert message in err and err.count("\n") == 1
+
+
+def test_a_target_without_hosts_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["fleet", "detect", str(tmp_path / "none"), "-o", str(tmp_path / "results")]) == 1
+    assert "none: no host has shipped here" in capfd.readouterr().err
+
+
+def test_results_are_plain_files_with_signed_types(done: Path) -> None:
+    """The rack of a row is in the path, as for every reader of such folders."""
+    for key in files(done):
+        schema = pq.read_schema(done / key)
+        assert "rack" not in schema.names and not any(pa.types.is_unsigned_integer(field.type) for field in schema)
+    assert {Path(key).parts[2] for key in files(done)} == {"rack=r1", "rack=r2", "rack=r%20%2F3"}
+    assert len({tuple(key) for key in HOSTS}) == 4
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_nothing_is_left(target: Path, done: Path, tmp_path: Path, number: int) -> None:
+    (tmp_path / "scratch").mkdir()
+    words = [
+        "fleet",
+        "detect",
+        target,
+        "--day",
+        DATES[0],
+        "-o",
+        tmp_path / "results",
+        "--scratch",
+        tmp_path / "scratch",
+    ]
+    command = [sys.executable, "-m", "mburst", *map(str, words), "--split", "host", "--jobs", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
+    wait_for(lambda: list((tmp_path / "scratch").glob("*/*")) or process.poll() is not None, "copies of files")
+    os.killpg(process.pid, number)  # as a terminal does
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error.splitlines()[-1]) == (130, "mburst: interrupted"), error
+    assert "Traceback" not in error and not list((tmp_path / "scratch").iterdir())
+    detected(target, tmp_path / "results", split="host")
+    one = files(tmp_path / "results")
+    assert Counter(map(repr, rows(tmp_path / "results", "bursts"))) == Counter(map(repr, rows(done, "bursts"))) and one
+
+
+def test_what_a_library_raises_costs_its_partition(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = task.detect
+
+    def failing(files: Any, *arguments: Any, **settings: Any) -> Any:
+        if any("rack=r2" in str(path) for path in files["bins"]):
+            raise RuntimeError("out of luck\nand more")
+        return real(files, *arguments, **settings)
+
+    monkeypatch.setattr(task, "detect", failing)
+    found = detected(target, tmp_path, DATES[0])
+    assert {outcome.rack: outcome.error for outcome in found.outcomes} == {
+        "r1": "", "r2": "RuntimeError: out of luck", "r /3": "",
+    }  # fmt: skip
+
+
+def test_a_process_that_is_killed_costs_no_result(target: Path, done: Path, tmp_path: Path) -> None:
+    """Whichever it is, and whenever: the next call does what is left, and the same bytes are there."""
+
+    def children() -> list[int]:
+        task = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children")
+        found = [int(pid) for of in task.parent.parent.glob("*/children") for pid in of.read_text().split()]
+        return [pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    errors: list[MburstError] = []
+
+    def run() -> None:
+        try:
+            detected(target, tmp_path, DATES[0], engine=local(1))
+        except MburstError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: list(tmp_path.glob("partitions/*/*/rack.json")) and children(), "a partition")
+    for pid in children():
+        os.kill(pid, signal.SIGKILL)
+    thread.join()
+    assert not errors or str(errors[0]) == "a process that detects bursts was killed"
+    detected(target, tmp_path, *DATES)
+    assert files(tmp_path) == files(done)

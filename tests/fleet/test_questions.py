@@ -1,0 +1,51 @@
+"""The questions to a fleet's results, against answers worked out row by row."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+from fleet_oracle import Fleet
+from fleettables import DAY, INVENTORY, START, arrow, tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mburst.sql import questions
+
+SPANS = [(START, START + DAY), (START - DAY, START + DAY), (START + DAY, START + 2 * DAY)]
+HOSTS = [
+    {"rack": "r1", "host": "h0", "service": "cache", "address": "10.0.0.1"},
+    {"rack": "r1", "host": "h1", "service": "cache", "address": None},
+    {"rack": "r /2", "host": "gone", "service": "", "address": "10.0.0.3"},
+]
+
+
+def asked(found, span, inventory):
+    """A database with the tables that questions ask."""
+    con = duckdb.connect()
+    for table, rows in found.items():
+        con.register(table, arrow(table, rows, located=True))
+    con.register("inventory", pa.Table.from_pylist(inventory, INVENTORY))
+    con.execute(
+        f"CREATE VIEW asked AS SELECT CAST({span[0]} AS BIGINT) AS since_ns, CAST({span[1]} AS BIGINT) AS until_ns"
+    )
+    return con
+
+
+def same(found, wanted):
+    """Numbers that are no whole ones may differ by rounding; all else is equal."""
+    assert len(found) == len(wanted)
+    for row, other in zip(found, wanted, strict=True):
+        for value, expected in zip(row, other, strict=True):
+            is_real = isinstance(expected, float) and isinstance(value, float)
+            assert value == (pytest.approx(expected, rel=1e-9, abs=1e-9) if is_real else expected), (row, other)
+
+
+@pytest.mark.parametrize("name", questions.names())
+@settings(max_examples=12)
+@given(st.integers(0, 2**32), st.sampled_from(SPANS), st.booleans(), st.integers(1, 3), st.sampled_from([3, 12, 60]))
+def test_an_answer_is_what_the_rows_add_up_to(name, seed, span, listed, racks, bursts):
+    found, inventory = tables(seed, racks=racks, bursts=bursts), HOSTS if listed else []
+    with asked(found, span, inventory) as con:
+        answer = con.execute(questions.text(name)).fetchall()
+    same(answer, getattr(Fleet(found, span, inventory), name.partition("_")[2])())

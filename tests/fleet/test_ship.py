@@ -1,0 +1,405 @@
+"""Shipping: everything arrives once, whatever breaks off, and nothing at the target is ever replaced."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import serving
+from places import ROOT
+from racklib import START, fill
+from s3lib import BUCKET, S3Server
+from storelib import rows, sealed_files, write
+from waiting import wait_for
+from werkzeug.wrappers import Request, Response
+
+from mburst.errors import UsageError
+from mburst.fleet import bucket, receipts, ship
+from mburst.fleet.receipts import files_of, read_receipts
+from mburst.fleet.sealed import HELD_NS, HostName
+from mburst.fleet.ship import DifferentObject, Shipped, ShipSettings
+from mburst.fleet.target import FleetTarget, TargetError, open_target
+from mburst.sql import StoreFolder, locks
+from mburst.sql.tables import LISTING
+
+CACHE_1 = HostName("r1", "cache-1")
+
+
+@pytest.fixture(params=["bucket", "folder"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "archive")
+    request.getfixturevalue("s3")
+    return f"s3://{BUCKET}/prefix"
+
+
+@pytest.fixture
+def target(address: str) -> FleetTarget:
+    return open_target(address)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> FleetTarget:
+    """A folder, where it does not matter what is shipped to."""
+    return open_target(tmp_path / "archive")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two hosts: 6 files."""
+    store = StoreFolder.create(tmp_path_factory.mktemp("filled") / "store")
+    fill(store, {"cache-1": [(50, 10)], "cache-2": [(70, 5)]})
+    return store.path
+
+
+@pytest.fixture
+def store(filled: Path, tmp_path: Path) -> StoreFolder:
+    shutil.copytree(filled, tmp_path / "store")
+    return StoreFolder.open(tmp_path / "store")
+
+
+def sealed(store: StoreFolder) -> dict[str, Path]:
+    """The sealed files of a store by key."""
+    found = [path for table in LISTING for path in (store.path / table).glob("date=*/rack=*/*.parquet")]
+    return {path.relative_to(store.path).as_posix(): path for path in found}
+
+
+def data(target: FleetTarget) -> dict[str, bytes]:
+    """The files of a target by key: all but receipts, the marker, and what readers of a folder leave there."""
+    keys = [stored.key for stored in target.list() if stored.key.endswith(".parquet")]
+    return {key: target.get(key) for key in keys}
+
+
+def has_arrived(store: StoreFolder, target: FleetTarget) -> None:
+    """Each sealed file is at the target once, equal, and in a receipt with its SHA-256."""
+    here = {key: path.read_bytes() for key, path in sealed(store).items()}
+    assert data(target) == here
+    stated = files_of(read_receipts(target))
+    assert stated.keys() == here.keys()
+    assert all(target.sha256(key) == file.sha256 and len(here[key]) == file.bytes for key, file in stated.items())
+
+
+def sums(shipped: Shipped) -> tuple[int, int, int]:
+    """Files sent, those that had arrived, and receipts."""
+    hosts = shipped.hosts
+    return sum(of.sent for of in hosts), sum(of.there for of in hosts), sum(len(of.receipts) for of in hosts)
+
+
+def call(store: StoreFolder, target: FleetTarget, **settings: Any) -> Shipped:
+    return ship.ship(store, target, ShipSettings(**settings))
+
+
+def test_everything_arrives_once_and_a_receipt_states_it(store: StoreFolder, target: FleetTarget) -> None:
+    first = call(store, target)
+    assert sums(first) == (6, 0, 2) and not first.troubles
+    has_arrived(store, target)
+    assert sums(call(store, target)) == (0, 0, 0)
+    [receipt] = read_receipts(target, *CACHE_1)
+    assert (receipt.rack, receipt.host, receipt.level, receipt.definition) == ("r1", "cache-1", "all", None)
+    assert (
+        receipt.until_ns == START + 9_000_000_000 + 1 == max(f.max_ns for f in receipt.files if f.table == "bins") + 1
+    )
+    assert receipt.since_ns == START and receipt.missing == () == receipt.replaces
+    assert {file.table: file.rows for file in receipt.files} == {"recordings": 1, "bins": 20, "sources": 10}
+    write(store, "bins", {"ts_ns": START + 60 * 10**9})
+    assert sums(call(store, target)) == (1, 0, 1)
+    has_arrived(store, target)
+
+
+def test_a_folder_is_a_store_that_every_verb_reads(store: StoreFolder, tmp_path: Path) -> None:
+    call(store, open_target(tmp_path / "archive"))
+    there = StoreFolder.open(tmp_path / "archive")
+    for table in ("bins", "sources", "recordings"):
+        here, arrived = (one.connect().execute(f"FROM {table} ORDER BY ALL").fetchall() for one in (store, there))
+        assert here == arrived and here
+
+
+def test_what_is_not_sealed_waits_and_is_not_promised(store: StoreFolder, target: FleetTarget) -> None:
+    writer = store.writer("bins", "cache-1", "r1")
+    writer.append(rows("bins", {"ts_ns": START + 5 * 10**9}))
+    found = {of.name: of for of in call(store, target).hosts}
+    assert found[CACHE_1].until_ns == START + 5 * 10**9 - HELD_NS
+    assert found[HostName("r1", "cache-2")].until_ns == START + 9 * 10**9 + 1
+    assert len(data(target)) == 6
+    writer.close()
+    assert sums(call(store, target))[0] == 1
+    has_arrived(store, target)
+
+
+def test_while_a_recorder_runs_its_memory_is_allowed_for(store: StoreFolder, archive: FleetTarget) -> None:
+    lock = locks.acquire(store.path, "0123456789ab")
+    assert lock is not None
+    assert {of.until_ns for of in call(store, archive).hosts} == {START + 9 * 10**9 + 1 - HELD_NS}
+    lock.end()
+    assert {of.until_ns for of in call(store, archive).hosts} == {START + 9 * 10**9 + 1}
+
+
+def test_what_a_dead_writer_left_is_sealed_and_arrives(store: StoreFolder, archive: FleetTarget) -> None:
+    writer = store.writer("bins", "cache-1", "r1")
+    writer.append(rows("bins", {"ts_ns": START + 5 * 10**9}))
+    assert writer._segment is not None
+    writer._segment.log.leave()
+    assert sums(call(store, archive))[0] == 7
+    has_arrived(store, archive)
+
+
+@pytest.mark.parametrize("sealed_before", [[], ["live-0"]])
+def test_bins_wait_for_the_row_of_their_recording(
+    store: StoreFolder, archive: FleetTarget, sealed_before: list[str]
+) -> None:
+    """Also where its writer has sealed those of other directions, and theirs once more in a log."""
+    recordings = store.writer("recordings", "cache-1", "r1", "aaaaaaaaaaaa")
+    for name in sealed_before:
+        recordings.append(rows("recordings", {"recording_id": name}))
+        recordings.roll()
+    recordings.append(rows("recordings", *({"recording_id": name} for name in [*sealed_before, "live"])))
+    wait_for(lambda: len(sealed_files(store, "recordings")) == 2 + len(sealed_before), "sealed rows")
+    with store.writer("bins", "cache-1", "r1", "aaaaaaaaaaaa") as bins:
+        bins.append(rows("bins", {"recording_id": "live", "ts_ns": START + 8 * 10**9}))
+    [waiting] = [of for of in call(store, archive).hosts if of.name == CACHE_1]
+    assert (waiting.waiting, waiting.until_ns) == (1, START + 8 * 10**9 - HELD_NS)
+    assert len(data(archive)) == 6 + len(sealed_before)
+    recordings.close()
+    assert sums(call(store, archive))[0] == 2
+    has_arrived(store, archive)
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["deleted", "torn", "empty", "other", "folder", "foreign"])
+def test_without_its_ledger_a_store_is_compared_and_not_sent_again(
+    store: StoreFolder, archive: FleetTarget, how: str
+) -> None:
+    call(store, archive)
+    [ledger] = (store.path / "shipped").iterdir()
+    text = ledger.read_text()
+    ledger.unlink()
+    if how == "folder":
+        ledger.mkdir()
+    elif how != "deleted":
+        changed = {"torn": text[: len(text) // 2], "empty": "", "other": text.replace("cache-2", "cache-3")}
+        ledger.write_text(changed.get(how, "[" * 100_000))
+    before = {stored.key: archive.get(stored.key) for stored in archive.list()}
+    assert sums(call(store, archive)) == (0, 6, 0)
+    assert {stored.key: archive.get(stored.key) for stored in archive.list()} == before
+    assert sums(call(store, archive)) == ((0, 6, 0) if how == "folder" else (0, 0, 0))
+
+
+def test_a_ledger_of_a_target_that_was_emptied_is_worth_nothing(store: StoreFolder, tmp_path: Path) -> None:
+    target = open_target(tmp_path / "archive")
+    call(store, target)
+    shutil.rmtree(tmp_path / "archive")
+    assert sums(call(store, target)) == (6, 0, 2)
+    has_arrived(store, target)
+
+
+def test_a_store_that_can_only_be_read_ships(store: StoreFolder, archive: FleetTarget) -> None:
+    (store.path / "shipped").write_text("in the way of the ledger")
+    assert sums(call(store, archive)) == (6, 0, 2) and sums(call(store, archive)) == (0, 6, 0)
+    has_arrived(store, archive)
+
+
+# --- what differs, and what is damaged --------------------------------------------------------------------------------
+
+
+def spoil(target: FleetTarget, key: str, content: bytes, tmp_path: Path) -> None:
+    """Put CONTENT under a key, whatever is there."""
+    import obstore
+
+    if isinstance(target, bucket.BucketTarget):
+        obstore.put(target._store, key, content)
+        return
+    path = tmp_path / "archive" / key
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("shipped_before", [False, True])
+@pytest.mark.parametrize("same_size", [False, True])
+def test_an_object_with_other_bytes_is_named_and_not_replaced(
+    store: StoreFolder, target: FleetTarget, tmp_path: Path, shipped_before: bool, same_size: bool
+) -> None:
+    key, path = next((key, path) for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    other = bytes(content) if same_size else b"other"
+    if shipped_before:
+        call(store, target)
+        shutil.rmtree(store.path / "shipped")
+    spoil(target, key, other, tmp_path)
+    found = call(store, target)
+    [trouble] = found.troubles
+    assert isinstance(trouble, DifferentObject)
+    assert str(path) in str(trouble) and target.place(key) in str(trouble) and trouble.hint
+    assert target.get(key) == other
+    assert data(target).keys() == sealed(store).keys()
+    assert key in next(iter(found.hosts)).missing[0]
+
+
+def test_a_damaged_file_is_stated_and_the_rest_is_shipped(store: StoreFolder, archive: FleetTarget) -> None:
+    key, path = next((key, path) for key, path in sealed(store).items() if key.startswith("bins") and "cache-1" in key)
+    content = path.read_bytes()
+    path.write_bytes(content[:200] + b"\xff" + content[201:])
+    found = call(store, archive)
+    [trouble] = found.troubles
+    assert str(trouble).startswith(f"{path}: damaged: the content does not match its checksum")
+    assert sealed(store).keys() - data(archive).keys() == {key}
+    [receipt] = read_receipts(archive, *CACHE_1)
+    assert receipt.missing == (f"{key}: damaged: the content does not match its checksum",)
+    path.write_bytes(content)
+    assert sums(call(store, archive)) == (1, 0, 1)
+    has_arrived(store, archive)
+    assert max(read_receipts(archive, *CACHE_1), key=lambda receipt: receipt.written_ns).missing == ()
+
+
+def test_a_damaged_receipt_is_named_and_its_files_are_stated_again(
+    store: StoreFolder, target: FleetTarget, tmp_path: Path
+) -> None:
+    call(store, target)
+    [name] = receipts.list_receipts(target, *CACHE_1)
+    spoil(target, name.key, b"{}", tmp_path)
+    shutil.rmtree(store.path / "shipped")
+    found = call(store, target)
+    assert [name.key in str(trouble) for trouble in found.troubles] == [True]
+    assert sums(found) == (0, 6, 1)
+    stated = files_of(read_receipts(target, damaged=lambda error: None))
+    assert stated.keys() == sealed(store).keys()
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [{"host": "unknown"}, {"rack": "unknown"}])
+def test_hosts_without_a_name_are_refused(store: StoreFolder, archive: FleetTarget, name: dict[str, str]) -> None:
+    write(store, "recordings", name)
+    write(store, "bins", {**name, "ts_ns": START})
+    [trouble] = (found := call(store, archive)).troubles
+    assert "2 files are not shipped" in str(trouble) and "--rack" in trouble.hint
+    assert sums(found) == (6, 0, 2) and not any("unknown" in stored.key for stored in archive.list())
+
+
+def test_files_of_no_host_are_those_of_the_only_one_or_of_the_one_that_is_named(
+    store: StoreFolder, archive: FleetTarget
+) -> None:
+    with store.writer("probes") as writer:
+        writer.append(rows("probes", {"tx_ns": START}))
+    with pytest.raises(UsageError, match="the files of table probes have no host"):
+        call(store, archive)
+    call(store, archive, own=HostName("", "cache-1"))
+    [receipt] = read_receipts(archive, *CACHE_1)
+    assert "probes" in {file.table for file in receipt.files}
+    has_arrived(store, archive)
+    only = StoreFolder.create(store.path.parent / "only")
+    write(only, "recordings", {"host": "cache-3"})
+    with only.writer("queues", rack="r9") as writer:
+        writer.append(rows("queues", {"window_start_ns": START - 1, "ts_ns": START, "receive_ns": START}))
+    call(only, archive)
+    assert [file.table for one in read_receipts(archive, "r9", "cache-3") for file in one.files] == ["queues"]
+
+
+def test_some_tables_go_with_their_recordings(store: StoreFolder, archive: FleetTarget) -> None:
+    call(store, archive, tables=("bins",))
+    assert {key.split("/")[0] for key in data(archive)} == {"bins", "recordings"}
+    assert sums(call(store, archive))[0] == 2
+    has_arrived(store, archive)
+
+
+# --- what breaks off --------------------------------------------------------------------------------------------------
+
+
+def test_receipts_of_many_files_promise_no_more_than_has_arrived(
+    store: StoreFolder, archive: FleetTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ship, "MOST_FILES", 2)
+    for day in range(3):
+        write(store, "bins", {"ts_ns": START + day * 86_400 * 10**9})
+    call(store, archive)
+    has_arrived(store, archive)
+    found = sorted(read_receipts(archive, *CACHE_1), key=lambda receipt: receipt.written_ns)
+    assert [len(receipt.files) for receipt in found] == [2, 2, 2, 0]
+    for number, receipt in enumerate(found):
+        later = [file.min_ns for after in found[number + 1 :] for file in after.files if file.table == "bins"]
+        assert all(receipt.until_ns <= ns for ns in later)
+
+
+def test_killed_anywhere_it_goes_on(store: StoreFolder, address: str) -> None:
+    with serving(ROOT / "tests" / "lib" / "killed_shipper.py") as killer:
+        calls = killer.order(store=str(store.path), target=f"{address}-0")["calls"]
+        assert calls > 20
+        for step in random.Random(22).sample(range(1, calls), 7):
+            shutil.rmtree(store.path / "shipped")
+            where = f"{address}-{step}"
+            assert killer.order(store=str(store.path), target=where, step=step)["killed"]
+            if step % 3:  # often it is killed a second time, early
+                killer.order(store=str(store.path), target=where, step=1 + step // 2)
+            found = call(store, open_target(where))
+            assert not found.troubles
+            has_arrived(store, open_target(where))
+
+
+def test_two_at_once(store: StoreFolder, address: str) -> None:
+    found: list[Shipped] = []
+    shippers = [
+        threading.Thread(target=lambda: found.append(call(StoreFolder.open(store.path), open_target(address))))
+        for _ in range(2)
+    ]
+    for one in shippers:
+        one.start()
+    for one in shippers:
+        one.join()
+    assert [one.troubles for one in found] == [[], []]
+    assert sum(sums(one)[0] for one in found) == 6
+    has_arrived(store, open_target(address))
+    assert not call(store, open_target(address)).troubles
+
+
+def test_throttled_now_and_then_everything_arrives(store: StoreFolder, s3: S3Server) -> None:
+    chance = random.Random(5)
+    s3.fault = lambda request: Response("", 503) if chance.random() < 0.3 else None
+    target = open_target(f"s3://{BUCKET}/p")
+    assert not call(store, target).troubles
+    s3.fault = None
+    has_arrived(store, target)
+
+
+def test_a_target_that_fails_ends_it_and_the_next_call_goes_on(
+    store: StoreFolder, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "RETRIES", 0)
+    target = open_target(f"s3://{BUCKET}/p")
+    puts: list[str] = []
+
+    def fault(request: Request) -> Response | None:
+        puts.extend([request.path] if request.method == "PUT" else [])
+        return Response("", 500) if len(puts) > 5 else None
+
+    s3.fault = fault
+    with pytest.raises(TargetError, match="500 Internal Server Error"):
+        call(store, target)
+    assert len(puts) == 6
+    s3.fault = None
+    assert sums(call(store, target)) == (6 - 3, 3, 2)
+    has_arrived(store, target)
+
+
+def test_a_bucket_that_replaces_objects_is_refused(store: StoreFolder, s3: S3Server) -> None:
+    def fault(request: Request) -> None:
+        request.environ.pop("HTTP_IF_NONE_MATCH", None)
+
+    s3.fault = fault
+    target = open_target(f"s3://{BUCKET}/p")
+    with pytest.raises(TargetError, match="conditional writes"):
+        call(store, target)
+    assert [stored.key for stored in target.list()] == ["mburst.json"]
+
+
+def test_another_thing_than_a_target_is_refused(store: StoreFolder, archive: FleetTarget, tmp_path: Path) -> None:
+    spoil(archive, "mburst.json", b'{"format": 1}\n', tmp_path)
+    with pytest.raises(TargetError, match="not that of a store of format 2"):
+        call(store, archive)
+    assert len(list(archive.list())) == 1

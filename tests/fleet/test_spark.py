@@ -1,0 +1,119 @@
+"""Spark runs the tasks, on this machine and on a cluster of two executors: the same bytes as without it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fleetlib import DATES, detected, files, filled, shipped
+from waiting import wait_for
+
+from mburst.errors import MburstError
+from mburst.fleet.spark import on_spark
+
+if not shutil.which("java"):
+    pytest.skip("Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True)
+pytest.importorskip("pyspark")
+
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of the processor time of a short job is the JVM's compiler
+SETTINGS = {
+    "spark.driver.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": LIGHT,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("spark")
+    return shipped(filled(folder / "store"), folder / "target")
+
+
+@pytest.fixture(scope="module")
+def done(target: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of results without Spark, of partitions of single hosts."""
+    results = tmp_path_factory.mktemp("spark") / "results"
+    detected(target, results, split="host")
+    return files(results)
+
+
+def test_on_this_machine(target: Path, done: dict[str, bytes], tmp_path: Path) -> None:
+    found = detected(target, tmp_path, split="host", engine=on_spark("local[2]", SETTINGS))
+    assert files(tmp_path) == done and len(found.outcomes) == 4
+    assert not any(outcome.error for outcome in found.outcomes)
+    assert not detected(target, tmp_path, engine=on_spark("local[2]", SETTINGS)).outcomes
+
+
+def descendants(word: bytes) -> list[int]:
+    """The processes below this one whose command has WORD."""
+    parents, commands = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(path.name)] = (path / "cmdline").read_bytes()
+
+    def is_below(pid: int) -> bool:
+        return pid in parents and (parents[pid] == os.getpid() or is_below(parents[pid]))
+
+    return [pid for pid, command in commands.items() if word in command and is_below(pid)]
+
+
+@pytest.fixture
+def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[int]]:
+    """Once a partition is written, one process of the cluster is killed, whose command has a word."""
+    dead: list[int] = []
+    ended = threading.Event()
+
+    def is_time() -> bool:
+        records = [path for path in tmp_path.glob("partitions/*/*/*.json") if not path.name.endswith(".plan.json")]
+        return ended.is_set() or bool(records and descendants(request.param))
+
+    def kill() -> None:
+        wait_for(is_time, "a partition", 300)
+        for pid in descendants(request.param)[:1]:
+            os.kill(pid, signal.SIGKILL)
+            dead.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield dead
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "killed", [b"CoarseGrainedExecutorBackend", b"pyspark.daemon"], indirect=True, ids=["executor", "worker"]
+)
+def test_on_a_cluster_of_which_something_is_killed(
+    target: Path, done: dict[str, bytes], tmp_path: Path, killed: list[int]
+) -> None:
+    engine = on_spark("local-cluster[2,1,1024]", {**SETTINGS, "spark.executor.memory": "512m"})
+    found = detected(target, tmp_path, split="host", engine=engine)
+    assert files(tmp_path) == done and not any(outcome.error for outcome in found.outcomes)
+    assert len(killed) == 1
+
+
+def test_a_damaged_file_costs_its_partition(target: Path, done: dict[str, bytes], tmp_path: Path) -> None:
+    shutil.copytree(target, tmp_path / "target")
+    path = sorted((tmp_path / "target" / "bins").rglob("rack=r1/*.parquet"))[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    found = detected(
+        tmp_path / "target", tmp_path / "results", DATES[0], split="host", engine=on_spark("local[2]", SETTINGS)
+    )
+    [error] = [outcome.error for outcome in found.outcomes if outcome.error]
+    assert path.name in error and "SHA-256" in error and len(found.outcomes) == 4
+    left = files(tmp_path / "results")
+    assert {key: content for key, content in done.items() if key in left} == left
+
+
+def test_what_spark_refuses_is_one_line(target: Path, tmp_path: Path) -> None:
+    with pytest.raises(MburstError, match=r"^Spark at no-such-master: .*no-such-master") as raised:
+        detected(target, tmp_path, engine=on_spark("no-such-master", SETTINGS))
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,306 @@
+"""What sql/queries/fleet/ answers, worked out row by row in Python from tables as fleettables.py makes them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from itertools import groupby, pairwise
+from typing import Any
+
+from fleettables import DAY, HOUR, Row, Tables
+
+WEEK = 7 * DAY
+Span = tuple[int, int]
+Answer = list[tuple[Any, ...]]
+
+
+def rank(values: Iterable[Any], share: Fraction) -> Any:
+    """The nearest rank; None of nothing."""
+    found = sorted(values)
+    return found[math.ceil(share * len(found)) - 1] if found else None
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> list[tuple[Any, list[Row]]]:
+    """Rows by KEY, in its order."""
+    return [(of, list(found)) for of, found in groupby(sorted(rows, key=key), key)]
+
+
+def total(rows: Iterable[Row], name: str) -> int:
+    """The sum of a column."""
+    return sum(row[name] for row in rows)
+
+
+def divided(part: float, whole: float) -> float | None:
+    """PART / WHOLE; None by nothing."""
+    return part / whole if whole else None
+
+
+class Fleet:
+    """TABLES over SPAN, with an inventory of rows of rack, host, service and address."""
+
+    def __init__(self, tables: Tables, span: Span, inventory: Sequence[Row]) -> None:
+        self.tables, self.inventory = tables, inventory
+        self.since, self.until = span
+
+    def _asked(self, table: str, column: str, back: int = 0) -> list[Row]:
+        return [row for row in self.tables[table] if self.since - back <= row[column] < self.until - back]
+
+    def _class(self, row: Row) -> tuple[Any, ...]:
+        named = [of["service"] for of in self.inventory if (of["rack"], of["host"]) == (row["rack"], row["host"])]
+        return (named[0] if named and named[0] else "", row["direction"], row["link_bps"], row["bin_ns"])
+
+    def coverage(self) -> Answer:
+        hours, incomplete = self._asked("hours", "hour_ns"), self._asked("incomplete", "day_ns")
+        dates = {row["date"] for row in hours + incomplete}
+        expected = {(row["date"], row["rack"], row["host"]) for row in hours}
+        expected |= {(row["date"], row["rack"], row["host"]) for row in incomplete if row["host"]}
+        expected |= {(date, of["rack"], of["host"]) for date in dates for of in self.inventory}
+        racks = {of[:2] for of in expected} | {(row["date"], row["rack"]) for row in incomplete}
+        return [self._covered(of, expected, hours, incomplete) for of in sorted(racks)]
+
+    def _covered(self, of: Any, expected: Any, hours: list[Row], incomplete: list[Row]) -> tuple[Any, ...]:
+        hosts = {host for *place, host in expected if tuple(place) == of}
+        mine = [row for row in hours if (row["date"], row["rack"]) == of]
+        recorded = 0
+        for _, rows in grouped(mine, lambda row: (row["host"], row["hour_ns"])):
+            lanes = grouped(rows, lambda row: (row["interface"], row["direction"]))
+            recorded += max(min(total(found, "recorded_ns"), HOUR) for _, found in lanes)
+        lacking = [row for row in incomplete if (row["date"], row["rack"]) == of]
+        behind = [DAY if row["behind_ns"] is None else row["behind_ns"] for row in lacking if row["host"]]
+        seen = {row["host"] for row in mine}
+        losing = divided(total(mine, "losing_bins"), total(mine, "bins"))
+        share = recorded / (DAY * len(hosts)) if hosts else 0.0
+        missing = sum(row["host"] is None for row in lacking)
+        return (*of, len(hosts), len(seen), share, losing, max(behind, default=0), missing)
+
+    def worst_hosts(self) -> Answer:
+        now, before = self._rates(0), self._rates(WEEK)
+        placed, before_placed = _places(now), _places(before)
+        answer = []
+        for host, (per_hour, share, retransmits) in now.items():
+            bursts = [row for row in self._received() if (row["rack"], row["host"]) == host]
+            p99 = rank((row["duration_ns"] for row in bursts), Fraction(99, 100))
+            fan_in = max((row["fan_in"] for row in bursts), default=None)
+            places = placed[host], before_placed.get(host)
+            answer.append((*host, per_hour, share, p99, fan_in, retransmits, *places))
+        return sorted(answer, key=lambda row: (row[7], row[:2]))
+
+    def _rates(self, back: int) -> dict[Any, Any]:
+        hours = [row for row in self._asked("hours", "hour_ns", back) if row["direction"] != "out"]
+        return {
+            host: (
+                total(rows, "bursts") / (total(rows, "recorded_ns") / HOUR),
+                total(rows, "burst_ns") / total(rows, "recorded_ns"),
+                divided(total(rows, "retransmits") * 1e9, total(rows, "wire_bytes")),
+            )
+            for host, rows in grouped(hours, lambda row: (row["rack"], row["host"]))
+        }
+
+    def _received(self) -> list[Row]:
+        return [row for row in self._asked("bursts", "start_ns") if row["direction"] != "out"]
+
+    def durations(self) -> Answer:
+        answer = []
+        for of, rows in grouped(self._asked("bursts", "start_ns"), self._class):
+            for duration in sorted({row["duration_ns"] for row in rows}):
+                n = sum(row["duration_ns"] <= duration for row in rows)
+                answer.append((*of, duration, n, n / len(rows)))
+        return answer
+
+    def gaps(self) -> Answer:
+        found: dict[Any, dict[Any, list[int]]] = defaultdict(dict)
+        key = lambda row: (row["rack"], row["host"], row["recording_id"], row["clock_epoch"])  # noqa: E731
+        for recording, rows in grouped(self._asked("bursts", "start_ns"), key):
+            rows.sort(key=lambda row: row["start_ns"])
+            # a class is of the burst that ends the gap
+            for earlier, later in pairwise(rows):
+                gaps = found[self._class(later)].setdefault(recording, [])
+                gaps.append(later["start_ns"] - earlier["end_ns"])
+        answer = []
+        for of in sorted(found):
+            tested = _tested(found[of], self._means(key))
+            gaps = [gap for recording in found[of].values() for gap in recording]
+            for gap in sorted(set(gaps)):
+                answer.append((*of, gap, sum(other <= gap for other in gaps) / len(gaps), *tested))
+        return answer
+
+    def _means(self, key: Callable[[Row], Any]) -> dict[Any, tuple[int, float]]:
+        means = {}
+        for recording, rows in grouped(self._asked("bursts", "start_ns"), key):
+            rows.sort(key=lambda row: row["start_ns"])
+            gaps = [b["start_ns"] - a["end_ns"] for a, b in pairwise(rows)]
+            if gaps:
+                means[recording] = (len(gaps), sum(gaps) / len(gaps))
+        return means
+
+    def markov(self) -> Answer:
+        answer = []
+        for of, rows in grouped(self._asked("hours", "hour_ns"), self._class):
+            hot = total(rows, "hot_hot") + total(rows, "hot_cold")
+            after_hot = divided(total(rows, "hot_hot"), hot)
+            after_cold = divided(total(rows, "cold_hot"), total(rows, "pairs") - hot)
+            ratio = None if after_hot is None or not after_cold else after_hot / after_cold
+            answer.append((*of, after_hot, after_cold, ratio, total(rows, "bins")))
+        return answer
+
+    def utilization(self) -> Answer:
+        hours = dict(grouped(self._asked("hours", "hour_ns"), self._class))
+        answer = []
+        sizes = [row for row in self._asked("histograms", "hour_ns") if row["measure"] == "utilization"]
+        for of, rows in grouped(sizes, self._class):
+            names = ("bytes", "burst_bytes", "packets", "burst_packets")
+            size, in_bursts, packets, burst_packets = (total(hours[of], name) for name in names)
+            facts = (
+                divided(in_bursts, size),
+                divided(in_bursts, burst_packets),
+                divided(size - in_bursts, packets - burst_packets),
+            )
+            for least in sorted({row["least"] for row in rows}):
+                below = sum(row["n"] for row in rows if row["least"] <= least)
+                edge = (least + 5) / 100 if least < 100 else None
+                answer.append((*of, edge, below / total(rows, "n"), *facts))
+        return answer
+
+    def fan_in(self) -> Answer:
+        bursts = self._asked("bursts", "start_ns")
+        of_class = Counter(map(self._class, bursts))
+        answer = []
+        for (of, fan_in, pattern), rows in grouped(
+            bursts, lambda row: (self._class(row), row["fan_in"], row["pattern"])
+        ):
+            effective = [row["effective_sources"] for row in rows if row["effective_sources"] is not None]
+            median = rank(effective, Fraction(1, 2))
+            answer.append((*of, fan_in, len(rows), len(rows) / of_class[of], pattern, median))
+        return answer
+
+    def contention(self) -> Answer:
+        answer = []
+        asked = self._asked("contention", "hour_ns")
+        for of, rows in grouped(asked, lambda row: (row["rack"], row["hour_ns"])):
+            p90 = _p90(rows)
+            for bursting, found in grouped(rows, lambda row: row["bursting"]):
+                ns = total(found, "ns")
+                answer.append((*of, bursting, ns, ns / total(rows, "ns"), p90, 1 / (1 + bursting)))
+        return answer
+
+    def loss(self) -> Answer:
+        received, counts = self._received(), defaultdict(list)
+        for burst in received:
+            at = burst["start_ns"]
+            hosts = {
+                row["host"]
+                for row in received
+                if row["rack"] == burst["rack"] and row["start_ns"] <= at < row["end_ns"]
+            }
+            of = (
+                _class_of(burst["duration_ns"], (0, 10**5, 10**6, 10**7, 10**8)),
+                _class_of(len(hosts), (1, 2, 4, 8, 16)),
+                _class_of(burst["fan_in"], (0, 1, 2, 4, 8, 16, 32, 64)),
+            )
+            counts[of].append(burst["retransmits"] + burst["retransmits_after"] > 0)
+        return [
+            (*of, len(lossy), sum(lossy), sum(lossy) / len(lossy), *wilson(sum(lossy), len(lossy)))
+            for of, lossy in sorted(counts.items())
+        ]
+
+    def hours_of_day(self) -> Answer:
+        rates = {
+            of: total(rows, "bursts") / (total(rows, "recorded_ns") / HOUR)
+            for of, rows in grouped(
+                (row for row in self.tables["hours"] if row["direction"] != "out"),
+                lambda row: (row["rack"], row["hour_ns"]),
+            )
+        }
+        answer = []
+        for (rack, hour), rate in sorted(rates.items()):
+            if self.since <= hour < self.until:
+                bursts = [
+                    row for row in self._received() if row["rack"] == rack and row["start_ns"] // HOUR * HOUR == hour
+                ]
+                times = [row for row in self.tables["contention"] if (row["rack"], row["hour_ns"]) == (rack, hour)]
+                p50 = rank((row["fan_in"] for row in bursts), Fraction(1, 2))
+                p90 = _p90(times) if times else None
+                answer.append((rack, hour, rate, p50, p90, self._resembles(rates, rack, hour // DAY * DAY)))
+        return answer
+
+    def _resembles(self, rates: dict[Any, float], rack: str, day: int) -> float | None:
+        both = [
+            (rate, rates[rack, hour - DAY])
+            for (of, hour), rate in rates.items()
+            if of == rack
+            and day <= hour < day + DAY
+            and self.since <= hour < self.until
+            and (rack, hour - DAY) in rates
+        ]
+        if len(both) < 3:
+            return None
+        x, y = zip(*both, strict=True)
+        if len(set(x)) == 1 or len(set(y)) == 1:
+            return None
+        mx, my = sum(x) / len(x), sum(y) / len(y)
+        spread = math.sqrt(sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y))
+        return sum((a - mx) * (b - my) for a, b in both) / spread
+
+    def aggressors(self) -> Answer:
+        directions = {_burst(row): row["direction"] for row in self.tables["bursts"]}
+        counted = [
+            row
+            for row in self.tables["senders"]
+            if row["in_fan_in"] and row["members"] == 1 and directions[_burst(row)] != "out"
+        ]
+        oldest = min((row["hour_ns"] for row in self.tables["hours"]), default=None)
+        services = {of["address"]: of["service"] for of in self.inventory if of["address"]}
+        answer = []
+        for source, rows in grouped(counted, lambda row: row["source"]):
+            asked = [row for row in rows if self.since <= row["start_ns"] < self.until]
+            if asked:
+                first, back = min(row["start_ns"] for row in rows), self.until - WEEK
+                new = first >= back if oldest is not None and oldest < back else None
+                hosts = {(row["rack"], row["host"]) for row in asked}
+                led = sum(row["place"] == 1 for row in asked)
+                counts = (len({rack for rack, _ in hosts}), len(hosts), len(asked), led, total(asked, "bytes"))
+                answer.append((source, services.get(source), *counts, first, new))
+        return sorted(answer, key=lambda row: (-row[2], -row[3], -row[4], row[0]))
+
+
+def _burst(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("rack", "host", "recording_id", "clock_epoch", "start_ns"))
+
+
+def _places(rates: dict[Any, Any]) -> dict[Any, int]:
+    """1 is the largest share, then rate; equal ones share a place."""
+    keys = {host: (share, per_hour) for host, (per_hour, share, _) in rates.items()}
+    return {host: 1 + sum(other > key for other in keys.values()) for host, key in keys.items()}
+
+
+def _p90(rows: list[Row]) -> Any:
+    for bursting in sorted({row["bursting"] for row in rows}):
+        if 10 * sum(row["ns"] for row in rows if row["bursting"] <= bursting) >= 9 * total(rows, "ns"):
+            return bursting
+    raise AssertionError
+
+
+def _class_of(value: int, edges: Sequence[int]) -> int:
+    return max(edge for edge in edges if edge <= value)
+
+
+def wilson(k: int, n: int) -> tuple[float, float]:
+    """The shares p at which (k/n - p)² = z² p (1 - p) / n: roots of a quadratic."""
+    z = 1.959963985
+    a, b, c = 1 + z * z / n, -(2 * k / n + z * z / n), (k / n) ** 2
+    root = math.sqrt(max(b * b - 4 * a * c, 0))
+    return max((-b - root) / (2 * a), 0.0), min((-b + root) / (2 * a), 1.0)
+
+
+def _tested(gaps: dict[Any, list[int]], means: dict[Any, tuple[int, float]]) -> tuple[Any, Any]:
+    """Distance from an exponential distribution, and the bound of its probability."""
+    scaled = sorted(gap / means[of][1] for of, found in gaps.items() if means[of][0] >= 10 for gap in found)
+    n = len(scaled)
+    if not n:
+        return None, None
+    d = max(max((i + 1) / n - (1 - math.exp(-x)), (1 - math.exp(-x)) - i / n) for i, x in enumerate(scaled))
+    modified = (d - 0.2 / n) * (math.sqrt(n) + 0.26 + 0.5 / math.sqrt(n))
+    table = ((1.308, 0.01), (1.19, 0.025), (1.094, 0.05), (0.99, 0.1), (0.926, 0.15))
+    return d, next((p for critical, p in table if modified >= critical), None)

@@ -1,0 +1,96 @@
+"""A small fleet that has shipped two days, and what is detected of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from racklib import DAY, HOUR, MS, START, fill
+
+from mburst.analysis.bursts.find import BurstDefinition, find_bursts
+from mburst.fleet.detect import DayDetected, Engine, detect_day
+from mburst.fleet.plan import plan
+from mburst.fleet.results import TABLES, open_results
+from mburst.fleet.ship import ShipSettings, ship
+from mburst.fleet.target import open_target
+from mburst.sql import StoreFolder
+
+DATES = ("2026-11-20", "2026-11-21")
+NOON = START + DAY // 2
+MIDNIGHT_MS = (START + DAY - NOON) // MS  # after noon
+LONG = [(MIDNIGHT_MS - 35_000 + at, 1) for at in range(0, 90_000, 5)]  # a burst of 90 s: longer than the first margin
+HOSTS = {
+    ("r1", "a"): [(50, 10), (MIDNIGHT_MS - 5, 10), (MIDNIGHT_MS + 70_000, 3)],
+    ("r1", "b"): [(55, 10), (MIDNIGHT_MS - 2, 20)],
+    ("r2", "a"): LONG,
+    ("r /3", "ü d"): [(900, 1), (MIDNIGHT_MS, 1)],
+}
+
+
+def filled(folder: Path) -> StoreFolder:
+    """A store of HOSTS, recorded from noon to noon; written when it ended, so that all of it can be shipped."""
+    store = StoreFolder.create(folder)
+    for (rack, host), bursts in HOSTS.items():
+        fill(store, {host: bursts}, start=NOON, rack=rack, senders=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
+        fill(store, {host: []}, start=START + 2 * DAY + HOUR, rack=rack, length=HOUR)  # the watermark goes on
+    return store
+
+
+def detected(
+    target: Path, results: Path, *dates: str, engine: Engine | None = None, split: str = "auto", **more: Any
+) -> DayDetected:
+    """Detect DATES; what became of the last."""
+    definition = more.pop("definition", BurstDefinition())
+    places = open_target(target), open_target(results)
+    open_results(places[1], definition)
+    for date in dates or DATES:
+        plans = plan(*places, date, definition, split=split, **more)
+        found = detect_day(*places, plans, engine or inside)
+    return found
+
+
+def inside(target: str, results: str, keys: list[str], progress: Any) -> Any:
+    """An engine that is this process: what a process of its own or a task of Spark does is the same."""
+    from mburst.fleet.task import carry_out
+
+    return [carry_out(target, results, key) for key in keys]
+
+
+def shipped(store: StoreFolder, target: Path) -> Path:
+    """TARGET, when STORE is shipped there."""
+    for of in ship(store, open_target(target), ShipSettings()).troubles:
+        raise of
+    return target
+
+
+def rows(results: Path, table: str) -> list[dict[str, Any]]:
+    """All rows of results, with the date and rack of their path."""
+    found = []
+    for path in sorted((results / table).rglob("*.parquet")):
+        date, rack = (unquote(part.partition("=")[2]) for part in path.parts[-3:-1])
+        found += [{"date": date, "rack": rack, **row} for row in pq.read_table(path, partitioning=None).to_pylist()]
+    return found
+
+
+def plain(bursts: list[dict[str, Any]]) -> Counter[str]:
+    """Bursts as bursts.sql lists them, whatever else is known of them."""
+    drop = {"date", "retransmits", "ce_packets", "retransmits_after", "ce_packets_after"}
+    return Counter(repr(sorted((key, value) for key, value in row.items() if key not in drop)) for row in bursts)
+
+
+def of_whole(store: StoreFolder, definition: BurstDefinition | None = None) -> Counter[str]:
+    """The bursts of one database over everything."""
+    with store.connect() as con:
+        return plain(find_bursts(con, definition))
+
+
+def files(results: Path) -> dict[str, bytes]:
+    """The tables' files by key."""
+    return {
+        path.relative_to(results).as_posix(): path.read_bytes()
+        for table in TABLES
+        for path in (results / table).rglob("*.parquet")
+    }

@@ -1,0 +1,173 @@
+"""Tables as results of a fleet have them, with random rows, as lists of dicts and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+HOUR, DAY, MS = 3600 * 10**9, 86_400 * 10**9, 10**6
+START = 1_795_132_800 * 10**9  # 2026-11-20
+DATES = {START - 7 * DAY: "2026-11-13", START - DAY: "2026-11-19", START: "2026-11-20"}
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+
+_TEXT, _INT, _BIG, _REAL, _IS = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
+_RECORDING = {"host": _TEXT, "recording_id": _TEXT, "clock_epoch": _INT}
+_LANE = {"host": _TEXT, "interface": _TEXT, "direction": _TEXT, "recording_id": _TEXT, "clock_epoch": _INT}
+SUMS = (
+    *("recorded_ns", "bins", "hot_bins", "pairs", "hot_hot", "cold_hot", "hot_cold", "bytes", "wire_bytes", "packets"),
+    *("retransmits", "ce_packets", "losing_bins", "bursts", "burst_bytes", "burst_packets", "burst_ns"),
+)
+SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
+    "bursts": {
+        **{**_LANE, "start_ns": _BIG, "end_ns": _BIG, "duration_ns": _BIG, "bytes": _BIG, "packets": _BIG},
+        **{"mean_utilization": _REAL, "peak_utilization": _REAL, "sources": _BIG, "fan_in": _BIG},
+        **{"effective_sources": _REAL, "onset_spread_ns": _BIG, "pattern": _TEXT, "bin_ns": _BIG, "link_bps": _BIG},
+        **dict.fromkeys(("retransmits", "ce_packets", "retransmits_after", "ce_packets_after"), _BIG),
+    },
+    "senders": {
+        **{**_RECORDING, "start_ns": _BIG, "place": _INT, "source": _TEXT, "members": _BIG, "bytes": _BIG},
+        **{"share": _REAL, "onset_ns": _BIG, "in_fan_in": _IS, "began": _IS},
+    },
+    "hours": {
+        **{**_LANE, "hour_ns": _BIG, "link_bps": _BIG, "bin_ns": _BIG},
+        **dict.fromkeys(SUMS, _BIG),
+        "quality": _INT,
+    },
+    "histograms": {
+        **{**_LANE, "hour_ns": _BIG, "link_bps": _BIG, "bin_ns": _BIG, "measure": _TEXT, "least": _BIG, "n": _BIG}
+    },
+    "contention": {"hour_ns": _BIG, "hosts": _INT, "bursting": _INT, "ns": _BIG},
+    "coverage": {
+        **{**_LANE, "link_bps": _BIG, "bin_ns": _BIG, "start_ns": _BIG, "end_ns": _BIG, "complete": _IS},
+        **{"dropped": _BIG, "late": _BIG},
+    },
+    "incomplete": {"host": _TEXT, "day_ns": _BIG, "behind_ns": _BIG, "reason": _TEXT},
+}
+INVENTORY = pa.schema({"rack": _TEXT, "host": _TEXT, "service": _TEXT, "address": _TEXT})
+SENDERS = [f"10.0.0.{i}" for i in range(1, 9)]
+SIZES = (0, 90, 1500)  # of packets
+CLASSES = ((10**10, MS), (10**10, 10 * MS), (10**9, MS))
+
+
+def tables(seed: int, racks: int = 2, hosts: int = 3, bursts: int = 12) -> Tables:
+    """Random results of three days: a Friday, the day before, and the Friday before."""
+    random = Random(seed)
+    found: Tables = {name: [] for name in SCHEMAS}
+    for day_ns, date in DATES.items():
+        for rack in ("r1", "r /2", "r'3", "r4")[:racks]:
+            of = {"date": date, "rack": rack}
+            for host in range(hosts):
+                _add_host(random, found, {**of, "host": f"h{host}"}, day_ns, bursts)
+            for hour in random.sample(range(24), 3):
+                for bursting in random.sample(range(6), random.randint(1, 5)):
+                    hour_ns, ns = day_ns + hour * HOUR, random.randint(1, HOUR // 8)
+                    row = {"hour_ns": hour_ns, "hosts": random.randint(bursting, 6), "bursting": bursting, "ns": ns}
+                    found["contention"].append({**of, **row})
+            if random.random() < 0.5:
+                found["incomplete"].append(_incomplete(random, of, day_ns))
+    return found
+
+
+def _incomplete(random: Random, of: Row, day_ns: int) -> Row:
+    behind = {"host": random.choice(["h0", "silent"]), "behind_ns": random.choice([None, 5, HOUR]), "reason": None}
+    missing = {"host": None, "behind_ns": None, "reason": "damaged: bins/…"}
+    return {**of, "day_ns": day_ns, **random.choice([behind, missing])}
+
+
+def _add_host(random: Random, found: Tables, host: Row, day_ns: int, bursts: int) -> None:
+    for direction in random.choice([("in",), ("in", "out"), ()]):
+        link_bps, bin_ns = random.choice(CLASSES)
+        recording = f"{host['host']}-{direction}"
+        lane = {**host, "interface": "eth0", "direction": direction, "recording_id": recording, "clock_epoch": 0}
+        speeds = {"link_bps": link_bps, "bin_ns": bin_ns}
+        rows = _bursts(random, lane, speeds, day_ns, random.randint(0, bursts))
+        found["bursts"] += rows
+        for row in rows:
+            found["senders"] += _senders(random, row)
+        for hour in random.sample(range(24), random.randint(1, 4)):
+            hour_ns = day_ns + hour * HOUR
+            found["hours"].append({**lane, "hour_ns": hour_ns, **speeds, "quality": 0, **_sums(random)})
+            for least in random.sample(range(0, 101, 5), 3):
+                row = {"measure": "utilization", "least": least, "n": random.randint(1, 10**6)}
+                found["histograms"].append({**lane, "hour_ns": hour_ns, **speeds, **row})
+        times = {"start_ns": day_ns, "end_ns": day_ns + DAY, "complete": True, "dropped": 0, "late": 0}
+        found["coverage"].append({**lane, **speeds, **times})
+
+
+def _sums(random: Random) -> Row:
+    """An hour whose amounts may be: parts are not larger than wholes, and any may be 0."""
+    row = dict.fromkeys(SUMS, 0)
+    row["recorded_ns"] = random.randint(1, HOUR)
+    row["bins"] = random.randint(1, 10**7)
+    row["pairs"] = random.randint(0, row["bins"])
+    for name in ("hot_hot", "cold_hot", "hot_cold"):
+        row[name] = random.choice([0, random.randint(0, row["pairs"] // 4)])
+    row["losing_bins"] = random.choice([0, random.randint(0, row["bins"])])
+    row["packets"] = random.choice([0, random.randint(1, 10**6)])
+    row["bytes"] = row["packets"] * 700
+    row["wire_bytes"] = row["bytes"] + 24 * row["packets"]
+    row["burst_packets"] = random.randint(0, row["packets"])
+    row["burst_bytes"] = row["burst_packets"] * random.randint(60, 700)
+    row["bursts"], row["retransmits"] = random.randint(0, 50), random.choice([0, random.randint(0, 99)])
+    row["burst_ns"] = random.randint(0, row["recorded_ns"])
+    return row
+
+
+def _bursts(random: Random, lane: Row, speeds: Row, day_ns: int, n: int) -> list[Row]:
+    found, at = [], day_ns + random.randint(0, 100) * speeds["bin_ns"]
+    for _ in range(n):
+        at += random.randint(1, random.choice([3, 500, 4_000_000 // (speeds["bin_ns"] // MS)])) * speeds["bin_ns"]
+        duration = random.choice([1, 2, 9, 10, 120]) * speeds["bin_ns"]
+        if at + duration >= day_ns + DAY:
+            break
+        fan_in = random.choice([0, 1, 3, 3, 40, 64])
+        row = dict.fromkeys(SCHEMAS["bursts"], 0)
+        effective = random.choice([None, 1.0, 2.5, fan_in / 2])
+        pattern = random.choice(["incast", "single-source", "unknown"])
+        loss = {"retransmits": random.choice([0, 0, 3]), "retransmits_after": random.choice([0, 0, 1])}
+        times = {"start_ns": at, "end_ns": at + duration, "duration_ns": duration}
+        more = {"fan_in": fan_in, "effective_sources": effective, "pattern": pattern}
+        found.append({**row, **lane, **speeds, **times, **more, **loss})
+        at += duration
+    return found
+
+
+def _senders(random: Random, burst: Row) -> list[Row]:
+    of = {name: burst[name] for name in ("date", "rack", "host", "recording_id", "clock_epoch", "start_ns")}
+    sources = [*random.sample(SENDERS, random.randint(0, 4)), "other"]
+    rest = {"share": 0.1, "onset_ns": 0, "began": False}
+    return [
+        {
+            **of,
+            "place": place,
+            "source": source,
+            "members": 1 if source != "other" else 7,
+            "bytes": random.randint(1, 10**6),
+            "in_fan_in": random.random() < 0.7,
+            **rest,
+        }
+        for place, source in enumerate(sources, 1)
+    ]
+
+
+def arrow(table: str, rows: list[Row], located: bool = False) -> pa.Table:
+    """ROWS as Arrow; with `date` and `rack` where LOCATED, which files have in their path alone."""
+    place = {"date": _TEXT, "rack": _TEXT} if located else {}
+    return pa.Table.from_pylist(rows, pa.schema({**place, **SCHEMAS[table]}))
+
+
+def write(found: Tables, folder: Path) -> None:
+    """FOUND as a folder of results: a file for each table, date and rack."""
+    for table, rows in found.items():
+        for date, rack in {(row["date"], row["rack"]) for row in rows}:
+            path = folder / table / f"date={date}" / f"rack={quote(rack, safe='')}" / "rack.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mine = [row for row in rows if (row["date"], row["rack"]) == (date, rack)]
+            pq.write_table(arrow(table, mine), path)
