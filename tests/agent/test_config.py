@@ -35,19 +35,33 @@ def read(tmp_path):
 
 
 def test_a_part_becomes_the_command_line_of_its_verb(read):
-    config = read(BASE + '[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nthreads = 2\nsplit-merged = true\n'
-                  'force = false\nlocal = ["10.0.0.1", "10.0.0.2"]\n[metrics]\nlisten = "127.0.0.1:0"\n')
+    config = read(
+        BASE + '[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nthreads = 2\nsplit-merged = true\n'
+        'force = false\nlocal = ["10.0.0.1", "10.0.0.2"]\n[metrics]\nlisten = "127.0.0.1:0"\n'
+    )
     record, metrics = config.parts
     assert record.name == "record" and record.argv == [
-        "record", "--store=store", "--link=1G", "--rack=r1", "--local=10.0.0.1", "--local=10.0.0.2", "--split-merged",
-        "--threads=2", "--", "lo", "udp port 9"]
+        "record",
+        "--store=store",
+        "--link=1G",
+        "--rack=r1",
+        "--local=10.0.0.1",
+        "--local=10.0.0.2",
+        "--split-merged",
+        "--threads=2",
+        "--",
+        "lo",
+        "udp port 9",
+    ]
     assert metrics.argv == ["metrics", "--listen=127.0.0.1:0", "--", "store"]
 
 
 def test_several_parts_of_a_kind(read):
     config = read(BASE + '[[record]]\nname = "front"\ninputs = "eth0"\n[[record]]\nstore = "other"\ninputs = "eth1"\n')
     assert [(part.name, part.argv[1]) for part in config.parts] == [
-        ("record front", "--store=store"), ("record 2", "--store=other")]
+        ("record front", "--store=store"),
+        ("record 2", "--store=other"),
+    ]
 
 
 def test_a_reader_gets_the_shared_store_as_what_it_reads(read, monkeypatch):
@@ -63,8 +77,13 @@ def test_a_reader_gets_the_shared_store_as_what_it_reads(read, monkeypatch):
 
 def test_reports_and_deliveries(read, monkeypatch):
     monkeypatch.setenv("SECRET", "s3cret")
-    config = read(BASE + REPORT + 'every = "hour"\ndelay = "5m"\nracks = ["r1"]\ndeliver = "ops"\nbin = "1ms"\n'
-                  + MAIL + 'password = "a${SECRET}b"\nwhen = "bursts"\n')
+    config = read(
+        BASE
+        + REPORT
+        + 'every = "hour"\ndelay = "5m"\nracks = ["r1"]\ndeliver = "ops"\nbin = "1ms"\n'
+        + MAIL
+        + 'password = "a${SECRET}b"\nwhen = "bursts"\n'
+    )
     [report] = config.reports
     assert (report.every, report.delay_ns, report.racks) == ("hour", 300 * 10**9, ["r1"])
     assert report.definition.bin_ns == 10**6
@@ -84,38 +103,41 @@ def test_a_report_defines_bursts_as_the_command_line_does(read):
     assert report.definition == definition_of(parser.parse_args([])) == BurstDefinition()
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("store = ", "invalid TOML"),
-    ("x = " + 5000 * "[", "invalid TOML"),
-    ('stroe = "x"\n', "has no key 'stroe' (valid are "),
-    (BASE + "record = 5\n", "record must be a table"),
-    ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),
-    (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
-    (BASE + "[record]\n", "[record]: nothing to record"),
-    (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
-    (BASE + '[record]\ninputs = "lo"\nsplit-merged = 1\n', "split-merged of [record] must be true or false"),
-    (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),
-    (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "duplicate part name 'record x'"),
-    (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
-    (BASE + '[[report]]\nname = "a"\n', "needs an output"),
-    (REPORT, "needs a store"),
-    (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
-    (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),
-    (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is not shorter than the period"),
-    (BASE + REPORT + 'deliver = "nobody"\n', "unknown [[deliver]] 'nobody'"),
-    (BASE + REPORT + 'bin = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
-    (BASE + REPORT + 'delay = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
-    (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: invalid share of line rate '0'"),
-    (BASE + REPORT + 'release = 0.7\n', "mburst.toml: [[report]] daily: release 0.7 must be above 0 and at most"),
-    (BASE + REPORT + 'min-duration = [[1]]\n', "min-duration of [[report]] daily must be a text or a number"),
-    (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
-    (MAIL + 'url = "x"\n', "has no key 'url'"),
-    (MAIL.replace('host = "mail"\n', ""), "needs host"),
-    (MAIL + 'password = "${NOT_THERE}"\n', "refers to $NOT_THERE"),
-    (MAIL + 'security = "rot13"\n', "security 'rot13'"),
-    (MAIL + 'port = "x"\n', "port must be a whole number"),
-    ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("store = ", "invalid TOML"),
+        ("x = " + 5000 * "[", "invalid TOML"),
+        ('stroe = "x"\n', "has no key 'stroe' (valid are "),
+        (BASE + "record = 5\n", "record must be a table"),
+        ('host = "a\\u0000b"\n' + BASE, "host of the file has a NUL character"),
+        (BASE + '[record]\ninputs = "lo"\nlnk = "1G"\n', "[record] has no key 'lnk' (valid are backend, bin,"),
+        (BASE + "[record]\n", "[record]: nothing to record"),
+        (BASE + '[record]\ninputs = "lo"\nbackend = "magic"\n', "invalid choice: 'magic'"),
+        (BASE + '[record]\ninputs = "lo"\nsplit-merged = 1\n', "split-merged of [record] must be true or false"),
+        (BASE + '[record]\ninputs = "lo"\nlink = [[1]]\n', "link of [record] must be a text or a number"),
+        (BASE + '[[record]]\nname = "x"\ninputs = "lo"\n' * 2, "duplicate part name 'record x'"),
+        (BASE + '[[report]]\noutput = "o"\n', "[[report]] number 1 needs a name"),
+        (BASE + '[[report]]\nname = "a"\n', "needs an output"),
+        (REPORT, "needs a store"),
+        (BASE + REPORT + 'every = "month"\n', "every 'month' (valid are hour, day, week)"),
+        (BASE + REPORT + 'evry = "day"\n', "has no key 'evry' (valid are bin, delay"),
+        (BASE + REPORT + 'every = "hour"\ndelay = "90m"\n', "the delay is not shorter than the period"),
+        (BASE + REPORT + 'deliver = "nobody"\n', "unknown [[deliver]] 'nobody'"),
+        (BASE + REPORT + 'bin = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
+        (BASE + REPORT + 'delay = "5"\n', "mburst.toml: [[report]] daily: invalid duration '5'"),
+        (BASE + REPORT + 'threshold = "0"\n', "mburst.toml: [[report]] daily: invalid share of line rate '0'"),
+        (BASE + REPORT + "release = 0.7\n", "mburst.toml: [[report]] daily: release 0.7 must be above 0 and at most"),
+        (BASE + REPORT + "min-duration = [[1]]\n", "min-duration of [[report]] daily must be a text or a number"),
+        (MAIL.replace("smtp", "pigeon"), "kind 'pigeon' (valid are folder, smtp, webhook, alertmanager)"),
+        (MAIL + 'url = "x"\n', "has no key 'url'"),
+        (MAIL.replace('host = "mail"\n', ""), "needs host"),
+        (MAIL + 'password = "${NOT_THERE}"\n', "refers to $NOT_THERE"),
+        (MAIL + 'security = "rot13"\n', "security 'rot13'"),
+        (MAIL + 'port = "x"\n', "port must be a whole number"),
+        ('[[deliver]]\nname = "w"\nkind = "webhook"\nurl = "ftp://x"\n', "url is not a valid http or https URL"),
+    ],
+)
 def test_what_is_wrong_is_said(read, text, message):
     with pytest.raises(UsageError) as caught:
         read(text)
@@ -129,8 +151,12 @@ def test_a_file_that_is_not_there(tmp_path):
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
     """In the place of the file and of its secrets: a pipe, a folder, a device that never ends, more than is read."""
-    makers = {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda path: os.symlink("/dev/zero", path),
-              "large": lambda path: path.write_bytes(bytes((1 << 20) + 1))}
+    makers = {
+        "pipe": os.mkfifo,
+        "folder": os.mkdir,
+        "device": lambda path: os.symlink("/dev/zero", path),
+        "large": lambda path: path.write_bytes(bytes((1 << 20) + 1)),
+    }
     for kind, make in makers.items():
         for name in ("mburst.toml", "mburst.env"):
             folder = tmp_path / kind / name
@@ -161,8 +187,10 @@ def test_a_file_may_be_a_link(tmp_path):
 def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FROM_SHELL", "shell")
     secrets = tmp_path / "mburst.env"
-    secrets.write_text("# comment\n; another\n\nWORD = plain text # no comment\nQUOTED=' a\"b '\n"
-                       'DOUBLE="a\\"b\\\\c"\nFROM_SHELL=file\nEMPTY=\n')
+    secrets.write_text(
+        "# comment\n; another\n\nWORD = plain text # no comment\nQUOTED=' a\"b '\n"
+        'DOUBLE="a\\"b\\\\c"\nFROM_SHELL=file\nEMPTY=\n'
+    )
     secrets.chmod(0o600)
     config = read(MAIL + 'password = "${WORD}|${QUOTED}|${DOUBLE}|${FROM_SHELL}|${EMPTY}|"\n')
     assert config.deliveries["ops"].settings["password"] == 'plain text # no comment| a"b |a"b\\c|shell||'
@@ -174,14 +202,17 @@ def test_secrets_are_read_from_the_file_beside_it(read, tmp_path, monkeypatch, c
     assert "readable by everybody (chmod 600" in warning
 
 
-@pytest.mark.parametrize(("text", "mode", "message"), [
-    ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: not NAME=value"),
-    ("A='s3cret\n", 0o600, "mburst.env line 1: A: unterminated quote"),
-    ("A=s3cret\n", 0o620, "writable by others than its owner (chmod 600"),
-    ("A=s3cret\n", 0o602, "writable by others than its owner (chmod 600"),
-    ("URL=ftp://s3cret\n", 0o600, "url is not a valid http or https URL"),
-    ("A=s3cret\n", 0o600, "refers to $URL, which is not set in the environment (write URL=… to "),
-])
+@pytest.mark.parametrize(
+    ("text", "mode", "message"),
+    [
+        ("GOOD=1\nbad line s3cret\n", 0o600, "mburst.env line 2: not NAME=value"),
+        ("A='s3cret\n", 0o600, "mburst.env line 1: A: unterminated quote"),
+        ("A=s3cret\n", 0o620, "writable by others than its owner (chmod 600"),
+        ("A=s3cret\n", 0o602, "writable by others than its owner (chmod 600"),
+        ("URL=ftp://s3cret\n", 0o600, "url is not a valid http or https URL"),
+        ("A=s3cret\n", 0o600, "refers to $URL, which is not set in the environment (write URL=… to "),
+    ],
+)
 def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, mode, message):
     (tmp_path / "mburst.env").write_text(text)
     (tmp_path / "mburst.env").chmod(mode)
@@ -194,8 +225,9 @@ def test_what_is_wrong_with_secrets_is_said_without_them(read, tmp_path, text, m
 def test_the_parts_have_the_secrets(tmp_path):
     (tmp_path / "mburst.env").write_text("GNMI_USER=from-file\n")
     (tmp_path / "mburst.env").chmod(0o600)
-    (tmp_path / "gnmi.yaml").write_text("targets: {127.0.0.1:1: {username: $GNMI_USER, insecure: true}}\n"
-                                        "subscriptions: {s: {paths: [/a]}}\n")
+    (tmp_path / "gnmi.yaml").write_text(
+        "targets: {127.0.0.1:1: {username: $GNMI_USER, insecure: true}}\nsubscriptions: {s: {paths: [/a]}}\n"
+    )
     (tmp_path / "mburst.toml").write_text('store = "store"\n[collect]\nconfig = "gnmi.yaml"\nduration = "1s"\n')
     process = subprocess.Popen([sys.executable, "-m", "mburst", "run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:

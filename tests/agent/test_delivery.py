@@ -1,4 +1,4 @@
-"""Deliveries to real servers on the loopback: taken once, tried again, owned up to."""
+"""Deliveries to real servers on the loopback: taken once, tried again, and recorded."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from aiosmtpd.controller import Controller
 from ports import free_port
 from racklib import DAY, START, fill, report
 
-from mburst.agent.config import Delivery
-from mburst.agent.delivery import Digest, Ledger, deliver
+from mburst.agent.delivery import Delivery, DeliveryLedger, Digest, deliver
 from mburst.agent.delivery import ledger as book
-from mburst.agent.delivery.digest import Entry
-from mburst.agent.delivery.http import send_webhook
-from mburst.agent.delivery.send import Refused, Unsure
+from mburst.agent.delivery.digest import DigestEntry
+from mburst.agent.delivery.kind import MaybeDelivered, NotDelivered
+from mburst.agent.delivery.kinds import KINDS
+from mburst.agent.delivery.kinds.webhook import send as send_webhook
 from mburst.dashboards.rack import page
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Reports of two racks."""
     root = tmp_path_factory.mktemp("delivery")
-    store = Store.create(root / "store")
+    store = StoreFolder.create(root / "store")
     fill(store, {"a": [(50, 10), (7_300_000, 30)], "b": [(55, 10)]})
     fill(store, {"c": []}, rack="quiet & <small>")
     for rack in ("r1", "quiet & <small>"):
@@ -46,12 +46,12 @@ def digest(folder):
 
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger(tmp_path / "ledger") as opened:
+    with DeliveryLedger(tmp_path / "ledger") as opened:
         yield opened
 
 
 def to(kind: str, attempts: int = 3, when: str = "always", site: str = "", **settings) -> Delivery:
-    return Delivery("ops", kind, attempts, 10**6, 10**10, site, when, settings)
+    return Delivery("ops", kind, attempts, 10**6, 10**10, site, when, KINDS[kind].settings(settings))
 
 
 class Inbox:
@@ -79,8 +79,15 @@ def inbox():
 
 
 def mail(inbox: Inbox, **more) -> Delivery:
-    return to("smtp", host="127.0.0.1", port=inbox.port, security="none", to=["ops@example.net", "on-call@example.net"],
-              **{"from": "mburst <mburst@example.net>"}, **more)
+    return to(
+        "smtp",
+        host="127.0.0.1",
+        port=inbox.port,
+        security="none",
+        to=["ops@example.net", "on-call@example.net"],
+        **{"from": "mburst <mburst@example.net>"},
+        **more,
+    )
 
 
 @pytest.fixture
@@ -117,7 +124,7 @@ def web():
     server.server_close()
 
 
-def sent(digest: Digest, where: Delivery, ledger: Ledger) -> tuple[bool, list[str]]:
+def sent(digest: Digest, where: Delivery, ledger: DeliveryLedger) -> tuple[bool, list[str]]:
     reported: list[str] = []
     return deliver(digest, where, ledger, reported.append, sleep=lambda seconds: None), reported
 
@@ -191,8 +198,9 @@ def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
 
     thread = threading.Thread(target=serve)
     thread.start()
-    where = to("smtp", host="127.0.0.1", port=listening.getsockname()[1], security="none", to="a@b.c",
-               **{"from": "a@b.c"})
+    where = to(
+        "smtp", host="127.0.0.1", port=listening.getsockname()[1], security="none", to="a@b.c", **{"from": "a@b.c"}
+    )
     done, reported = sent(digest, where, ledger)
     thread.join()
     listening.close()
@@ -202,15 +210,15 @@ def test_a_server_that_dies_after_the_mail_is_not_asked_again(digest, ledger):
 
 def test_what_was_being_sent_at_a_crash_is_not_sent_again(digest, inbox, tmp_path):
     path = tmp_path / "ledger"
-    with Ledger(path) as first:
+    with DeliveryLedger(path) as first:
         first.say(digest.key("ops"), book.SENDING)
     with path.open("a") as file:
         file.write('{"report": "cut')
-    with Ledger(path) as again:
+    with DeliveryLedger(path) as again:
         assert again.state(digest.key("ops")) == book.UNSURE
         assert sent(digest, mail(inbox), again)[0] and inbox.mails == []
         again.say(digest.key("other"), book.DONE)
-    with Ledger(path) as third:
+    with DeliveryLedger(path) as third:
         assert third.state(digest.key("other")) == book.DONE and third.state(digest.key("ops")) == book.UNSURE
 
 
@@ -218,10 +226,10 @@ def test_only_one_process_delivers_at_a_time(tmp_path):
     order = []
 
     def second():
-        with Ledger(tmp_path / "ledger"):
+        with DeliveryLedger(tmp_path / "ledger"):
             order.append("second")
 
-    with Ledger(tmp_path / "ledger"):
+    with DeliveryLedger(tmp_path / "ledger"):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.2)
@@ -251,21 +259,31 @@ def test_a_webhook_that_refuses_is_tried_again_and_one_that_hangs_up_is_not(fold
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_webhook_that_leads_elsewhere_is_not_followed(digest, web, status):
     """Neither to another path, host, scheme nor file: what is sent stays with who was named."""
-    elsewhere = [f"{web.url}/elsewhere", "http://169.254.169.254/latest", "file:///etc/passwd", "//evil.example/x",
-                 "gopher://127.0.0.1:25/_MAIL%0d%0a", "http://a\r\nX: y/"]
+    elsewhere = [
+        f"{web.url}/elsewhere",
+        "http://169.254.169.254/latest",
+        "file:///etc/passwd",
+        "//evil.example/x",
+        "gopher://127.0.0.1:25/_MAIL%0d%0a",
+        "http://a\r\nX: y/",
+    ]
     web.locations = [*elsewhere]
     for number in range(len(elsewhere)):
         web.answers.append(status)
-        with pytest.raises(Refused, match=str(status)):
+        with pytest.raises(NotDelivered, match=str(status)):
             send_webhook(digest, to("webhook", url=f"{web.url}/secret/{number}"))
     assert [path for path, *_ in web.seen] == [f"/secret/{number}" for number in range(len(elsewhere))]
 
 
-@pytest.mark.parametrize("posted", [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
-                         ids=["ever on", "letters", "a header"])
+@pytest.mark.parametrize(
+    "posted",
+    [b"HTTP/1.1 100 Continue\r\n\r\n", b"H", b"HTTP/1.1 200 OK\r\nX: "],
+    ids=["ever on", "letters", "a header"],
+)
 def test_a_server_that_answers_without_end_is_given_up(digest, posted):
     """Something comes all the time, so that no read times out."""
     with socket.create_server(("127.0.0.1", 0)) as server:
+
         def answering() -> None:
             connection, _ = server.accept()
             with connection, suppress(OSError):
@@ -276,9 +294,10 @@ def test_a_server_that_answers_without_end_is_given_up(digest, posted):
 
         thread = threading.Thread(target=answering, daemon=True)
         thread.start()
-        where = Delivery("ops", "webhook", 1, 10**6, 3 * 10**8, "", "always",
-                         {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"})
-        with nullcontext() if b"200" in posted else pytest.raises(Unsure):  # who says 200 has taken it
+        where = Delivery(
+            "ops", "webhook", 1, 10**6, 3 * 10**8, "", "always", {"url": f"http://127.0.0.1:{server.getsockname()[1]}/"}
+        )
+        with nullcontext() if b"200" in posted else pytest.raises(MaybeDelivered):  # who says 200 has taken it
             send_webhook(digest, where)
         thread.join(30)
         assert not thread.is_alive()
@@ -302,8 +321,11 @@ def test_alertmanager_is_left_alone_below_the_share(digest, web, ledger):
 def test_a_folder_gets_the_same_files(digest, tmp_path, ledger):
     assert sent(digest, to("folder", path=str(tmp_path / "www")), ledger)[0]
     copied = {path.name for path in (tmp_path / "www").iterdir()}
-    assert copied == {"index.html", *(entry.page.name for entry in digest.entries),
-                      *(entry.facts.name for entry in digest.entries)}
+    assert copied == {
+        "index.html",
+        *(entry.page.name for entry in digest.entries),
+        *(entry.facts.name for entry in digest.entries),
+    }
     assert (tmp_path / "www" / digest.entries[0].page.name).read_bytes() == digest.entries[0].page.read_bytes()
 
 
@@ -322,7 +344,10 @@ def test_when_bursts_keeps_quiet_about_calm(folder, digest, web, ledger):
 
 
 def test_many_racks_fit_in_a_message(folder, digest):
-    many = [Entry(entry.page, entry.facts, {**entry.summary, "rack": f"r{i}"}) for i in range(150)
-            for entry in digest.entries[:1]]
+    many = [
+        DigestEntry(entry.page, entry.facts, {**entry.summary, "rack": f"r{i}"})
+        for i in range(150)
+        for entry in digest.entries[:1]
+    ]
     reported = Digest("daily", START, START + DAY, folder, many, [])
     assert "and 50 racks more" in reported.text("") and reported.html("", "x").count("<tr>") == 101

@@ -14,19 +14,57 @@ from hostile import HOSTILE, MARKUP
 from racklib import DAY, START, fill, report
 
 from mburst import names
-from mburst.agent.delivery import Digest, http, mail
-from mburst.agent.delivery.destinations import Delivery
-from mburst.agent.delivery.digest import Entry
+from mburst.agent.delivery import Delivery, Digest
+from mburst.agent.delivery.digest import DigestEntry
+from mburst.agent.delivery.kinds import KINDS, alertmanager, smtp, webhook
 from mburst.agent.delivery.picture import png
 from mburst.dashboards.rack import page
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 NAMED = list(HOSTILE.values())
 ON_A_LINE = [name for name in NAMED if "\0" not in name]
 HARMLESS = {
-    "html", "head", "meta", "title", "style", "body", "a", "header", "main", "section", "h1", "h2", "h3", "p", "ul",
-    "li", "div", "span", "strong", "small", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td",
-    "svg", "text", "rect", "path", "footer", "em", "b", "code", "figure", "img"}
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "a",
+    "header",
+    "main",
+    "section",
+    "h1",
+    "h2",
+    "h3",
+    "p",
+    "ul",
+    "li",
+    "div",
+    "span",
+    "strong",
+    "small",
+    "dl",
+    "dt",
+    "dd",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "svg",
+    "text",
+    "rect",
+    "path",
+    "footer",
+    "em",
+    "b",
+    "code",
+    "figure",
+    "img",
+}
 
 
 class Tags(HTMLParser):
@@ -67,7 +105,7 @@ def is_seen(text: str) -> bool:
 def folder_of_reports(tmp_path_factory):
     """The report of a rack whose hosts, interfaces, senders and own name are hostile, and its folder."""
     root = tmp_path_factory.mktemp("hostile")
-    store = Store.create(root / "store")
+    store = StoreFolder.create(root / "store")
     rack = HOSTILE["script"]
     for name in ON_A_LINE:
         fill(store, {name: [(50, 10)]}, rack=rack, senders=[*NAMED[:3], name], interface=name, notes=name)
@@ -82,13 +120,17 @@ def digest(folder_of_reports):
     _, folder = folder_of_reports
     made = Digest.read("daily", folder, START, START + DAY, [])
     [entry] = made.entries
-    racks = [Entry(entry.page, entry.facts, {**entry.summary, "rack": name, "verdict": f"{name} {name}",
-                                             "warnings": [name]}) for name in NAMED]
+    racks = [
+        DigestEntry(
+            entry.page, entry.facts, {**entry.summary, "rack": name, "verdict": f"{name} {name}", "warnings": [name]}
+        )
+        for name in NAMED
+    ]
     return replace(made, entries=racks, troubles=NAMED)
 
 
 def to(kind: str, site: str = "https://site.example", **settings) -> Delivery:
-    return Delivery("ops", kind, 1, 0, 0, site, "always", settings)
+    return Delivery("ops", kind, 1, 0, 0, site, "always", KINDS[kind].settings(settings))
 
 
 def test_a_report_is_text(folder_of_reports):
@@ -100,8 +142,13 @@ def test_a_report_is_text(folder_of_reports):
 
 def test_the_index_is_text(folder_of_reports):
     _, folder = folder_of_reports
-    summaries = [(f"rack-{names.file_part(name)}", {**page.summaries(folder)[0][1], "rack": name, "worst_host": name,
-                                                    "warnings": [name]}) for name in NAMED]
+    summaries = [
+        (
+            f"rack-{names.file_part(name)}",
+            {**page.summaries(folder)[0][1], "rack": name, "worst_host": name, "warnings": [name]},
+        )
+        for name in NAMED
+    ]
     text = is_text(page.render_index(summaries, NAMED))
     assert all(names.shown(name) in text for name in NAMED)
     assert len({name for name, _ in summaries}) == len(NAMED)
@@ -110,15 +157,18 @@ def test_the_index_is_text(folder_of_reports):
 def test_a_mail_is_text(digest):
     pytest.importorskip("PIL")
     for entries in (digest.entries, *([entry] for entry in digest.entries)):
-        made = mail.message(replace(digest, entries=entries), to("smtp", to="a@b.c", **{"from": "a@b.c"}, attach=1))
+        made = smtp.message(replace(digest, entries=entries), to("smtp", to="a@b.c", **{"from": "a@b.c"}, attach=1))
         read = email.message_from_bytes(made.as_bytes(), policy=email.policy.default)
         assert is_seen(read["Subject"]) and len(read["Subject"]) < 300 and read["Bcc"] is None and read["To"] == "a@b.c"
         plain, html = (read.get_body((kind,)).get_content() for kind in ("plain", "html"))
         plain = plain.replace("\r\n", "\n")
         assert all(map(is_seen, plain.split("\n"))) and "\n\nmburst: " not in plain
         is_text(html.replace("\r\n", "\n"), "cid:picture@mburst")
-        assert [re.fullmatch(r"(bursts\.png|rack-[A-Za-z0-9._-]+\.html)", part.get_filename())
-                for part in read.iter_attachments() if part.get_filename()]
+        assert [
+            re.fullmatch(r"(bursts\.png|rack-[A-Za-z0-9._-]+\.html)", part.get_filename())
+            for part in read.iter_attachments()
+            if part.get_filename()
+        ]
 
 
 def test_a_picture_takes_any_name():
@@ -129,30 +179,30 @@ def test_a_picture_takes_any_name():
 def test_slack_gets_no_command(digest):
     for entry, name in zip(digest.entries, NAMED, strict=True):
         for site in ("", "https://site.example"):
-            payload = http.slack(replace(digest, entries=[entry], troubles=[name]), site)
+            payload = webhook.slack(replace(digest, entries=[entry], troubles=[name]), site)
             texts = [payload["text"], *(block["text"]["text"] for block in payload["blocks"])]
             for text in texts:
                 rest = re.sub(r"<https://site\.example/rack-[A-Za-z0-9._-]+\.html\|[^<>|\n]*>", "", text)
                 assert "<" not in rest and ">" not in rest and all(map(is_seen, text.split("\n"))), text
                 assert not re.search(r"&(?!(amp|lt|gt);)", text) and len(text) <= 3000
             assert len(payload["blocks"][0]["text"]["text"]) <= 150
-    json.dumps(http.slack(digest, ""))
+    json.dumps(webhook.slack(digest, ""))
 
 
 def test_a_long_name_leaves_room_for_other_racks(digest):
     entries = [replace(entry, summary={**entry.summary, "rack": "x" * 9000}) for entry in digest.entries[:2]]
     entries.append(replace(entries[0], summary={**entries[0].summary, "rack": "other", "verdict": "calm"}))
-    assert "*other*: calm" in http.slack(replace(digest, entries=entries), "")["blocks"][1]["text"]["text"]
+    assert "*other*: calm" in webhook.slack(replace(digest, entries=entries), "")["blocks"][1]["text"]["text"]
 
 
 def test_alertmanager_gets_text(digest):
     labels = set()
     for entry in digest.entries:
-        made = http.alert(digest, entry, "https://site.example")
+        made = alertmanager.alert(digest, entry, "https://site.example")
         assert all(map(is_seen, [*made["labels"].values(), *made["annotations"].values()]))
         labels.add(made["labels"]["rack"])
     assert len(labels) == len(NAMED)
-    assert is_seen(http.trouble(digest, 0, NAMED[0])["annotations"]["summary"])
+    assert is_seen(alertmanager.trouble(digest, 0, NAMED[0])["annotations"]["summary"])
 
 
 def test_metrics_have_the_names_as_they_are(tmp_path):
@@ -165,7 +215,7 @@ def test_metrics_have_the_names_as_they_are(tmp_path):
     from mburst.agent.metrics.meter import Meter
     from mburst.analysis.bursts.find import BurstDefinition
 
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     for name in ON_A_LINE:
         fill(store, {name: [(50, 3)]}, rack=name[:20])
     registry = CollectorRegistry(auto_describe=False)
@@ -179,7 +229,8 @@ def test_metrics_have_the_names_as_they_are(tmp_path):
 
 
 def test_racks_never_share_a_file(tmp_path):
-    store = Store.create(tmp_path / "store")
-    stems = [page.stem(report(store, name)) for name in [*NAMED, "east-rack-0001", "east/rack-0001", "east_rack-0001"]]
+    one = report(StoreFolder.create(tmp_path / "store"), "r1")
+    names_of_racks = [*NAMED, "east-rack-0001", "east/rack-0001", "east_rack-0001"]
+    stems = [page.stem(replace(one, rack=name)) for name in names_of_racks]
     assert len(set(map(str.lower, stems))) == len(stems)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,200}", stem) for stem in stems)

@@ -14,7 +14,7 @@ from places import ROOT
 from privilegelib import status, threads
 from racklib import DAY, fill
 
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 UNIT = "mburst.service"
 LOG = "/run/mburst.log"
@@ -60,8 +60,10 @@ def machine() -> Iterator[Machine]:
             made.write(f"/etc/systemd/system/{UNIT}", (ROOT / "examples" / UNIT).read_text())
             # Where its lines go to, and so that the test does not wait: all else is as it is given away.
             for name, more in ((UNIT, "RestartSec=100ms\n"), ("mburst-report-.service", "")):
-                made.write(f"/etc/systemd/system/{name}.d/test.conf",
-                           f"[Service]\nStandardOutput=append:{LOG}\nStandardError=inherit\n{more}")
+                made.write(
+                    f"/etc/systemd/system/{name}.d/test.conf",
+                    f"[Service]\nStandardOutput=append:{LOG}\nStandardError=inherit\n{more}",
+                )
             made.write("/etc/mburst/mburst.toml", CONFIGURATION)
             made.check("systemctl", "daemon-reload")
             yield made
@@ -92,7 +94,8 @@ def works(machine: Machine) -> bool:
     machine.check("/opt/mburst/bin/python3", "-c", SEND)
     return all(status(found[part])["CapEff"].strip("0") == "" for part in PARTS) and all(
         any(path.stat().st_size > 4000 for path in machine.at(f"{STORE}/hot/{table}").glob("*.log"))
-        for table in ("bins", "probes"))
+        for table in ("bins", "probes")
+    )
 
 
 def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
@@ -116,9 +119,12 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
 
     machine.check("systemctl", "stop", UNIT)
     assert machine.shown(UNIT, "Result", "ExecMainStatus", "ActiveState") == {
-        "Result": "success", "ExecMainStatus": "0", "ActiveState": "inactive"}
+        "Result": "success",
+        "ExecMainStatus": "0",
+        "ActiveState": "inactive",
+    }
     assert not list(machine.at(STORE).glob("hot/*/*.log"))  # all is sealed
-    with Store.open(machine.at(STORE)).connect() as con:
+    with StoreFolder.open(machine.at(STORE)).connect() as con:
         ended = [row[0] for row in con.execute("SELECT ended FROM recordings ORDER BY begun_ns").fetchall()]
     first, *others, last = ended
     assert (first, last) == ("killed", "stopped")  # itself; in good order
@@ -129,7 +135,7 @@ def test_the_unit_runs_confined_is_restarted_and_ends_in_good_order(machine):
 
 
 def test_a_report_is_made_by_the_units_that_are_installed(machine, tmp_path):
-    made = Store.create(tmp_path / "store")
+    made = StoreFolder.create(tmp_path / "store")
     fill(made, {"a": [(50, 10)]}, start=(time.time_ns() // DAY - 1) * DAY)
     shutil.copytree(made.path, machine.at("/srv/other/store"))
     machine.write("/srv/other/mburst.toml", SCHEDULED)
@@ -138,7 +144,10 @@ def test_a_report_is_made_by_the_units_that_are_installed(machine, tmp_path):
     assert machine.shown("mburst-report-daily.timer", "ActiveState") == {"ActiveState": "active"}
     machine.check("systemctl", "start", "mburst-report-daily.service")
     assert machine.shown("mburst-report-daily.service", "Result", "ExecMainStatus", "User") == {
-        "Result": "success", "ExecMainStatus": "0", "User": "games"}
+        "Result": "success",
+        "ExecMainStatus": "0",
+        "User": "games",
+    }
     pages = list(machine.at("/srv/other/reports of all").glob("rack-*.html"))
     assert [page.stat().st_mode & 0o777 for page in pages] == [0o640]
     machine.check("env", "--chdir=/srv/other", "mburst", "schedule", "--remove", "mburst.toml")

@@ -13,10 +13,11 @@ from racklib import FULL, MS
 from storelib import rows, write
 
 from mburst.agent.metrics import exporter
-from mburst.agent.metrics.meter import LaneName, Meter
+from mburst.agent.metrics.counts import LaneName
+from mburst.agent.metrics.meter import Meter
 from mburst.agent.metrics.since import Largest
 from mburst.analysis.bursts.find import BurstDefinition, find_bursts
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 from mburst.web.address import where_of
 
 NOW = 1_795_132_800 * 10**9
@@ -25,7 +26,7 @@ LANE = LaneName("r1", "cache-1", "eth0", "in")
 
 @pytest.fixture
 def store(tmp_path):
-    return Store.create(tmp_path / "store")
+    return StoreFolder.create(tmp_path / "store")
 
 
 @pytest.fixture
@@ -45,11 +46,17 @@ def bins_alone(monkeypatch):
 
 
 def bins(first: int, sizes: list[int], quality: int = 2) -> object:
-    return rows("bins", *({"ts_ns": NOW + (first + i) * MS, "wire_bytes": size, "bytes": size, "quality": quality}
-                          for i, size in enumerate(sizes) if size))
+    return rows(
+        "bins",
+        *(
+            {"ts_ns": NOW + (first + i) * MS, "wire_bytes": size, "bytes": size, "quality": quality}
+            for i, size in enumerate(sizes)
+            if size
+        ),
+    )
 
 
-def meter(store: Store) -> Meter:
+def meter(store: StoreFolder) -> Meter:
     return Meter(store, BurstDefinition(), NOW)
 
 
@@ -80,9 +87,15 @@ def test_a_burst_waits_for_its_senders(store, writers, monkeypatch):
     writers["bins"].append(bins(0, [FULL] * 4 + [100] * 20))
     of.advance("a")
     assert count(of) == 0
-    writers["sources"].append(rows("sources", *(
-        {"ts_ns": NOW + i * MS, "bytes": FULL, "first_ns": NOW + i * MS, "last_ns": NOW + (i + 1) * MS - 1}
-        for i in range(5))))
+    writers["sources"].append(
+        rows(
+            "sources",
+            *(
+                {"ts_ns": NOW + i * MS, "bytes": FULL, "first_ns": NOW + i * MS, "last_ns": NOW + (i + 1) * MS - 1}
+                for i in range(5)
+            ),
+        )
+    )
     of.advance("a")
     assert dict(of.lanes[LANE].bursts) == {"single-source": 1}
 
@@ -101,8 +114,12 @@ def test_silence_and_the_end_of_a_recording_end_a_burst(store, writers, monkeypa
     writers["bins"].append(bins(60_000, [FULL] * 4))
     of.advance("a")
     assert count(of) == 1
-    writers["recordings"].append(rows("recordings", {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS,
-                                                     "dropped": 7, "written_ns": 2 * 10**18}))
+    writers["recordings"].append(
+        rows(
+            "recordings",
+            {"complete": True, "start_ns": NOW, "end_ns": NOW + 60_004 * MS, "dropped": 7, "written_ns": 2 * 10**18},
+        )
+    )
     of.advance("a")
     assert count(of) == 2 and of.lost[LANE] == (7, 0)
 
@@ -144,8 +161,19 @@ def test_what_was_there_before_does_not_count(store):
 
 
 def test_probes_and_queues(store):
-    write(store, "probes", *({"seq": i, "tx_ns": NOW + i * MS, "lost": i == 3,
-                              "rx_ns": None if i == 3 else NOW + i * MS + 1000 * (i + 1)} for i in range(10)))
+    write(
+        store,
+        "probes",
+        *(
+            {
+                "seq": i,
+                "tx_ns": NOW + i * MS,
+                "lost": i == 3,
+                "rx_ns": None if i == 3 else NOW + i * MS + 1000 * (i + 1),
+            }
+            for i in range(10)
+        ),
+    )
     write(store, "queues", {"window_start_ns": NOW, "ts_ns": NOW + 1, "max_bytes": 77, "dropped_packets": 2})
     of = meter(store)
     of.advance("a")
@@ -176,8 +204,14 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
         return {"device": device, "subscription": "", "ts_ns": at, "event": name, "detail": "", "batch": "b"}
 
     long_ago = NOW - 40 * 86_400 * 10**9
-    write(store, "gnmi_events", event("tor-1", long_ago, "connect"), event("tor-1", long_ago + 1, "sync"),
-          event("tor-2", long_ago, "connect"), event("tor-2", long_ago + 1, "disconnect"))
+    write(
+        store,
+        "gnmi_events",
+        event("tor-1", long_ago, "connect"),
+        event("tor-1", long_ago + 1, "sync"),
+        event("tor-2", long_ago, "connect"),
+        event("tor-2", long_ago + 1, "disconnect"),
+    )
     of = meter(store)
     of.advance("a")
     assert of.targets == {"tor-1": True, "tor-2": False}
@@ -187,13 +221,16 @@ def test_targets_of_gnmi_stand_until_they_say_otherwise(store):
     assert of.targets == {"tor-1": False, "tor-2": False}
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=4)
 @given(st.lists(st.sampled_from([0, 100, FULL]), min_size=1, max_size=60), st.lists(st.integers(1, 20), max_size=6))
 def test_any_cuts_give_the_same_counts(tmp_path_factory, sizes, cuts):
-    store = Store.create(tmp_path_factory.mktemp("cuts") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("cuts") / "store")
     of, at = meter(store), 0
-    with (store.writer("recordings", "cache-1", "r1") as runs, store.writer("bins", "cache-1", "r1") as writer,
-          pytest.MonkeyPatch.context() as patch):
+    with (
+        store.writer("recordings", "cache-1", "r1") as runs,
+        store.writer("bins", "cache-1", "r1") as writer,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW)
         runs.append(rows("recordings", {"complete": False, "start_ns": NOW}))
         for cut in [*cuts, len(sizes)]:
@@ -214,7 +251,7 @@ def test_a_look_reads_what_came_and_nothing_else(store, writers, monkeypatch):
     """Work is counted in rows, since time depends on the machine."""
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
     of, read, kept = meter(store), [], []
-    monkeypatch.setattr(Store, "connect", lambda *_: pytest.fail("the store is asked only when a meter is made"))
+    monkeypatch.setattr(StoreFolder, "connect", lambda *_: pytest.fail("the store is asked only when a meter is made"))
     for step in range(15):
         writers["bins"].append(bins(step * 100, [FULL] * 5 + [100] * 95))
         before = of.rows_read
@@ -253,10 +290,10 @@ def test_a_meter_that_is_made_anew_counts_the_same(store, writers, monkeypatch):
 
 
 def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeypatch):
-    from mburst.sql.follow import Tail
+    from mburst.sql.follow import TableFollower
 
     monkeypatch.setattr("mburst.agent.metrics.meter.time.time_ns", lambda: NOW + 10**9)
-    poll, connect = Tail.poll, Store.connect
+    poll, connect = TableFollower.poll, StoreFolder.connect
 
     def late(tail):  # after the store was read, before the tails are
         if tail._table == "bins" and not late.done:
@@ -271,8 +308,8 @@ def test_rows_that_come_while_a_meter_is_made_count_once(store, writers, monkeyp
         return connect(*arguments)
 
     late.done = early.done = False
-    monkeypatch.setattr(Tail, "poll", late)
-    monkeypatch.setattr(Store, "connect", early)
+    monkeypatch.setattr(TableFollower, "poll", late)
+    monkeypatch.setattr(StoreFolder, "connect", early)
     writers["bins"].append(bins(0, [100] * 5))
     of = meter(store)
     of.advance("a")
@@ -284,8 +321,12 @@ def test_latencies_are_of_the_same_scraper(store, monkeypatch):
     of = meter(store)
     with store.writer("probes") as writer:
         for first in (1000, 5000):
-            writer.append(rows("probes", *({"seq": i, "tx_ns": NOW + i, "lost": False, "rx_ns": NOW + i + first}
-                                           for i in range(10))))
+            writer.append(
+                rows(
+                    "probes",
+                    *({"seq": i, "tx_ns": NOW + i, "lost": False, "rx_ns": NOW + i + first} for i in range(10)),
+                )
+            )
             of.advance("a")
             assert of.paths["a", "b", "udp"].quantiles == (first / 1e9, first / 1e9, None, None)
         of.advance("a")
@@ -315,7 +356,7 @@ def test_who_does_not_wait_for_the_answer(store, capfd):
     import socket
     import struct
 
-    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    made = exporter.MetricsService(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
     thread = Thread(target=made.run)
     thread.start()
     try:
@@ -339,7 +380,7 @@ def test_what_a_scrape_reads(store):
 
     write(store, "recordings", {"start_ns": NOW, "end_ns": NOW + 10**9})
     write(store, "bins", *({"ts_ns": NOW + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
-    made = exporter.Service(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
+    made = exporter.MetricsService(meter(store), where_of("127.0.0.1:0", 9620, None, None, None, True))
     thread = Thread(target=made.run)
     thread.start()
     try:
@@ -353,8 +394,12 @@ def test_what_a_scrape_reads(store):
     finally:
         made.stop()
         thread.join()
-    samples = {sample.name + sample.labels.get("le", ""): sample for family in text_string_to_metric_families(text)
-               for sample in family.samples if sample.labels.get("pattern", "unknown") == "unknown"}
+    samples = {
+        sample.name + sample.labels.get("le", ""): sample
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels.get("pattern", "unknown") == "unknown"
+    }
     assert samples["mburst_bursts_total"].value == 1
     assert samples["mburst_burst_seconds_total"].value == 0.003
     assert samples["mburst_burst_duration_seconds_bucket0.002"].value == 0

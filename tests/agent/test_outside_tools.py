@@ -22,7 +22,7 @@ from mburst.agent.metrics.exporter import Exporter
 from mburst.agent.metrics.meter import Meter
 from mburst.agent.schedule import timers
 from mburst.analysis.bursts.find import BurstDefinition
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 RULES = ROOT / "examples" / "alerts.yml"
 DASHBOARD = json.loads((ROOT / "examples" / "grafana.json").read_text())
@@ -41,13 +41,16 @@ def tool(name: str, package: str) -> str:
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory) -> str:
     """What Prometheus reads of a store that has something of every table."""
-    store = Store.create(tmp_path_factory.mktemp("scraped") / "store")
+    store = StoreFolder.create(tmp_path_factory.mktemp("scraped") / "store")
     write(store, "recordings", {"start_ns": START, "end_ns": START + 10**9})
     write(store, "bins", *({"ts_ns": START + i * MS, "wire_bytes": FULL, "bytes": FULL} for i in range(3)))
     write(store, "probes", *({"seq": i, "tx_ns": START + i, "rx_ns": START + i + 9000} for i in range(1000)))
     write(store, "queues", {"window_start_ns": START, "ts_ns": START + 1, "max_bytes": 77, "dropped_packets": 2})
-    write(store, "gnmi_events", {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "",
-                                "batch": "b"})
+    write(
+        store,
+        "gnmi_events",
+        {"device": "tor-1", "subscription": "", "ts_ns": START, "event": "sync", "detail": "", "batch": "b"},
+    )
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Exporter(Meter(store, BurstDefinition(), START)))
     return generate_latest(registry).decode()
@@ -65,8 +68,9 @@ def labels_of(scraped: str) -> dict[str, set[str]]:
 
 
 def test_prometheus_has_nothing_to_say_of_a_scrape(scraped):
-    done = subprocess.run([tool("promtool", "prometheus"), "check", "metrics"], input=scraped, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [tool("promtool", "prometheus"), "check", "metrics"], input=scraped, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -94,8 +98,9 @@ def test_prometheus_reads_the_rules():
 
 def test_prometheus_reads_the_dashboards_queries(tmp_path):
     """As if each were a rule."""
-    rules = [{"record": f"panel:{i}", "expr": query.replace("$__rate_interval", "5m")}
-             for i, query in enumerate(QUERIES)]
+    rules = [
+        {"record": f"panel:{i}", "expr": query.replace("$__rate_interval", "5m")} for i, query in enumerate(QUERIES)
+    ]
     path = tmp_path / "rules.yml"
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     done = subprocess.run([tool("promtool", "prometheus"), "check", "rules", path], capture_output=True, text=True)
@@ -132,8 +137,11 @@ def test_panels_lie_beside_each_other():
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"])
-                 for y in range(place["y"], place["y"] + place["h"])}
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert not cells & taken, panel["title"]
         taken |= cells
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
@@ -142,7 +150,7 @@ def test_panels_lie_beside_each_other():
 
 def test_systemd_reads_the_units(tmp_path):
     verify = tool("systemd-analyze", "systemd")
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     fill(store, {"a": [(50, 10)]})
     path = tmp_path / "mburst.toml"
     path.write_text(f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}"\ndelay = "{HOUR}ns"\n')
@@ -160,16 +168,19 @@ def test_systemd_reads_the_units(tmp_path):
 
 def exposure(analyze: str, unit: str) -> float:
     """What systemd makes of the confinement of a service: 0 (all that it knows) to 10 (none)."""
-    done = subprocess.run([analyze, "security", "--offline=true", "--no-pager", unit], capture_output=True, text=True,
-                          check=True)
+    done = subprocess.run(
+        [analyze, "security", "--offline=true", "--no-pager", unit], capture_output=True, text=True, check=True
+    )
     return float(re.search(r"Overall exposure level for .*?: ([\d.]+)", done.stdout)[1])
 
 
 def test_timers_run_as_the_owner_of_the_store(tmp_path):
-    store = Store.create(tmp_path / "store")
+    store = StoreFolder.create(tmp_path / "store")
     path = tmp_path / "mburst.toml"
-    path.write_text(f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}/a b"\n'
-                    f'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "{tmp_path}/100%"\n')
+    path.write_text(
+        f'store = "{store.path}"\n[[report]]\nname = "daily"\noutput = "{tmp_path}/a b"\n'
+        f'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "{tmp_path}/100%"\n'
+    )
     config, name = load(path), "mburst-report-daily.service"
     lines = timers.units(config, system=True)[name].splitlines()
     assert f"User={pwd.getpwuid(os.geteuid()).pw_name}" in lines

@@ -12,25 +12,27 @@ from pathlib import Path
 import pytest
 from racklib import DAY, HOUR, START, fill
 
-from mburst.agent.config import Config, load
+from mburst.agent.config import RunConfig, load
 from mburst.agent.schedule import timers
 from mburst.agent.schedule.due import carry_out, loop
 from mburst.agent.schedule.reports import last_period
 from mburst.errors import MburstError, UsageError
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 NOW = START + DAY + HOUR  # one o'clock on the day after
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch) -> Config:
+def config(tmp_path, monkeypatch) -> RunConfig:
     """A store with a day of one rack, and a daily report of two racks that goes to a folder."""
     monkeypatch.chdir(tmp_path)
-    fill(Store.create(tmp_path / "store"), {"a": [(50, 10)]})
+    fill(StoreFolder.create(tmp_path / "store"), {"a": [(50, 10)]})
     path = tmp_path / "mburst.toml"
-    path.write_text('store = "store"\n[[report]]\nname = "daily"\noutput = "out"\nracks = ["r1", "r2"]\n'
-                    'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "www"\nattempts = 1\n'
-                    'wait = "1ms"\n')
+    path.write_text(
+        'store = "store"\n[[report]]\nname = "daily"\noutput = "out"\nracks = ["r1", "r2"]\n'
+        'deliver = "www"\n[[deliver]]\nname = "www"\nkind = "folder"\npath = "www"\nattempts = 1\n'
+        'wait = "1ms"\n'
+    )
     return load(path)
 
 
@@ -46,8 +48,9 @@ def test_the_last_period():
 def test_a_report_is_written_and_delivered_once(config, tmp_path):
     lines: list[str] = []
     assert carry_out(config, config.reports[0], NOW, lines.append) == 0
-    names = {f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2")
-             for kind in ("html", "json")}
+    names = {
+        f"rack-{rack}-20261120T000000Z-20261121T000000Z.{kind}" for rack in ("r1", "r2") for kind in ("html", "json")
+    }
     assert {path.name for path in (tmp_path / "www").iterdir()} == {*names, "index.html"}
     assert [line.split(":")[0] for line in lines] == ["report", "report", "www"]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "www").iterdir()}
@@ -93,9 +96,14 @@ def test_the_loop_outlives_a_store_that_is_not_there(config, tmp_path, capsys):
     assert "mburst: report daily: store: not an mburst store" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("every", "delay", "expected"), [
-    ("hour", "5m", "*-*-* *:05:00 UTC"), ("day", "90m", "*-*-* 01:30:00 UTC"),
-    ("week", "26h", "Tue *-*-* 02:00:00 UTC")])
+@pytest.mark.parametrize(
+    ("every", "delay", "expected"),
+    [
+        ("hour", "5m", "*-*-* *:05:00 UTC"),
+        ("day", "90m", "*-*-* 01:30:00 UTC"),
+        ("week", "26h", "Tue *-*-* 02:00:00 UTC"),
+    ],
+)
 def test_calendars(config, every, delay, expected):
     text = config.path.read_text().replace('output = "out"', f'output = "out"\nevery = "{every}"\ndelay = "{delay}"')
     config.path.write_text(text)
@@ -195,8 +203,10 @@ def systemctl(tmp_path, monkeypatch):
     tools = tmp_path / "tools"
     tools.mkdir()
     tool = tools / "systemctl"
-    tool.write_text(f'#!/bin/sh\necho "$@" >> {tools}/calls\n[ -e {tools}/broken ] || exit 0\n'
-                    'echo "Failed to connect to bus" >&2\nexit 1\n')
+    tool.write_text(
+        f'#!/bin/sh\necho "$@" >> {tools}/calls\n[ -e {tools}/broken ] || exit 0\n'
+        'echo "Failed to connect to bus" >&2\nexit 1\n'
+    )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
@@ -208,7 +218,9 @@ def test_installing_and_removing(config, tmp_path, systemctl):
     folder = tmp_path / "home" / "systemd" / "user"
     assert sorted(paths) == sorted(folder.iterdir())
     assert (systemctl / "calls").read_text().splitlines() == [
-        "--user daemon-reload", "--user enable --now mburst-report-daily.timer"]
+        "--user daemon-reload",
+        "--user enable --now mburst-report-daily.timer",
+    ]
     assert timers.remove(config, system=False) == paths and not list(folder.iterdir())
     assert timers.remove(config, system=False) == []
 

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import http.server
 import os
+import shutil
 import socket
 import socketserver
 import stat
@@ -25,20 +26,38 @@ from racklib import fill
 
 from mburst.__main__ import main
 from mburst.agent.secrets import Secrets
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
-CANARY = "sEcretCANARY77token"
-PASSWORD = "pa55word/CANARY88+x"
-SPELLED = {CANARY, PASSWORD, urllib.parse.quote(PASSWORD, safe=""), base64.b64encode(PASSWORD.encode()).decode(),
-           base64.b64encode(f"\0user\0{PASSWORD}".encode()).decode()[12:-4], "CANARY"}
+CANARY = "sEcretOSTRICH77token"
+PASSWORD = "pa55word/OSTRICH88+x"
+SPELLED = {
+    CANARY,
+    PASSWORD,
+    urllib.parse.quote(PASSWORD, safe=""),
+    base64.b64encode(PASSWORD.encode()).decode(),
+    base64.b64encode(f"\0user\0{PASSWORD}".encode()).decode()[12:-4],
+    "OSTRICH",
+}
 NOW_S = 1_795_132_800 + 86_400 + 7200  # two hours after the day of racklib
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    made = Store.create(tmp_path_factory.mktemp("secrets") / "store")
+    made = StoreFolder.create(tmp_path_factory.mktemp("secrets") / "store")
     fill(made, {"a": [(50, 10)]})
     return made.path
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, store):
+    """What reports are written to, with the report of the day."""
+    folder = tmp_path_factory.mktemp("written")
+    path = config(folder, store, f'kind = "folder"\npath = "{folder / "elsewhere"}"')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.time_ns", lambda: NOW_S * 10**9)
+        assert main(["schedule", "--once", "daily", str(path)]) == 0
+    (folder / "out" / ".deliveries.jsonl").unlink()
+    return folder / "out"
 
 
 @pytest.fixture
@@ -49,6 +68,13 @@ def folder(tmp_path, store, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def reported(folder, written):
+    """A folder in which the report is written already: what is left to do is to deliver it."""
+    shutil.copytree(written, folder / "out")
+    return folder
+
+
 def config(folder: Path, store: Path, table: str, other: str = "") -> Path:
     """A file with a report that is delivered as TABLE says, and to a folder."""
     path = folder / "mburst.toml"
@@ -56,7 +82,8 @@ def config(folder: Path, store: Path, table: str, other: str = "") -> Path:
 [[report]]
 name = "daily"
 store = "{store}"
-output = "{folder / 'out'}"
+output = "{folder / "out"}"
+racks = ["r1"]
 deliver = ["secret", "www"]
 [[deliver]]
 name = "secret"
@@ -67,7 +94,7 @@ timeout = "400ms"
 [[deliver]]
 name = "www"
 kind = "folder"
-path = "{folder / 'www'}"
+path = "{folder / "www"}"
 {other}
 """)
     return path
@@ -90,7 +117,7 @@ def is_clean(folder: Path, capfd: pytest.CaptureFixture[str]) -> str:
 
 
 def once(path: Path) -> int:
-    """What fails is tried again and told of in other messages, so twice."""
+    """What fails is tried again and reported in other messages, so twice."""
     main(["schedule", "--once", "daily", str(path)])
     return main(["schedule", "--once", "daily", str(path)])
 
@@ -98,12 +125,23 @@ def once(path: Path) -> int:
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url, message", [
-    (f"hooks.example/services/{CANARY}", "url is not a valid"), (f"ftp://x/{CANARY}", "url is not a valid"),
-    (f"https://user:{CANARY}@hooks.example/x", "user and password"), (f"https:///{CANARY}", "url is not a valid"),
-    (f"https://[{CANARY}/x", "url is not a valid"), (f"https://h:99999/{CANARY}", "url is not a valid"),
-    (f"https://h/{CANARY}\n/x", "blank"), (f"https://h/a {CANARY}", "blank"), (f"https://h/{CANARY}#x", "after #"),
-    (f"https://h/é{CANARY}", "blank"), (f"https://h/\u202e{CANARY}", "blank"), ("", "url is not a valid")])
+@pytest.mark.parametrize(
+    "url, message",
+    [
+        (f"hooks.example/services/{CANARY}", "url is not a valid"),
+        (f"ftp://x/{CANARY}", "url is not a valid"),
+        (f"https://user:{CANARY}@hooks.example/x", "user and password"),
+        (f"https:///{CANARY}", "url is not a valid"),
+        (f"https://[{CANARY}/x", "url is not a valid"),
+        (f"https://h:99999/{CANARY}", "url is not a valid"),
+        (f"https://h/{CANARY}\n/x", "blank"),
+        (f"https://h/a {CANARY}", "blank"),
+        (f"https://h/{CANARY}#x", "after #"),
+        (f"https://h/é{CANARY}", "blank"),
+        (f"https://h/\u202e{CANARY}", "blank"),
+        ("", "url is not a valid"),
+    ],
+)
 def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, url, message):
     monkeypatch.setenv("HOOK", url)
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
@@ -113,17 +151,30 @@ def test_a_bad_address_is_named_by_its_key(folder, store, monkeypatch, capfd, ur
         assert message in printed and "url" in printed and printed.count("\n") == 1
 
 
-@pytest.mark.parametrize("table, message", [
-    ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
-    ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
-    ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "invalid mail address in from"),
-    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = ["a@b.c", "${PASSWORD}\\r\\nBcc: x@y.z"]', "mail address in to"),
-    ('kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = "a@b.c"\npassword = "${PASSWORD}\\n"', "password has a control"),
-    ('kind = "smtp"\nhost = "h"\nsecurity = "none"\nuser = "u"\npassword = "${PASSWORD}"\nfrom = "a@b.c"\nto = "a@b.c"',
-     "in the clear"),
-    ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share must be a share"),
-    ('kind = "webhook"\nurl = "http://x"\nsite = "https://u:${PASSWORD}@x"', "site"),
-    ('kind = "webhook"\nurl = "${NOT_THERE}"', "refers to $NOT_THERE")])
+@pytest.mark.parametrize(
+    "table, message",
+    [
+        ('kind = "smtp"\nhost = "${PASSWORD} x"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
+        ('kind = "smtp"\nhost = "a\\u0000b"\nfrom = "a@b.c"\nto = "a@b.c"', "host must be a name"),
+        ('kind = "smtp"\nhost = "h"\nfrom = "${PASSWORD}"\nto = "a@b.c"', "invalid mail address in from"),
+        (
+            'kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = ["a@b.c", "${PASSWORD}\\r\\nBcc: x@y.z"]',
+            "mail address in to",
+        ),
+        (
+            'kind = "smtp"\nhost = "h"\nfrom = "a@b.c"\nto = "a@b.c"\npassword = "${PASSWORD}\\n"',
+            "password has a control",
+        ),
+        (
+            'kind = "smtp"\nhost = "h"\nsecurity = "none"\nuser = "u"\npassword = "${PASSWORD}"\n'
+            'from = "a@b.c"\nto = "a@b.c"',
+            "in the clear",
+        ),
+        ('kind = "alertmanager"\nurl = "http://x"\nmin-share = "${PASSWORD}"', "min-share must be a share"),
+        ('kind = "webhook"\nurl = "http://x"\nsite = "https://u:${PASSWORD}@x"', "site"),
+        ('kind = "webhook"\nurl = "${NOT_THERE}"', "refers to $NOT_THERE"),
+    ],
+)
 def test_what_is_wrong_is_said_without_its_value(folder, store, capfd, table, message):
     assert main(["run", "--check", str(config(folder, store, table))]) == 2
     assert message in is_clean(folder, capfd)
@@ -147,9 +198,15 @@ class Web(http.server.BaseHTTPRequestHandler):
         if how == "garbage":
             self.wfile.write(f"{self.path} no http\r\n\r\n".encode())
             return
-        echo = {"echo": self.path, "reason": "no", "redirect": "moved", "capitals": self.path.upper(),
-                "quoted": urllib.parse.quote(self.path, safe=""), "spaces": " " * 3000 + self.path,
-                "cut-off": "x" * (4096 - len(self.path) + 7) + self.path}.get(how, "ok")
+        echo = {
+            "echo": self.path,
+            "reason": "no",
+            "redirect": "moved",
+            "capitals": self.path.upper(),
+            "quoted": urllib.parse.quote(self.path, safe=""),
+            "spaces": " " * 3000 + self.path,
+            "cut-off": "x" * (4096 - len(self.path) + 7) + self.path,
+        }.get(how, "ok")
         status = {"redirect": 302, "ok": 200}.get(how, 500)
         self.send_response(status, self.path if how == "reason" else None)
         self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}{self.path}")
@@ -179,32 +236,34 @@ def web():
         yield port
 
 
-@pytest.mark.parametrize("how", ["ok", "echo", "reason", "redirect", "capitals", "quoted", "spaces", "cut-off", "hang",
-                                 "cut", "garbage"])
+@pytest.mark.parametrize(
+    "how", ["ok", "echo", "reason", "redirect", "capitals", "quoted", "spaces", "cut-off", "hang", "cut", "garbage"]
+)
 @pytest.mark.parametrize("kind", ["webhook", "alertmanager"])
-def test_no_answer_of_a_server_brings_it_out(folder, store, monkeypatch, capfd, web, kind, how):
+def test_no_answer_of_a_server_brings_it_out(reported, store, monkeypatch, capfd, web, kind, how):
     monkeypatch.setenv("HOOK", f" http://127.0.0.1:{web}/{how}/services/T0/{CANARY}?key={CANARY}x \n")
-    assert once(config(folder, store, f'kind = "{kind}"\nurl = "${{HOOK}}"')) in (0, 1)
-    message = is_clean(folder, capfd)
+    assert once(config(reported, store, f'kind = "{kind}"\nurl = "${{HOOK}}"')) in (0, 1)
+    message = is_clean(reported, capfd)
+    assert "report: " not in message and "www: delivered" in message
     assert "secret: delivered" in message if how == "ok" else "secret: " in message
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_no_connection_brings_it_out(folder, store, monkeypatch, capfd, web, scheme):
+def test_no_connection_brings_it_out(reported, store, monkeypatch, capfd, web, scheme):
     for port in (free_port(), web):  # refused; and for https, no TLS
         monkeypatch.setenv("HOOK", f"{scheme}://127.0.0.1:{port}/echo/{CANARY}")
-        once(config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"'))
-        assert "secret: " in is_clean(folder, capfd)
+        once(config(reported, store, 'kind = "webhook"\nurl = "${HOOK}"'))
+        assert "secret: " in is_clean(reported, capfd)
     monkeypatch.setenv("HOOK", f"{scheme}://{CANARY}.invalid/{CANARY}")
-    once(config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"'))
-    is_clean(folder, capfd)
+    once(config(reported, store, 'kind = "webhook"\nurl = "${HOOK}"'))
+    is_clean(reported, capfd)
 
 
 # --- mail -------------------------------------------------------------------------------------------------------------
 
 
 class Mail(socketserver.StreamRequestHandler):
-    """A mail server that repeats what it is told; `wrong` is the command that it refuses."""
+    """A mail server that repeats what it receives; `wrong` is the command that it refuses."""
 
     wrong = "AUTH"
 
@@ -228,18 +287,24 @@ class Mail(socketserver.StreamRequestHandler):
 
 @pytest.mark.parametrize("wrong", ["AUTH", "MAIL", "hello", "hang up"])
 @pytest.mark.parametrize("security", ["none", "starttls", "tls"])
-def test_no_mail_server_brings_it_out(folder, store, capfd, wrong, security):
+def test_no_mail_server_brings_it_out(reported, store, capfd, wrong, security):
     pytest.importorskip("PIL")
     with serving(type("Handler", (Mail,), {"wrong": wrong}), socketserver.ThreadingTCPServer) as port:
-        once(config(folder, store, f"""kind = "smtp"
+        once(
+            config(
+                reported,
+                store,
+                f"""kind = "smtp"
 host = "127.0.0.1"
 port = {port}
 security = "{security}"
 user = "${{USER_NAME}}"
 password = "${{PASSWORD}}"
 from = "a@b.c"
-to = "a@b.c\""""))
-    assert "secret: " in is_clean(folder, capfd)
+to = "a@b.c\"""",
+            )
+        )
+    assert "secret: " in is_clean(reported, capfd)
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
@@ -251,10 +316,18 @@ def test_what_an_older_ledger_holds_is_not_told(folder, store, monkeypatch, capf
     (folder / "out").mkdir()
     ledger = folder / "out" / ".deliveries.jsonl"
     since = (NOW_S // 86_400 - 1) * 86_400 * 10**9
-    ledger.write_text("\n".join([
-        f'{{"report": "daily", "since_ns": {since}, "until_ns": {since + 86_400 * 10**9}, "to": "gone", '
-        f'"state": "failed", "at_ns": 1, "error": "no: /ok/{CANARY}"}}', '{"report": 1}', "[[[",
-        '{"report": "x", "since_ns": "y"}', ""]))
+    ledger.write_text(
+        "\n".join(
+            [
+                f'{{"report": "daily", "since_ns": {since}, "until_ns": {since + 86_400 * 10**9}, "to": "gone", '
+                f'"state": "failed", "at_ns": 1, "error": "no: /ok/{CANARY}"}}',
+                '{"report": 1}',
+                "[[[",
+                '{"report": "x", "since_ns": "y"}',
+                "",
+            ]
+        )
+    )
     ledger.chmod(0o644)
     assert once(path) == 0
     ledger_text = ledger.read_text()
@@ -274,8 +347,14 @@ def test_a_ledger_that_cannot_be_written(folder, store, monkeypatch, capfd, web)
 def test_no_process_is_called_by_it(folder, store, web):
     environment = {**os.environ, "HOOK": f"http://127.0.0.1:{web}/hang/{CANARY}"}
     path = config(folder, store, 'kind = "webhook"\nurl = "${HOOK}"')
-    process = subprocess.Popen([sys.executable, "-m", "mburst", "run", str(path)], env=environment, cwd=folder,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mburst", "run", str(path)],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         seen: set[int] = set()
         until = time.monotonic() + 60

@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from waiting import wait_for
 
-from mburst.agent.config import Part
+from mburst.agent.config import RunPart
 from mburst.agent.supervise import Supervisor
-from mburst.sql import Store
+from mburst.sql import StoreFolder
 
 MBURST = [sys.executable, "-m", "mburst"]
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in
-            (task / "children").read_text().split()]
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
 
 
 def verb_of(pid: int) -> str:
@@ -37,11 +38,13 @@ def running(tmp_path):
     """`mburst run` with metrics and reports: the process, once both parts answer."""
     (tmp_path / "mburst.toml").write_text(
         'store = "store"\nrack = "r1"\n[metrics]\nlisten = "127.0.0.1:0"\n'
-        '[[report]]\nname = "hourly"\nevery = "hour"\nracks = ["r1"]\noutput = "reports"\n')
-    Store.create(tmp_path / "store")
+        '[[report]]\nname = "hourly"\nevery = "hour"\nracks = ["r1"]\noutput = "reports"\n'
+    )
+    StoreFolder.create(tmp_path / "store")
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+        process = subprocess.Popen(
+            [*MBURST, "run"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
     process.log = lambda: (tmp_path / "log").read_text()
     try:
         wait_for(lambda: "metrics: metrics of store: http://" in process.log(), "metrics")
@@ -87,8 +90,8 @@ def test_parts_end_when_their_supervisor_is_killed(running):
 
 def test_all_done_is_done(tmp_path):
     path = tmp_path / "store"
-    Store.create(path)
-    parts = [Part("a", ["sql", str(path)]), Part("b", ["sql", str(path), "recordings"])]
+    StoreFolder.create(path)
+    parts = [RunPart("a", ["sql", str(path)]), RunPart("b", ["sql", str(path), "recordings"])]
     assert asyncio.run(Supervisor(parts).run()) == 0
 
 
@@ -97,8 +100,9 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
     store = tmp_path / "store"
     (tmp_path / "mburst.toml").write_text(
         f'store = "{store}"\n[[metrics]]\nname = "good"\nlisten = "127.0.0.1:0"\n'
-        '[[metrics]]\nname = "bad"\nlisten = "127.0.0.1:zero"\n')
-    Store.create(store)
+        '[[metrics]]\nname = "bad"\nlisten = "127.0.0.1:zero"\n'
+    )
+    StoreFolder.create(store)
     with (tmp_path / "log").open("w") as file:
         process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=file, stderr=subprocess.STDOUT)
 
@@ -119,7 +123,7 @@ def test_a_part_that_was_called_wrongly_ends_alone(tmp_path):
 
 
 def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):
-    parts = [Part("bad", ["metrics", "--listen=127.0.0.1:zero", str(tmp_path / "store")])]
+    parts = [RunPart("bad", ["metrics", "--listen=127.0.0.1:zero", str(tmp_path / "store")])]
     assert asyncio.run(Supervisor(parts).run()) == 2
     assert "bad: mburst: invalid address '127.0.0.1:zero'" in capfd.readouterr().err
 
@@ -127,19 +131,21 @@ def test_all_that_were_called_wrongly_are_the_end(tmp_path, capfd):
 def test_a_live_recording_ends_as_it_does_alone(tmp_path, packet_socket):
     """All that was in the store before SIGTERM is in the recording that ends with it, and its row says why it ended."""
     (tmp_path / "mburst.toml").write_text(
-        'store = "store"\n[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nhost = "h"\n')
+        'store = "store"\n[record]\ninputs = ["lo", "udp port 9"]\nlink = "1G"\nhost = "h"\n'
+    )
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen([*MBURST, "run"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
 
     def held() -> int:
         if not (tmp_path / "store" / "mburst.json").exists():
             return 0
-        with Store.open(tmp_path / "store").connect() as con:
+        with StoreFolder.open(tmp_path / "store").connect() as con:
             return con.execute("SELECT coalesce(sum(packets), 0) FROM bins").fetchall()[0][0]
 
     seen = 0
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+
             def enough() -> bool:
                 nonlocal seen
                 for _ in range(50):
@@ -154,7 +160,7 @@ def test_a_live_recording_ends_as_it_does_alone(tmp_path, packet_socket):
         if process.poll() is None:
             process.kill()
             process.wait()
-    with Store.open(tmp_path / "store").connect() as con:
+    with StoreFolder.open(tmp_path / "store").connect() as con:
         [(packets, complete, notes)] = con.execute("SELECT packets, complete, notes FROM recordings").fetchall()
     assert complete and "ended by SIGTERM" in notes and seen <= packets == held()
 

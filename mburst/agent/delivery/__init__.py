@@ -1,7 +1,9 @@
 """Delivery of reports: to a folder, by mail, to a webhook, to Alertmanager. Retried, and never twice."""
 
+from .destinations import delivery_of, folders_of
 from .digest import Digest
-from .ledger import Ledger
+from .kind import Delivery
+from .ledger import DeliveryLedger
 from .send import deliver
 
-__all__ = ["Digest", "Ledger", "deliver"]
+__all__ = ["Delivery", "DeliveryLedger", "Digest", "deliver", "delivery_of", "folders_of"]

@@ -27,7 +27,7 @@ SENDING, DONE, FAILED, UNSURE = "sending", "done", "failed", "unsure"
 
 
 @dataclass(frozen=True)
-class Key:
+class DeliveryKey:
     """A delivery: which report, of which period, to whom."""
 
     report: str
@@ -36,7 +36,7 @@ class Key:
     to: str
 
 
-class Ledger:
+class DeliveryLedger:
     """The ledger of a folder of reports, for one process at a time: others wait."""
 
     NAME = ".deliveries.jsonl"
@@ -46,7 +46,7 @@ class Ledger:
         self.secrets = secrets or Secrets()  # that older lines may hold, and that are not printed
         self.lines: list[dict[str, Any]] = []
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> DeliveryLedger:
         """Raises MburstError where it cannot be read or written."""
         self._file = files.open_private(self.path, os.O_APPEND)
         try:
@@ -68,11 +68,12 @@ class Ledger:
                 self.say(key, UNSURE, "it was being sent when mburst ended: it may have arrived, and is not sent again")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._file)
 
-    def say(self, key: Key, state: str, error: str = "") -> None:
+    def say(self, key: DeliveryKey, state: str, error: str = "") -> None:
         """Write a line, on the disk when this returns. Raises MburstError."""
         sentence = {**vars(key), "state": state, "at_ns": time.time_ns(), "error": error}
         try:
@@ -82,17 +83,20 @@ class Ledger:
             raise MburstError(f"{self.path}: cannot write: {failure.strerror}", "nothing more is sent") from failure
         self.lines.append({**sentence, "key": key})
 
-    def _last(self) -> dict[Key, dict[str, Any]]:
+    def _last(self) -> dict[DeliveryKey, dict[str, Any]]:
         return {line["key"]: line for line in self.lines}
 
-    def state(self, key: Key) -> str:
+    def state(self, key: DeliveryKey) -> str:
         """The state of a delivery, or '' where it was never tried."""
         return str(self._last().get(key, {"state": ""})["state"])
 
     def failed(self, report: str, to: str) -> list[tuple[int, int]]:
         """The periods of a report that failed to reach TO and may be tried again."""
-        return [(key.since_ns, key.until_ns) for key, line in self._last().items()
-                if (key.report, key.to) == (report, to) and line["state"] == FAILED]
+        return [
+            (key.since_ns, key.until_ns)
+            for key, line in self._last().items()
+            if (key.report, key.to) == (report, to) and line["state"] == FAILED
+        ]
 
     def troubles(self, to: str) -> list[str]:
         """What the next message to TO must report: failures since the last one that arrived, those to it first,
@@ -115,9 +119,10 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
     """A line that was read, with its key. Raises KeyError and TypeError for what is none."""
     texts, times = ("report", "to", "state", "error"), ("since_ns", "until_ns", "at_ns")
     if not all(isinstance(entry[name], str) for name in texts) or not all(
-            type(entry[name]) is int and 0 <= entry[name] < 2**62 for name in times):
+        type(entry[name]) is int and 0 <= entry[name] < 2**62 for name in times
+    ):
         raise TypeError("not a line of a ledger")
-    return {**entry, "key": Key(*(entry[name] for name in Key.__dataclass_fields__))}
+    return {**entry, "key": DeliveryKey(*(entry[name] for name in DeliveryKey.__dataclass_fields__))}
 
 
 def sentence(line: dict[str, Any]) -> str:
@@ -125,5 +130,7 @@ def sentence(line: dict[str, Any]) -> str:
     from ...dashboards.rack.words import moment, period
 
     verb = "was not delivered" if line["state"] == FAILED else "may not have been delivered"
-    return (f"Report {line['report']} of {period(line['since_ns'], line['until_ns'])} {verb} to {line['to']} at "
-            f"{moment(line['at_ns'])}: {line['error']}")
+    return (
+        f"Report {line['report']} of {period(line['since_ns'], line['until_ns'])} {verb} to {line['to']} at "
+        f"{moment(line['at_ns'])}: {line['error']}"
+    )

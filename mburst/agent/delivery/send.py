@@ -8,23 +8,21 @@ from collections.abc import Callable
 from ...errors import MburstError
 from ...names import short
 from . import ledger as book
-from .destinations import Delivery
 from .digest import Digest
-from .ledger import Ledger
+from .kind import Delivery, MaybeDelivered, NotDelivered
+from .kinds import KINDS
+from .ledger import DeliveryLedger
 
 MOST_REASON = 300  # characters
 
 
-class Refused(Exception):
-    """It surely did not arrive: it can be sent again."""
-
-
-class Unsure(Exception):
-    """It may have arrived: it must not be sent again."""
-
-
-def deliver(digest: Digest, to: Delivery, ledger: Ledger, report: Callable[[str], None],
-            sleep: Callable[[float], None] = time.sleep) -> bool:
+def deliver(
+    digest: Digest,
+    to: Delivery,
+    ledger: DeliveryLedger,
+    report: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
     """Deliver unless that was done, or may have been. Whether nothing is left to do. Raises MburstError where the
     ledger cannot be written: then nothing is sent."""
     key = digest.key(to.name)
@@ -32,19 +30,21 @@ def deliver(digest: Digest, to: Delivery, ledger: Ledger, report: Callable[[str]
         return True
     if to.when == "bursts" and not digest.bursting and not digest.troubles:
         return True
-    send = _sender(to.kind)
+    send = KINDS[to.kind].send
     for attempt in range(1, to.attempts + 1):
         ledger.say(key, book.SENDING)
         try:
             send(digest, to)
-        except (Refused, MburstError) as error:
+        except (NotDelivered, MburstError) as error:
             reason = f"{_reason(error, to)} ({attempt} of {to.attempts} tries)"
             ledger.say(key, book.FAILED, reason)
             report(f"{to.name}: not delivered: {reason}")
             if attempt < to.attempts:
                 sleep(to.wait_ns / 1e9 * 2 ** (attempt - 1))
-        except Exception as error:  # Unsure, or what nobody foresaw: of neither it is known how far it came
-            reason = _reason(error, to) if isinstance(error, Unsure) else f"internal error: {type(error).__name__}"
+        except Exception as error:  # MaybeDelivered, or what nobody foresaw: of neither it is known how far it came
+            reason = (
+                _reason(error, to) if isinstance(error, MaybeDelivered) else f"internal error: {type(error).__name__}"
+            )
             ledger.say(key, book.UNSURE, f"{reason}: it may have arrived, and is not sent again")
             report(f"{to.name}: may not have been delivered: {reason}")
             return True
@@ -58,10 +58,3 @@ def deliver(digest: Digest, to: Delivery, ledger: Ledger, report: Callable[[str]
 def _reason(error: Exception, to: Delivery) -> str:
     """Why it failed, in a line without any secret."""
     return short(to.secrets.hide(str(error)), MOST_REASON)
-
-
-def _sender(kind: str) -> Callable[[Digest, Delivery], None]:
-    from . import files, http, mail
-
-    return {"folder": files.send, "smtp": mail.send, "webhook": http.send_webhook,
-            "alertmanager": http.send_alerts}[kind]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ... import files
-from ...dashboards.rack import page
-from .destinations import Delivery
-from .digest import Digest
+from .... import files
+from ....dashboards.rack import page
+from ..digest import Digest
+from ..kind import Delivery, Kind, SettingKey
+from ..values import text
 
 
 def send(digest: Digest, to: Delivery) -> None:
@@ -16,6 +17,14 @@ def send(digest: Digest, to: Delivery) -> None:
     folder = Path(to.settings["path"])
     for entry in digest.entries:
         for path in (entry.facts, entry.page):
-            text = files.read_own(path).decode("utf-8", "replace")
-            files.write(folder / path.name, text, "the copy", "name another path", files.PUBLIC)
+            content = files.read_own(path).decode("utf-8", "replace")
+            files.write(folder / path.name, content, "the copy", "name another path", files.PUBLIC)
     page.write_index(folder, list(digest.troubles), files.PUBLIC)
+
+
+KIND = Kind(
+    "folder",
+    "the pages, their JSON and an index, for a web server to publish",
+    (SettingKey("path", "the folder", text, needed=True, folder=True),),
+    send,
+)

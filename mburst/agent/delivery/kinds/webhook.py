@@ -1,0 +1,66 @@
+"""Delivery to a chat: webhooks as Slack has them, and what is compatible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ....names import label, short
+from ..digest import Digest
+from ..kind import Delivery, Kind, MaybeDelivered, SettingKey
+from ..post import post
+from ..values import url
+
+SLACK_TEXT = 2900  # characters of a section; Slack takes 3000
+SLACK_HEAD, SLACK_NAME, SLACK_WORDS = 150, 100, 600  # characters of a header, which takes no more, a rack, a sentence
+SLACK_LINES = 15
+
+
+def send(digest: Digest, to: Delivery) -> None:
+    """A message with a line a rack. Raises NotDelivered or MaybeDelivered."""
+    post(to.settings["url"], slack(digest, to.site), digest, to, MaybeDelivered)
+
+
+def slack(digest: Digest, site: str) -> dict[str, Any]:
+    """The payload: `text` for what shows only that, blocks for what knows them."""
+    lines = []
+    for entry in digest.entries[:SLACK_LINES]:
+        name = _plain(entry.summary["rack"], SLACK_NAME)
+        name = f"<{site}/{quote(entry.page.name)}|{name}>" if site else f"*{name}*"
+        lines.append(f"{name}: {_plain(entry.summary['verdict'], SLACK_WORDS)}")
+    if len(digest.entries) > SLACK_LINES:
+        lines.append(f"and {len(digest.entries) - SLACK_LINES} racks more with less of the time in bursts")
+    title = _plain(digest.title, SLACK_WORDS)
+    blocks = [
+        {"type": "header", "text": {"type": "plain_text", "text": _plain(digest.title, SLACK_HEAD)}},
+        _section(lines or ["No report."]),
+    ]
+    if digest.troubles:
+        blocks.append(_section([f":warning: {_plain(line, SLACK_WORDS)}" for line in digest.troubles]))
+    return {"text": title, "blocks": blocks}
+
+
+def _section(lines: Sequence[str]) -> dict[str, Any]:
+    """As many of the lines as a section takes, whole."""
+    text = ""
+    for line in lines:
+        if len(text) + len(line) < SLACK_TEXT:
+            text += f"{line}\n"
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+
+
+def _plain(text: str, most: int) -> str:
+    """TEXT as it is shown, Slack's three control characters as text, in at most MOST characters."""
+    cut = short(text, most)
+    while len(link := label(cut)) > most:
+        cut = short(text, len(cut) - 1)
+    return link.replace("|", "\N{BROKEN BAR}").replace("*", "\N{ASTERISK OPERATOR}").replace("`", "'")
+
+
+KIND = Kind(
+    "webhook",
+    "a message as Slack (and what is compatible) takes it",
+    (SettingKey("url", "of the webhook", url, needed=True, secret=True),),
+    send,
+)

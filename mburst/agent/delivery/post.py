@@ -1,0 +1,64 @@
+"""POST of JSON, for kinds of delivery by HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from ... import __version__
+from .digest import Digest
+from .kind import Delivery, NotDelivered
+
+BODY_BYTES = 4096  # of an answer that are read
+
+
+class ConnectionDeadline(threading.Timer):
+    """Ends a connection after so many seconds in all: a server that sends a byte now and then never times out."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        super().__init__(seconds, self._end)
+        self.connection, self.daemon = connection, True
+        self.start()
+
+    def _end(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+def post(url: str, body: Any, digest: Digest, to: Delivery, again: Callable[[str], Exception]) -> None:
+    """POST as JSON; any answer of 200 to 299 is a yes. Raises NotDelivered where it did not arrive or was refused, and
+    what AGAIN makes of the reason where it was sent and no answer came."""
+    parts, timeout_s = urlsplit(url), to.timeout_ns / 1e9
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    key = hashlib.blake2b(repr(digest.key(to.name)).encode(), digest_size=16).hexdigest()
+    headers = {"Content-Type": "application/json", "User-Agent": f"mburst/{__version__}", "Idempotency-Key": key}
+    try:
+        try:
+            connection.connect()
+        except (OSError, ssl.SSLError, socket.gaierror) as error:
+            raise NotDelivered(str(error.strerror or error)) from error
+        ending = ConnectionDeadline(connection.sock, timeout_s)
+        try:
+            connection.request("POST", target, json.dumps(body).encode(), headers)
+            answer = connection.getresponse()
+            content = answer.read(BODY_BYTES).decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise again(f"no answer: {error or type(error).__name__}") from error
+        finally:
+            ending.cancel()
+    finally:
+        connection.close()
+    if not 200 <= answer.status < 300:
+        raise NotDelivered(
+            f"the server answered {answer.status} {answer.reason}: {' '.join(content.split())}".rstrip(": ")
+        )
