@@ -22,7 +22,7 @@ from .port import FRAME, Port
 SHARES = np.concatenate((np.geomspace(0.01, 0.5, 40), np.linspace(0.52, 1.0, 25)))  # of a stretch: its first part
 
 
-class Stretches(NamedTuple):
+class FullStretches(NamedTuple):
     """Times in which a port was full, ns, sorted and disjoint. rate: bytes that it carries in a ns of them.
     background: share of the rate that it carries at other times, and is taken to carry in them too."""
 
@@ -42,7 +42,7 @@ class Stretches(NamedTuple):
         return np.where(inside, place, -1)
 
 
-class Curve(NamedTuple):
+class ArrivalCurve(NamedTuple):
     """What came until `time` has left at `until`; linear in between, and both grow. ns."""
 
     time: Floats
@@ -58,7 +58,7 @@ class Curve(NamedTuple):
         return np.interp(left, self.until[first], self.time[first])
 
 
-def stretches_of(port: Port) -> Stretches:
+def stretches_of(port: Port) -> FullStretches:
     """The port's full stretches. Their ends lie inside of the bins before and after, as full as those are."""
     first, last = (side.astype(np.int64) for side in port.busy_periods())
     volume = float((port.carried[last] - port.carried[first]).sum())
@@ -77,14 +77,18 @@ def stretches_of(port: Port) -> Stretches:
     begin = port.time(first.astype(float)) - part(low, first)
     end = port.time(last - 1e-9) + part(last, high)
     carried = float((port.carried[high] - port.carried[low]).sum())
-    beside = background * port.bin_bytes / port.bin_ns * (2 * reach * port.bin_ns * len(first) - (end - begin).sum()
-                                                         + full * port.bin_ns)
+    beside = (
+        background
+        * port.bin_bytes
+        / port.bin_ns
+        * (2 * reach * port.bin_ns * len(first) - (end - begin).sum() + full * port.bin_ns)
+    )
     length = float((end - begin).sum())
     rate = min((carried - beside) / length, port.link_bps / 8e9) if length > 0 else port.link_bps / 8e9
-    return Stretches(begin, end, rate, background)
+    return FullStretches(begin, end, rate, background)
 
 
-def curve_of_probes(full: Stretches, met: Floats, waited: Floats) -> tuple[Curve, float]:
+def curve_of_probes(full: FullStretches, met: Floats, waited: Floats) -> tuple[ArrivalCurve, float]:
     """The arrivals by probes that met the port at `met` (sorted) and waited there; and the first part of a stretch in
     which most of them place its bytes."""
     place = full.holding(met)
@@ -102,18 +106,18 @@ def curve_of_probes(full: Stretches, met: Floats, waited: Floats) -> tuple[Curve
     bend = points.until[before] + np.clip(grown, 0, 1) * step
     time, until = np.append(points.time, knee), np.append(points.until, bend)
     order = np.lexsort((until, time))
-    return Curve(time[order], np.maximum.accumulate(until[order])), common
+    return ArrivalCurve(time[order], np.maximum.accumulate(until[order])), common
 
 
-def joined(full: Stretches, time: Floats, until: Floats) -> Curve:
+def joined(full: FullStretches, time: Floats, until: Floats) -> ArrivalCurve:
     """Points, and the ends of all stretches."""
     ends = np.concatenate((full.begin, full.end))
     times, untils = np.concatenate((ends, time)), np.concatenate((ends, until))
     order = np.lexsort((untils, times))
-    return Curve(times[order], untils[order])
+    return ArrivalCurve(times[order], untils[order])
 
 
-def evenly(full: Stretches, share: Floats, time: Floats, place: NDArray[np.int64]) -> Floats:
+def evenly(full: FullStretches, share: Floats, time: Floats, place: NDArray[np.int64]) -> Floats:
     """When what comes until `time` has left, if a stretch's own bytes come evenly in its first part, and the background
     all the while."""
     since, length = time - full.begin[place], full.length[place]
@@ -122,9 +126,7 @@ def evenly(full: Stretches, share: Floats, time: Floats, place: NDArray[np.int64
     return gone
 
 
-def first_parts(
-    full: Stretches, met: Floats, waited: Floats, place: NDArray[np.int64]
-) -> tuple[Floats, float]:
+def first_parts(full: FullStretches, met: Floats, waited: Floats, place: NDArray[np.int64]) -> tuple[Floats, float]:
     """The first part of each stretch in which its bytes come, by the least absolute error of its probes' waits; and of
     all. Stretches that do not show it have that of all."""
     count = len(full.begin)
@@ -137,14 +139,15 @@ def first_parts(
     return SHARES[(error + near).argmin(axis=0)], common
 
 
-def curve_of_senders(port: Port, full: Stretches, came: Arrivals) -> Curve:
+def curve_of_senders(port: Port, full: FullStretches, came: Arrivals) -> ArrivalCurve:
     """The arrivals by the outgoing bins of all senders."""
     first = np.floor(np.clip(port.position(full.begin), 0, port.bins - 1)).astype(np.int64)
     last = np.minimum(np.ceil(np.nan_to_num(port.position(full.end), nan=port.bins)).astype(np.int64), port.bins)
     counts = np.maximum(last - first, 1)
     place = np.repeat(np.arange(len(first)), counts)
-    bin_ = np.minimum(first[place] + np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts),
-                      port.bins - 1)
+    bin_ = np.minimum(
+        first[place] + np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts), port.bins - 1
+    )
     total = np.concatenate(([0.0], np.cumsum(came.bytes)))
     volume = np.maximum(total[last] - total[first], 1e-9)
     part = (total[bin_ + 1] - total[first[place]]) / volume[place]

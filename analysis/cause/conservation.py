@@ -1,8 +1,8 @@
 """Do the sources agree? What a switch port says that it sent must be what the recorded host behind it received.
 
 Three statements about one port are held against its recorded bins: bytes that the port counted in a window, bytes that
-its queues sent, and how deep its queue was (what waited must leave through this port, so the link is full until it
-has). Clocks may be apart, and devices count frames in different ways: both are estimated and reported. Times are ns.
+its queues sent, and how deep its queue was (what waited must leave through this port, at nine tenths of line rate or
+faster). Clocks may be apart, and devices count frames in different ways: both are estimated and reported. Times are ns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ...units import format_bytes, format_count, format_duration, format_share
 from ..model.stats import Floats
-from .evidence.switch import Queue
-from .port import FRAME, Port
+from .evidence.switch import PortQueue
+from .port import FRAME, FULL, Port
+from .signals import before, stopped
 
 WITHIN = 0.02  # of a window's bytes: frames of other lengths, and what a device rounds
 LEAST = 5  # windows, to compare anything
@@ -35,7 +36,7 @@ AS_WELL = 5  # times the error of another explanation: no worse than that, and b
 PLAIN, TUNNELLED = 4, 54  # the latter make as much of a difference as some lost frames
 
 
-class Windows(NamedTuple):
+class SwitchWindows(NamedTuple):
     """What a switch counted in windows of a port, sorted by end. began_anew: a counter was reset in it."""
 
     name: str
@@ -45,7 +46,7 @@ class Windows(NamedTuple):
     began_anew: NDArray[np.bool_]
 
 
-class Content(NamedTuple):
+class BinContent(NamedTuple):
     """What the bins of a port hold in each of those windows. lossy: packets were lost in it, as the recorder says."""
 
     bytes: Floats
@@ -72,7 +73,7 @@ class Agreement(NamedTuple):
     blamed: str = ""
 
 
-class Compared(NamedTuple):
+class ComparedWindows(NamedTuple):
     """Windows that lie in recorded time: expected bytes of each, the least and the most that they may be."""
 
     rows: NDArray[np.int64]
@@ -81,12 +82,12 @@ class Compared(NamedTuple):
     high: Floats
     framing: int
 
-    def take(self, kept: NDArray[np.bool_]) -> Compared:
-        return Compared(self.rows[kept], self.expected[kept], self.low[kept], self.high[kept], self.framing)
+    def take(self, kept: NDArray[np.bool_]) -> ComparedWindows:
+        return ComparedWindows(self.rows[kept], self.expected[kept], self.low[kept], self.high[kept], self.framing)
 
 
 def counted(
-    what: str, port: Port, counts: Windows, holding: Callable[[Windows], Content], filtered: bool = False
+    what: str, port: Port, counts: SwitchWindows, holding: Callable[[SwitchWindows], BinContent], filtered: bool = False
 ) -> Agreement:
     """The bytes that a switch counted, against what was recorded. holding: what the bins hold in windows."""
     why = "fewer than five windows lie in the recorded time"
@@ -119,7 +120,7 @@ def counted(
                      float(came.sum()) / max(wire, 1.0), FRAMING[seen.framing], lag, blamed)  # fmt: skip
 
 
-def comparable(port: Port, counts: Windows, holds: Content) -> NDArray[np.int64]:
+def comparable(port: Port, counts: SwitchWindows, holds: BinContent) -> NDArray[np.int64]:
     """The windows that lie in recorded time, and in which something came."""
     return np.flatnonzero(inside(port, counts.start, counts.end) & ~counts.began_anew & (holds.packets > 0))
 
@@ -142,7 +143,7 @@ def volume(port: Port, start: Floats, end: Floats) -> Floats:
     return np.where(inside(port, start, end), found, np.nan)
 
 
-def per_wire(holds: Content, extra: int) -> Floats:
+def per_wire(holds: BinContent, extra: int) -> Floats:
     """Bytes that a device counts of a wire byte, if it counts so many more of each frame."""
     found: Floats = (holds.bytes + extra * holds.packets) / np.maximum(holds.wire_bytes, 1.0)
     return found
@@ -158,7 +159,7 @@ def error(came: Floats, expected: Floats) -> float:
     return float(off[: max(1, round(NEARER * len(off)))].mean())
 
 
-def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64]) -> float:
+def clocks_apart(port: Port, counts: SwitchWindows, holds: BinContent, rows: NDArray[np.int64]) -> float:
     """How much later the switch's clock is than the host's, as far as another distance fits much better; else 0. Each
     distance with the framing that fits best then."""
     start, end, came = counts.start[rows], counts.end[rows], counts.bytes[rows]
@@ -177,8 +178,8 @@ def clocks_apart(port: Port, counts: Windows, holds: Content, rows: NDArray[np.i
 
 
 def compare(
-    port: Port, counts: Windows, holds: Content, rows: NDArray[np.int64], framings: Iterable[int] = FRAMING
-) -> Compared:
+    port: Port, counts: SwitchWindows, holds: BinContent, rows: NDArray[np.int64], framings: Iterable[int] = FRAMING
+) -> ComparedWindows:
     """The windows with what they should say, by the framing that fits best; edges may be off by two bins, or by how
     finely the clocks are known."""
     start, end = counts.start[rows], counts.end[rows]
@@ -188,11 +189,13 @@ def compare(
     high = volume(port, start - slack, end + slack)
     extra = min(framings, key=lambda more: error(counts.bytes[rows], wire * per_wire(holds, more)[rows]))
     part = per_wire(holds, extra)[rows]
-    found = Compared(rows, part * wire, (1 - WITHIN) * part * low - FRAME, (1 + WITHIN) * part * high + FRAME, extra)
+    found = ComparedWindows(
+        rows, part * wire, (1 - WITHIN) * part * low - FRAME, (1 + WITHIN) * part * high + FRAME, extra
+    )
     return found.take(np.isfinite(low) & np.isfinite(high) & np.isfinite(wire))
 
 
-def lost_instead(port: Port, counts: Windows, holds: Content, seen: Compared) -> float:
+def lost_instead(port: Port, counts: SwitchWindows, holds: BinContent, seen: ComparedWindows) -> float:
     """The share of the bytes that the recorder would have lost evenly, had the switch counted plain frames, if that
     fits about as well as a tunnel's headers, or as a framing that leaves more than UNEXPLAINED; else 0. Of frames of
     one length the two look the same."""
@@ -212,7 +215,7 @@ def at_an_end(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.concatenate(([True], apart)) | np.concatenate((apart, [True]))
 
 
-def evened_out(came: Floats, seen: Compared, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def evened_out(came: Floats, seen: ComparedWindows, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Windows that do not fit alone, but do together with one or two neighbours: the device stamped the edge between
     them late."""
     even = np.zeros(len(came), dtype=bool)
@@ -230,7 +233,7 @@ def evened_out(came: Floats, seen: Compared, good: NDArray[np.bool_]) -> NDArray
 
 
 def outcome(
-    came: Floats, seen: Compared, good: NDArray[np.bool_], holds: Content, filtered: bool
+    came: Floats, seen: ComparedWindows, good: NDArray[np.bool_], holds: BinContent, filtered: bool
 ) -> tuple[str, str, str]:
     """State, who is wrong, and a sentence."""
     if good.mean() >= ENOUGH:
@@ -247,41 +250,60 @@ def outcome(
     if off > 0 and filtered:
         return "disagree", "host", f"{said}: the recording was taken with a filter"
     if not more.any() and less.mean() <= 0.5:
-        return "disagree", "switch", f"{said}: a counter wrapped or was reset, since the host cannot receive more than was sent"  # noqa: E501
+        wrapped = "a counter wrapped or was reset, since the host cannot receive more than was sent"
+        return "disagree", "switch", f"{said}: {wrapped}"
     return "disagree", "", said
 
 
-def drained(port: Port, queue: Queue, lag: float) -> Agreement:
-    """The depths of a queue, against what left through its port: while anything waits, the link is full."""
+def drained(port: Port, queue: PortQueue, lag: float) -> Agreement:
+    """The depths of a queue, against what left through its port: from then on the link carried FULL of it or more, in
+    the time that line rate takes for all of it, as while a packet waits (Port.waits). Windows in which pause frames
+    may have stopped the port are left out."""
     what, deep = "depth of the queue", queue.max_bytes > np.maximum(10.0 * FRAME, 4 * port.bin_bytes)
-    start, end = queue.start - lag, queue.end - lag
-    rows = np.flatnonzero(deep & inside(port, start, end))
+    slack, needed = 4.0 * port.bin_ns, queue.max_bytes * 8e9 / port.link_bps
+    start, end = queue.start - lag - slack, queue.end - lag + slack
+    rows = np.flatnonzero(deep & inside(port, start, end + needed + 2 * slack))
+    asked = asked_to_stop(port, start[rows], end[rows] + needed[rows] + 2 * slack)
+    said_of_pauses = f"; {format_count(int(asked.sum()), 'window')} with pause frames left out" if asked.any() else ""
+    rows = rows[~asked]
     if len(rows) < LEAST:
-        return untested(what, queue.name, port, "fewer than five windows with a queue lie in the recorded time")
-    begin, until = (port.time(place) for place in port.busy_periods())
-    slack = 4.0 * port.bin_ns
-    wait = queue.max_bytes[rows] * 8e9 / port.link_bps
-    low = np.searchsorted(until, start[rows] - slack)
-    high = np.searchsorted(begin, end[rows] + slack, side="right")
-    longest = np.zeros(len(rows))
-    for k, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-        if b > a:
-            longest[k] = float((until[a:b] - np.maximum(begin[a:b], start[rows[k]] - slack)).max())
-    good = wait <= longest * 1.05 + 2 * slack
+        why = f"fewer than five windows with a queue lie in the recorded time{said_of_pauses}"
+        return untested(what, queue.name, port, why)
+    depth, span = queue.max_bytes[rows], np.ceil((needed[rows] + 2 * slack) / port.bin_ns).astype(np.int64)
+    left = most_carried(port, port.position(start[rows]), port.position(end[rows]), span)
+    good = left + FRAME >= FULL * depth
     agreeing, n = int(good.sum()), len(rows)
     if good.mean() >= 0.95:
-        said = "what waited has left: the link was full for as long as each queue needs"
+        said = f"what waited has left: the link carried each queue in the time that it needs{said_of_pauses}"
         return Agreement(what, queue.name, port.name, "agree", said, n, agreeing)
-    worst = int(np.argmax(wait - longest))
+    worst = int(np.argmax(depth - left))
     said = (
-        f"{format_count(n - agreeing, 'window')} of {n:,} show a queue that never left through this port, such as "
-        f"{format_bytes(float(queue.max_bytes[rows[worst]]))} while the link was full for "
-        f"{format_duration(float(longest[worst]))}"
+        f"{format_count(n - agreeing, 'window')} of {n:,} show a queue that did not leave through this port, such as "
+        f"{format_bytes(float(depth[worst]))}, when it carried at most {format_bytes(float(left[worst]))} in "
+        f"{format_duration(float(span[worst] * port.bin_ns))}{said_of_pauses}"
     )
     return Agreement(what, queue.name, port.name, "disagree", said, n, agreeing)
 
 
-def grown(port: Port, queue: Queue, backlog: Floats, lag: float) -> Agreement:
+def asked_to_stop(port: Port, start: Floats, end: Floats) -> NDArray[np.bool_]:
+    """Whether pause frames may have stopped the port between times of its recording."""
+    if port.signals is None or not port.signals.pauses.any():
+        return np.zeros(len(start), dtype=bool)
+    sums = stopped(port, port.signals)
+    return np.asarray(before(sums, port.position(end)) > before(sums, port.position(start)))
+
+
+def most_carried(port: Port, first: Floats, last: Floats, span: NDArray[np.int64]) -> Floats:
+    """The most wire bytes in `span` bins that begin between two positions."""
+    found = np.zeros(len(span))
+    lows, highs = np.floor(first).astype(np.int64), np.ceil(last).astype(np.int64)
+    for k, (low, high, bins) in enumerate(zip(lows.tolist(), highs.tolist(), span.tolist(), strict=True)):
+        begin = np.arange(low, max(min(high, port.bins - bins), low) + 1)
+        found[k] = (port.carried[np.minimum(begin + bins, port.bins)] - port.carried[begin]).max()
+    return found
+
+
+def grown(port: Port, queue: PortQueue, backlog: Floats, lag: float) -> Agreement:
     """The depths of a queue, against what the recorded senders sent less what the link can carry: no queue grows
     faster. backlog: at the end of each of the port's bins."""
     what, slack = "growth of the queue", 4.0 * port.bin_ns

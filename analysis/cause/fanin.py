@@ -87,9 +87,7 @@ def cluster(sets: dict[frozenset[str], list[int]]) -> list[list[int]]:
     return [sorted(numbers) for _, numbers in founders]
 
 
-def sent_by_group(
-    con: duckdb.DuckDBPyConnection, groups: list[list[int]]
-) -> dict[int, list[tuple[str, int, float]]]:
+def sent_by_group(con: duckdb.DuckDBPyConnection, groups: list[list[int]]) -> dict[int, list[tuple[str, int, float]]]:
     """Of each group of bursts by its place: each sender, in how many of them it sent, and how many bytes."""
     found: dict[int, list[tuple[str, int, float]]] = {k: [] for k in range(len(groups))}
     con.execute("CREATE OR REPLACE TEMP TABLE grouped (place INTEGER, burst BIGINT)")

@@ -18,6 +18,8 @@ from .evidence.controls import against_controls
 from .evidence.dose import against_rate
 from .evidence.exposure import against_bursts
 from .evidence.fifo import waited_here
+from .evidence.notifications import against_notifications
+from .evidence.pauses import against_pauses
 from .evidence.repeats import ended, find, seen_again
 from .evidence.shares import account, main_port
 from .evidence.soundness import against_recording
@@ -55,6 +57,8 @@ def gather(scene: Scene, rng: np.random.Generator) -> Evidence:
         against_counts(evidence, scene, number)
         begun_in_bursts(evidence, scene, number, rng)
         against_controls(evidence, scene, number, meets[number], rng)
+        against_pauses(evidence, scene, rng.spawn(1)[0])
+        against_notifications(evidence, scene, number)
     return evidence
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..model.stats import Floats
 from .evidence.repeats import Repeats
 from .port import Port, Wait
-from .tail import HOST_STAGES, Latency, Probes, Tail
+from .tail import HOST_STAGES, LatencyTail, ProbeLatency, Probes
 
 ACCOUNTS = ("bursts", "host", "elsewhere", "unknown")
 BURSTS, HOST, ELSEWHERE, UNKNOWN = range(4)
@@ -56,7 +56,7 @@ class Crossing(NamedTuple):
     assumed: bool
 
 
-class Entry(NamedTuple):
+class PortWaits(NamedTuple):
     """The waits of late probes that one port can answer for: a probe each."""
 
     crossing: int
@@ -69,14 +69,14 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ledger:
+class WaitLedger:
     """accounts: late probes × ACCOUNTS, ns. stages: stage → ns of each late probe. reasons: of `unknown`, ns."""
 
     late: NDArray[np.int64]  # indices of the late probes
     excess: Floats
     accounts: Floats
     stages: dict[str, Floats]
-    entries: list[Entry]
+    entries: list[PortWaits]
     reasons: dict[str, float]
 
     def shares(self) -> dict[str, float]:
@@ -84,7 +84,7 @@ class Ledger:
         return {name: float(self.accounts[:, k].sum()) / total if total else 0.0 for k, name in enumerate(ACCOUNTS)}
 
 
-def meeting_time(probes: Probes, delays: Latency, crossing: Crossing) -> Floats:
+def meeting_time(probes: Probes, delays: ProbeLatency, crossing: Crossing) -> Floats:
     """When each probe would have met the port had nothing else delayed it, on the port's clock, ns.
 
     Does not depend on the delay in front of the port, so a late probe has no longer time in which to meet a burst than
@@ -105,7 +105,7 @@ def meeting_time(probes: Probes, delays: Latency, crossing: Crossing) -> Floats:
 
 
 def wait_interval(
-    probes: Probes, delays: Latency, crossing: Crossing, stage: str, rows: NDArray[np.int64]
+    probes: Probes, delays: ProbeLatency, crossing: Crossing, stage: str, rows: NDArray[np.int64]
 ) -> tuple[Floats, Floats, float]:
     """Begin and end of each probe's wait in a stage on the port's clock, and how far off they may be, ns."""
     waited = delays.excess(stage, rows)
@@ -128,7 +128,9 @@ def wait_interval(
     return departure - waited, departure, slack
 
 
-def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing], repeats: Repeats) -> Ledger:
+def keep(
+    probes: Probes, delays: ProbeLatency, tail: LatencyTail, crossings: list[Crossing], repeats: Repeats
+) -> WaitLedger:
     """Account for the excess of every late probe."""
     late = np.flatnonzero(tail.spikes | tail.late_losses)
     excess = delays.total[late] - tail.median_ns
@@ -139,7 +141,7 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
     stages = split(delays, PARTS[delays.measured], late, excess)
     accounts = np.zeros((len(late), len(ACCOUNTS)))
     reasons: dict[str, float] = {}
-    entries: list[Entry] = []
+    entries: list[PortWaits] = []
     for stage, taken in stages.items():
         part = np.where(repeated, 0.0, taken)
         answers = np.full(len(late), -1, dtype=np.int8)
@@ -149,7 +151,7 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
             rows = np.flatnonzero(part > 0)
             arrival, departure, slack = wait_interval(probes, delays, crossing, stage, late[rows])
             found = crossing.port.waits(arrival, departure, slack)
-            entries.append(Entry(number, stage, rows, arrival, departure, slack, found))
+            entries.append(PortWaits(number, stage, rows, arrival, departure, slack, found))
             answers[rows] = np.where((answers[rows] == Wait.BUSY) | (answers[rows] > found), answers[rows], found)
             answers[rows[found == Wait.BUSY]] = Wait.BUSY
         book(accounts, reasons, stage, part, answers, covered(crossings, probes.tx[late]))
@@ -161,7 +163,7 @@ def keep(probes: Probes, delays: Latency, tail: Tail, crossings: list[Crossing],
     accounts[:, UNKNOWN] += missing
     if missing.any():
         reasons["unstamped"] = reasons.get("unstamped", 0.0) + float(missing.sum())
-    return Ledger(late, excess, accounts, stages, entries, reasons)
+    return WaitLedger(late, excess, accounts, stages, entries, reasons)
 
 
 def queue_stages(crossing: Crossing) -> tuple[str, ...]:
@@ -171,7 +173,7 @@ def queue_stages(crossing: Crossing) -> tuple[str, ...]:
     return QUEUES[crossing.end, crossing.port.direction]
 
 
-def split(delays: Latency, parts: tuple[str, ...], late: NDArray[np.int64], excess: Floats) -> dict[str, Floats]:
+def split(delays: ProbeLatency, parts: tuple[str, ...], late: NDArray[np.int64], excess: Floats) -> dict[str, Floats]:
     """Each late probe's excess over its stages, in proportion to what they took beyond their medians; jitter left
     out."""
     beyond = {stage: np.nan_to_num(delays.excess(stage, late)) for stage in parts}

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.stats import Floats, join_runs, rank, runs
+from .signals import Signals
 
 FULL = 0.9  # of line rate: leaves room for a rate that is slightly below its name, and for stamps that jitter
 CHUNK = 1 << 20  # bins that are looked at together, so that temporary arrays stay small
@@ -55,6 +56,7 @@ class Port:
     rack: str = ""
     repeated: Floats | None = None  # sorted positions of the bins with TCP segments that were seen again
     marked: Floats | None = None  # likewise, with packets that some queue before it marked (ECN CE)
+    signals: Signals | None = None  # of the other direction; None: not recorded, or it holds none
     dropped: int = 0  # packets that its captures lost, and no bin shows where
     _busy: list[tuple[Floats, Floats]] = field(default_factory=list, repr=False, compare=False)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arrivals import Arrivals
-from .conservation import Agreement, Content, Windows, counted, drained, grown, untested
-from .evidence.switch import Queue
+from .conservation import Agreement, BinContent, SwitchWindows, counted, drained, grown, untested
+from .evidence.switch import PortQueue
 from .port import Port
 from .read_counters import content, is_filtered, port_of, port_windows, queue_windows
 
@@ -17,7 +17,10 @@ OTHERS = 100  # ports that are tried where the linked one does not fit
 
 
 def do_the_sources_agree(
-    con: duckdb.DuckDBPyConnection, ports: list[Port], queues: dict[int, Queue], arrivals: dict[int, Arrivals | None],
+    con: duckdb.DuckDBPyConnection,
+    ports: list[Port],
+    queues: dict[int, PortQueue],
+    arrivals: dict[int, Arrivals | None],
     origin: int,
 ) -> list[Agreement]:
     """Every comparison that the store allows, of each recorded port. queues and arrivals by id(port)."""
@@ -43,7 +46,7 @@ def of_counters(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> list
     filtered = is_filtered(con, port)
     what = "bytes of the switch's port"
 
-    def holding(windows: Windows) -> Content:
+    def holding(windows: SwitchWindows) -> BinContent:
         return content(con, port, windows, origin)
 
     found = [counted(what, port, counts[name], holding, filtered)] if name in counts else []

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model.stats import Fit, fit
 from .arrivals import Arrivals
-from .evidence.switch import Queue
+from .evidence.switch import PortQueue
 from .port import Port
 
 
@@ -20,7 +20,7 @@ class Prediction(NamedTuple):
     against_switch: Fit | None
 
 
-def predicted(port: Port, came: Arrivals, windows: Queue | None) -> Prediction:
+def predicted(port: Port, came: Arrivals, windows: PortQueue | None) -> Prediction:
     """The queue that the senders' bytes predict, against the switch's windows of it."""
     line = None
     if windows is not None and len(windows.end):

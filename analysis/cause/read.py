@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ...quality import Quality
 from ..model.stats import Floats
-from .evidence.switch import Queue
+from .evidence.switch import PortQueue
 from .port import CHUNK, Port, port_from_bins
-from .tail import DEFAULT, Probes, Rule
+from .signals import Signals
+from .tail import DEFAULT, Probes, TailRule
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..bursts.find import BurstDefinition
 
 Lane = tuple[str, str, str]  # host, interface, direction
+OTHER_WAY = {"in": "out", "out": "in"}  # a mirror has both directions in one
 Path = tuple[str, str, str, int, int]  # src, dst, protocol, first and last tx_ns
 
 OF_BURSTS = (
@@ -44,7 +46,7 @@ class Question:
     """What is asked. aliases: names of the recorded host in the probes, where they differ."""
 
     definition: BurstDefinition
-    rule: Rule = DEFAULT
+    rule: TailRule = DEFAULT
     link_bps: int | None = None
     hosts: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -83,9 +85,12 @@ def read_paths(con: duckdb.DuckDBPyConnection, question: Question) -> list[Path]
     return rows
 
 
-def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, Any]], origin: int) -> Port:
-    """The bins of a lane's chosen runs."""
+def read_port(
+    con: duckdb.DuckDBPyConnection, lane: Lane, chosen: dict[Lane, list[dict[str, Any]]], origin: int
+) -> Port:
+    """The bins of a lane's chosen runs, and what asked its senders to stop."""
     lossy: list[Floats] = []
+    rows = chosen[lane]
 
     def chunks() -> Iterator[tuple[Floats, NDArray[np.int64]]]:
         for row in rows:  # one filter after the other is pushed down to the files, a join with all of them is not
@@ -106,15 +111,33 @@ def read_port(con: duckdb.DuckDBPyConnection, lane: Lane, rows: list[dict[str, A
         "SELECT coalesce(sum(dropped), 0) FROM recordings WHERE list_contains($recordings, recording_id)",
         {"recordings": recordings},
     ).fetchall()
-    repeated, marked = (
-        places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets")
-    )
-    return replace(port, repeated=repeated, marked=marked, dropped=int(dropped))
+    repeated, marked = (places_with(con, column, recordings, port, origin) for column in ("retransmits", "ce_packets"))
+    signals = read_signals(con, port, chosen.get((*lane[:2], OTHER_WAY.get(lane[2], lane[2])), []), origin)
+    return replace(port, repeated=repeated, marked=marked, dropped=int(dropped), signals=signals)
 
 
-def places_with(
-    con: duckdb.DuckDBPyConnection, column: str, recordings: list[str], port: Port, origin: int
-) -> Floats:
+def read_signals(con: duckdb.DuckDBPyConnection, port: Port, rows: list[dict[str, Any]], origin: int) -> Signals | None:
+    """What the chosen runs of the other direction hold of pause frames and congestion notifications about a port's
+    traffic; None where that is nothing. An older mburst, whose bins are NULL there, did not count them."""
+    batches = [
+        con.execute(
+            """SELECT CAST(ts_ns - $origin AS DOUBLE) AS at, pause_ns(least(pause_quanta, 65535), $link) AS asked,
+                      pause_classes AS classes, pause_frames AS pauses, resume_frames AS resumes,
+                      cnp_packets AS notifications
+               FROM bins WHERE recording_id = $recording AND clock_epoch = $clock_epoch
+                 AND (pause_frames > 0 OR resume_frames > 0 OR cnp_packets > 0) ORDER BY ts_ns""",
+            {"origin": origin, "link": port.link_bps, **{key: row[key] for key in ("recording", "clock_epoch")}},
+        ).fetchnumpy()
+        for row in ({**row, "recording": row["recording_id"]} for row in rows)
+    ]
+    columns = {
+        name: np.concatenate([np.ma.filled(np.ma.asarray(batch[name]), 0) for batch in batches])
+        for name in Signals._fields[1:] if batches
+    }  # fmt: skip
+    return Signals(rows[0]["bin_ns"], **columns) if columns and len(columns["at"]) else None
+
+
+def places_with(con: duckdb.DuckDBPyConnection, column: str, recordings: list[str], port: Port, origin: int) -> Floats:
     """Sorted positions of the bins in which a column counts anything."""
     found = con.execute(
         f"SELECT CAST(ts_ns - $origin AS DOUBLE) AS at FROM bins WHERE {column} > 0 "
@@ -157,7 +180,9 @@ def read_probes(con: duckdb.DuckDBPyConnection, path: Path, question: Question, 
     [(kind, *known)] = con.execute(f"SELECT min(nullif(stamp_kind, '')), {counts} {of_path}", chosen).fetchall()
     [(measure,)] = con.execute(
         f"SELECT measure FROM path_measures('probes', {SPAN}, CAST(NULL AS VARCHAR)) "
-        "WHERE src = $src AND dst = $dst AND protocol = $protocol", chosen).fetchall()
+        "WHERE src = $src AND dst = $dst AND protocol = $protocol",
+        chosen,
+    ).fetchall()
     taken = [name for name, count in zip(names, known, strict=True) if count]
     ns = [f"coalesce(CAST({name} - {0 if name == 'rtt_ns' else origin} AS DOUBLE), 'nan') AS {name}" for name in taken]
     found = con.execute(f"SELECT {', '.join(ns)}, lost {of_path}", chosen).fetchnumpy()
@@ -189,9 +214,7 @@ def own_addresses(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
     return dict(rows)
 
 
-def packets_from(
-    con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int
-) -> int | None:
+def packets_from(con: duckdb.DuckDBPyConnection, port: Port, address: str, since_ns: int, until_ns: int) -> int | None:
     """How many packets of an address a port may have carried then, those of unknown senders included. None where its
     recordings cannot show it: taken with a filter, or without addresses."""
     lane = {"host": port.host, "interface": port.interface, "direction": port.direction}
@@ -208,7 +231,9 @@ def packets_from(
     return None if filtered or not senders else int(packets or 0) + int(unknown or 0)
 
 
-def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]) -> dict[int, Queue]:
+def read_queues(
+    con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, notes: list[str]
+) -> dict[int, PortQueue]:
     """The windows of each port's fullest queue, the finest where several widths are stored. By id(port)."""
     listed = con.execute(
         """SELECT device, port, queue, batch, median(ts_ns - window_start_ns) AS width, max(max_bytes) AS peak
@@ -219,7 +244,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
         """SELECT host, interface, arg_max(device, ts_ns), arg_max(port, ts_ns) FROM links WHERE present GROUP BY ALL"""
     ).fetchall()
     linked = {row[:2]: row[2:] for row in links}
-    found: dict[int, Queue] = {}
+    found: dict[int, PortQueue] = {}
     switch_ports = {row[:2] for row in listed}
     for port in ports:
         if port.direction == "out":  # a switch's queue is before a receiver
@@ -228,9 +253,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
         rows = rows or [row for row in listed if names_port(row[1], port)]
         if not rows and len(switch_ports) == 1 and len({(p.host, p.interface) for p in ports}) == 1:
             rows = listed
-            notes.append(
-                f"queue windows of {rows[0][0]} {rows[0][1]} are assigned to {port.name}: there are no others"
-            )
+            notes.append(f"queue windows of {rows[0][0]} {rows[0][1]} are assigned to {port.name}: there are no others")
         if not rows:
             continue
         finest = [row for row in rows if row[4] <= 2 * rows[0][4]]
@@ -242,7 +265,7 @@ def read_queues(con: duckdb.DuckDBPyConnection, ports: list[Port], origin: int, 
 
 def read_windows(
     con: duckdb.DuckDBPyConnection, name: tuple[str, str, str], batches: list[str], origin: int
-) -> Queue:
+) -> PortQueue:
     """The windows of one queue of which the device reported a maximum. name: device, port, queue."""
     windows = con.execute(
         """SELECT window_start_ns - $origin AS begin, ts_ns - $origin AS "end", max_bytes,
@@ -256,7 +279,7 @@ def read_windows(
     counts = [np.ma.compressed(np.ma.asarray(windows[key])) for key in ("dropped", "marked")]
     dropped, marked = (int(values.sum(dtype=float)) if len(values) else None for values in counts)
     device, port, queue = name
-    return Queue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked, (device, port))
+    return PortQueue(f"{device} {port} queue {queue}", begin, end, depth, dropped, marked, (device, port))
 
 
 def names_port(switch_port: str, port: Port) -> bool:

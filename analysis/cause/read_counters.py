@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...quality import Quality
-from .conservation import Content, Windows
-from .evidence.switch import Counted, Counts, Queue
+from .conservation import BinContent, SwitchWindows
+from .evidence.switch import CountedWindows, PortQueue, SwitchCounts
 from .port import Port
 from .read import names_port
 
@@ -52,25 +52,27 @@ def period(port: Port, origin: int) -> dict[str, int]:
             "until": origin + int(port.time(np.array([port.bins - 1e-9]))[0]) + 1}  # fmt: skip
 
 
-def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, Windows]:
+def port_windows(con: duckdb.DuckDBPyConnection, port: Port, origin: int) -> dict[Name, SwitchWindows]:
     """The counters of every switch port in the recorded time, of the direction that the recorded host saw."""
     return port_counts(con, port, "in_bytes" if port.direction == "out" else "out_bytes", origin)
 
 
-def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, Windows]:
+def port_counts(con: duckdb.DuckDBPyConnection, port: Port, column: str, origin: int) -> dict[Name, SwitchWindows]:
     """What every switch port counted in a column of `ports`, in the recorded time."""
     return by_port(con, _PORTS.format(column=column), period(port, origin), origin)
 
 
 def queue_windows(
     con: duckdb.DuckDBPyConnection, port: Port, name: Name, origin: int, column: str = "transmit_bytes"
-) -> Windows | None:
+) -> SwitchWindows | None:
     """What the queues of a switch port counted together in a column of `queues`, where it reported."""
     asked = {**period(port, origin), "device": name[0], "port": name[1]}
     return by_port(con, _QUEUES.format(column=column), asked, origin).get(name)
 
 
-def counted_packets(con: duckdb.DuckDBPyConnection, port: Port, queue: Queue | None, origin: int) -> Counted | None:
+def counted_packets(
+    con: duckdb.DuckDBPyConnection, port: Port, queue: PortQueue | None, origin: int
+) -> SwitchCounts | None:
     """What the switch port before a recorded one dropped and marked: the drops of the port where it counts them, else
     those of its queues. None where no switch port is known, or the port's queue lies in its own host. queue: the
     windows that were taken as the port's."""
@@ -81,20 +83,20 @@ def counted_packets(con: duckdb.DuckDBPyConnection, port: Port, queue: Queue | N
     if name is None:
         return None
     drops = discards.get(name) or queue_windows(con, port, name, origin, "dropped_packets")
-    return Counted(of_windows(drops), of_windows(queue_windows(con, port, name, origin, "ecn_marked_packets")))
+    return SwitchCounts(of_windows(drops), of_windows(queue_windows(con, port, name, origin, "ecn_marked_packets")))
 
 
-def of_windows(windows: Windows | None) -> Counts | None:
+def of_windows(windows: SwitchWindows | None) -> CountedWindows | None:
     """Packets of windows in which no counter began anew."""
     if windows is None:
         return None
     whole = ~windows.began_anew
-    return Counts(windows.name, windows.start[whole], windows.end[whole], windows.bytes[whole]).joined()
+    return CountedWindows(windows.name, windows.start[whole], windows.end[whole], windows.bytes[whole]).joined()
 
 
 def by_port(
     con: duckdb.DuckDBPyConnection, query: str, asked: Mapping[str, object], origin: int
-) -> dict[Name, Windows]:
+) -> dict[Name, SwitchWindows]:
     """The rows of a query as windows of each port."""
     rows = con.execute(query, dict(asked)).fetchnumpy()
     names = list(zip(rows["device"].tolist(), rows["port"].tolist(), strict=True))
@@ -107,7 +109,7 @@ def by_port(
     )
     anew = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.RESET) != 0
     return {
-        name: Windows(" ".join(name), start[at], end[at], bytes_[at], anew[at]) for name, at in places.items()
+        name: SwitchWindows(" ".join(name), start[at], end[at], bytes_[at], anew[at]) for name, at in places.items()
     }
 
 
@@ -121,7 +123,7 @@ def port_of(con: duckdb.DuckDBPyConnection, port: Port, names: list[Name]) -> Na
     return next(iter([*linked, *(name for name in names if names_port(name[1], port))]), None)
 
 
-def content(con: duckdb.DuckDBPyConnection, port: Port, windows: Windows, origin: int) -> Content:
+def content(con: duckdb.DuckDBPyConnection, port: Port, windows: SwitchWindows, origin: int) -> BinContent:
     """What the port's bins hold in each window."""
     begin = windows.start.astype(np.int64) + origin
     rows = con.execute(_CONTENT, {
@@ -134,7 +136,7 @@ def content(con: duckdb.DuckDBPyConnection, port: Port, windows: Windows, origin
         found[k, place] = np.asarray(rows[key]).astype(np.float64)
     lossy = np.zeros(len(begin), dtype=bool)
     lossy[place] = np.asarray(rows["quality"]).astype(np.int64) & int(Quality.DROPS) != 0
-    return Content(found[0], found[1], found[2], lossy)
+    return BinContent(found[0], found[1], found[2], lossy)
 
 
 def is_filtered(con: duckdb.DuckDBPyConnection, port: Port) -> bool:

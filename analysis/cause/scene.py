@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from ..model.stats import Estimate, Floats, Line
 from .arrivals import Arrivals
 from .evidence.fifo import Fifo
-from .evidence.repeats import Repeats, Seen, none_of
-from .evidence.switch import Counted, Queue, Word
-from .ledger import Crossing, Ledger
-from .tail import DEFAULT, Latency, Probes, Rule, Tail
+from .evidence.repeats import RecordedRepeats, Repeats, none_of
+from .evidence.switch import PortQueue, QueueAgreement, SwitchCounts
+from .ledger import Crossing, WaitLedger
+from .port import Port
+from .tail import DEFAULT, LatencyTail, ProbeLatency, Probes, TailRule
 
 
 class Control(NamedTuple):
@@ -25,7 +26,7 @@ class Control(NamedTuple):
     spikes: int
 
 
-class Scan(NamedTuple):
+class LagScan(NamedTuple):
     """How full the link was while late probes waited, after shifts. lags: ns, latency after the burst.
 
     asymmetry: mean fit where bursts come first less that where latency does, over their sum: below 0 where bursts
@@ -38,7 +39,7 @@ class Scan(NamedTuple):
     waits: int
 
 
-class Marks(NamedTuple):
+class RecordedMarks(NamedTuple):
     """Bins with packets that a queue marked (ECN CE). stretches: share of the full stretches that delayed probes which
     have some. chance: share of shifted ones that would."""
 
@@ -54,6 +55,36 @@ class SwitchMarks(NamedTuple):
     packets: int
     stretches: Estimate | None
     longer: Estimate | None
+    usual: float
+
+
+class Paused(NamedTuple):
+    """What ports of the path were asked to stop by pause frames. Shares are of the excess of late probes.
+
+    port: the one whose pauses can account for most. asker: `host` where its recorded host asked the switch to stop,
+    `elsewhere` where the switch asked the host, '' where a mirror does not show it; askers: those of all ports.
+    could: the most that the pauses can account for; left: what they cannot, of each account. stood: what was spent at
+    the idle port while all of its classes were asked to stop, None where that cannot be known; episodes: those that
+    are mostly that; p_value: how often shifted pauses meet the waits as well.
+    """
+
+    port: Port
+    asker: str
+    askers: tuple[str, ...]
+    could: Estimate
+    left: dict[str, Estimate]
+    stood: Estimate | None
+    episodes: int
+    p_value: float | None
+
+
+class Notified(NamedTuple):
+    """Congestion notifications about a port's traffic: how many, of these in bursts of that port, and the share of
+    recorded time that is as near to bursts."""
+
+    port: Port
+    packets: int
+    in_bursts: int
     usual: float
 
 
@@ -74,9 +105,9 @@ class Evidence:
     """Everything that the verdict (verdict.py) rests on, for one path. None: not measured, and why is in `missing`."""
 
     path: str
-    tail: Tail
-    delays: Latency
-    ledger: Ledger
+    tail: LatencyTail
+    delays: ProbeLatency
+    ledger: WaitLedger
     crossing: Crossing | None  # the port whose bursts explain most, or the first
     shares: dict[str, Estimate] = field(default_factory=dict)  # of ACCOUNTS
     stage_shares: dict[str, float] = field(default_factory=dict)
@@ -94,7 +125,7 @@ class Evidence:
     lag_share: float | None = None  # explained at that lag; at lag 0 it is in `filled`
     lag_explained: Estimate | None = None  # at that lag: the part of the waiting that a queue at the port explains
     ceiling: float | None = None  # the most that the port ever carried in a time as long as a wait; as `filled`
-    scan: Scan | None = None
+    scan: LagScan | None = None
     filled: float | None = None
     begun: float | None = None  # share of `elsewhere` that began in a burst though the link was not full throughout
     begun_p: float | None = None  # how often a shift puts as much there
@@ -105,14 +136,16 @@ class Evidence:
     correlation_second: Estimate | None = None
     correlation_queue: Estimate | None = None
     host_share: Estimate | None = None
-    switch: Word | None = None  # what the port's queue windows say of the waits
+    switch: QueueAgreement | None = None  # what the port's queue windows say of the waits
     switch_marks: SwitchMarks | None = None  # what the port's switch counts of marked packets
     lost_elsewhere: int = 0  # probes that were lost, but not by the full port
     controls: list[Control] = field(default_factory=list)
     repeats: Repeats = field(default_factory=lambda: none_of(0))  # probes that TCP repeated, and what waited behind
-    seen_again: Seen | None = None  # repeated segments that the port recorded when repeated probes ended
+    seen_again: RecordedRepeats | None = None  # repeated segments that the port recorded when repeated probes ended
     soundness: Soundness | None = None
-    marked: Marks | None = None  # packets that a queue before the port marked
+    marked: RecordedMarks | None = None  # packets that a queue before the port marked
+    paused: Paused | None = None  # what pause frames can have made of the lateness
+    notified: Notified | None = None
     notes: list[str] = field(default_factory=list)
     met: Floats | None = None  # when each probe would have come to that port had nothing else delayed it
     full_ns: Floats | None = None  # how long the port stayed full after that
@@ -124,7 +157,7 @@ class Evidence:
         return self.tail.late_losses | self.repeats.dropped
 
     @property
-    def queued(self) -> Latency:
+    def queued(self) -> ProbeLatency:
         """The delays without those of probes that waited for a timeout: only queues and stalls made what is left."""
         if not self.repeats.either.any():
             return self.delays
@@ -144,16 +177,16 @@ class Scene:
     probes: Probes
     crossings: list[Crossing]
     bursts: list[tuple[Floats, Floats]]
-    queues: list[Queue | None]
+    queues: list[PortQueue | None]
     others: list[Probes]
-    rule: Rule = DEFAULT
+    rule: TailRule = DEFAULT
     arrivals: list[Arrivals | None] = field(default_factory=list)
-    counted: list[Counted | None] = field(default_factory=list)
+    counted: list[SwitchCounts | None] = field(default_factory=list)
 
     def arrivals_at(self, crossing: Crossing) -> Arrivals | None:
         known = zip(self.crossings, self.arrivals, strict=False)
         return next((came for other, came in known if other is crossing), None)
 
-    def counted_at(self, number: int) -> Counted | None:
+    def counted_at(self, number: int) -> SwitchCounts | None:
         """What the switch of the crossing of that number counted."""
         return self.counted[number] if number < len(self.counted) else None

@@ -66,7 +66,7 @@ MOST_EXCESS = MS  # at 1 Gb/s and less
 LEAST_EXCESS = 0.1 * MS  # below, hosts differ from packet to packet, and few applications feel it (tail_at_scale.py)
 
 
-class Rule(NamedTuple):
+class TailRule(NamedTuple):
     """A tail is what exceeds both `factor` × the median and the median + `excess_ns`; None: what suits the path."""
 
     factor: float = 5.0
@@ -80,7 +80,7 @@ class Rule(NamedTuple):
     def excess(self) -> float:
         return MOST_EXCESS if self.excess_ns is None else self.excess_ns
 
-    def on(self, links_bps: Iterable[float]) -> Rule:
+    def on(self, links_bps: Iterable[float]) -> TailRule:
         """The rule for a path across recorded links. Unless it says how much is late, that falls with the root of the
         slowest link's speed, as the time does that buffers hold (they grow with it, but slower): 1 ms at 1 Gb/s, 0.2 ms
         at 25 Gb/s, 0.1 ms at 100 Gb/s."""
@@ -89,11 +89,11 @@ class Rule(NamedTuple):
         return self if self.excess_ns is not None else self._replace(excess_ns=scaled)
 
 
-DEFAULT = Rule()
+DEFAULT = TailRule()
 
 
 @dataclass(frozen=True)
-class Latency:
+class ProbeLatency:
     """What each probe met, ns. `total` is what the tail is measured by: `measured` says what that is.
 
     stages: time in each stage, NaN where it cannot be separated. The direction stages are free of the clocks' offset,
@@ -123,7 +123,7 @@ def median_of_known(values: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Tail:
+class LatencyTail:
     """The distribution and its tail. `present` is None where there are too few probes to determine that."""
 
     measured: str
@@ -133,13 +133,13 @@ class Tail:
     median_ns: float
     threshold_ns: float
     spikes: NDArray[np.bool_]  # a probe each: beyond the threshold; lost ones are not
-    rule: Rule
+    rule: TailRule
     late_losses: NDArray[np.bool_]  # lost where probes are lost because they would have been late
     level: float | None  # the lowest percentile beyond the threshold
     present: bool | None
 
 
-def latency(probes: Probes) -> Latency:
+def latency(probes: Probes) -> ProbeLatency:
     """Cut each probe's way at its stamps. The tail is measured by the path's measure; one way, by what varies."""
     offset = clock_offset(probes)
     forward = probes.remote_rx - probes.tx - offset
@@ -164,7 +164,7 @@ def latency(probes: Probes) -> Latency:
             gap = np.isnan(stages["round_trip"]) & whole
             stages["round_trip"][gap] = other[gap]
     total = forward if probes.measure == "one way" else latency_by(probes)
-    return Latency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset)
+    return ProbeLatency(probes.measure, np.where(probes.lost, np.nan, total), stages, offset)
 
 
 def latency_by(probes: Probes) -> Floats:
@@ -234,7 +234,7 @@ def smallest_in_windows(time: Floats, values: Floats) -> NDArray[np.int64]:
     return at_least[np.concatenate(([True], np.diff(window[at_least]) > 0))]
 
 
-def find_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.bool_]) -> Tail:
+def find_tail(probes: Probes, delays: ProbeLatency, rule: TailRule, exposed: NDArray[np.bool_]) -> LatencyTail:
     """Whether p99, or a higher percentile, is beyond the rule's threshold. `exposed`: sent while a port was busy.
 
     Established when the share beyond is surely (99 %, Wilson) above 1 − level; at the lowest level the plain share is
@@ -255,7 +255,7 @@ def find_tail(probes: Probes, delays: Latency, rule: Rule, exposed: NDArray[np.b
     level = established(beyond, n, rule.levels)
     _, high = wilson(beyond, n)
     present = True if level is not None else (False if high < 1 - rule.levels[0] else None)
-    return Tail(
+    return LatencyTail(
         delays.measured,
         n,
         int(probes.lost.sum()),

@@ -99,9 +99,7 @@ def fan_outs(con: duckdb.DuckDBPyConnection, host: str, interface: str, least: i
     return FanOuts(at, flows, port, begins, max(int(last - first), 1))
 
 
-def services(
-    con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list[list[str]]
-) -> list[int | None]:
+def services(con: duckdb.DuckDBPyConnection, lane: tuple[str, str], groups: list[list[str]]) -> list[int | None]:
     """Of each group of senders, the port that most of the bytes come from that they send this host and interface; None
     where no port sends most."""
     if not groups:

@@ -38,7 +38,15 @@ Rules, in this order. Each gives way to `undetermined`, with what is missing, ra
       of the waiting, as in 4d;
    c. the link was full most of the time meanwhile, which is hardly chance (UNLIKELY), and the delays that fall into
       bursts fit their own burst better than others, and are over with it (SIGNIFICANT).
-6. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
+6. Pause frames: a port that was asked to stop sending delays packets without any burst, and what it held up leaves in a
+   full stretch.
+   a. The one who asked is the cause (the host that asked the switch: `host`; the switch that asked the host:
+      `elsewhere`) where more than half of the excess, surely, was spent at a port that was idle while all of its
+      classes were asked to stop, in COINCIDENCES episodes, and all but SIGNIFICANT of shifted pauses meet the waits
+      less well.
+   b. Otherwise a cause has more than half, surely, without what the pauses can account for at most, unless it is the
+      account of who asked.
+7. Whatever is unknown could have been anything: if it could turn the majority, the answer is `undetermined`.
 """
 
 from __future__ import annotations
@@ -48,8 +56,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...units import format_count, format_duration, format_share
+from ..model.flow_control import class_words
 from ..model.stats import Estimate
-from .scene import Control, Evidence
+from .scene import Control, Evidence, Paused
 
 MAJORITY = 0.5
 EPISODES = 3
@@ -62,6 +71,10 @@ STANDING = 0.9  # of the full stretches: in a queue nobody passes; the rest is w
 EXPLAINED = 1 / 3  # of the waiting; the queue is one number for all bursts, and real ones come at many speeds
 CONTROL_SPIKES = 5  # fewer make no effect
 
+LONGER = "a longer recording, with more bursts"
+LONGER_MIXED = "a longer recording: the shares are uncertain or causes are mixed"
+QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
+CLASS = "the priority class of the probes (DSCP or PCP), and the switch's pause counters by class"
 CLOCKS = "synchronized clocks (PTP) of prober and recorded host: with another offset the delays would fit bursts"
 RHYTHM = (
     "a longer recording, or probes with Poisson spacing (`mburst probe --spacing poisson`), in which bursts and "
@@ -79,6 +92,9 @@ MISSING = {
 }
 
 
+Doubt = tuple[str, str]  # what keeps a cause from being stated, and what would settle it
+
+
 @dataclass(frozen=True)
 class Verdict:
     """cause: bursts, host, elsewhere, none or undetermined. reasons: the rules that decided, a sentence each."""
@@ -86,6 +102,7 @@ class Verdict:
     cause: str
     reasons: list[str]
     missing: list[str]
+    paused: bool = False  # it is the cause because it sent pause frames
 
 
 def decide(evidence: Evidence) -> Verdict:
@@ -104,6 +121,8 @@ def decide(evidence: Evidence) -> Verdict:
             [f"{tail.n} probes are too few to show a p99"],
             [f"more probes: at least 1,000 on this path (now {tail.n})"],
         )
+    if by_pauses := stopped_by(evidence, missing):
+        return by_pauses
     leader = max(("bursts", "host", "elsewhere"), key=lambda name: evidence.shares[name].value)
     share = evidence.shares[leader]
     if share.low <= MAJORITY:
@@ -113,12 +132,60 @@ def decide(evidence: Evidence) -> Verdict:
         return Verdict("undetermined", [reason], ["a longer recording, with more episodes", *missing])
     if leader == "elsewhere" and (doubt := doubt_about_elsewhere(evidence)):
         return Verdict("undetermined", [doubt[0]], [doubt[1], *missing])
+    if leader != "bursts" and (doubts := doubts_about_pauses(evidence, leader)):
+        return Verdict("undetermined", [doubt for doubt, _ in doubts], [*(m for _, m in doubts), *missing])
     if leader != "bursts":
         return Verdict(leader, [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
     doubts = doubts_about_bursts(evidence)
     if doubts:
         return Verdict("undetermined", [doubt for doubt, _ in doubts], [*dict.fromkeys(m for _, m in doubts), *missing])
     return Verdict("bursts", [f"{format_share(share.value)} of the excess", *stated(evidence)], missing)
+
+
+def stopped_by(evidence: Evidence, missing: list[str]) -> Verdict | None:
+    """The verdict of rule 6a, where it holds."""
+    paused = evidence.paused
+    if paused is None or paused.stood is None or paused.stood.low <= MAJORITY or paused.episodes < COINCIDENCES:
+        return None
+    if paused.p_value is None or paused.p_value > SIGNIFICANT:
+        return None
+    reason = f"{format_share(paused.stood.value)} of the excess was spent at an idle port while {asked_words(paused)}"
+    return Verdict(paused.asker, [reason, *stated(evidence)], [reason_to_pause(paused), *missing], paused=True)
+
+
+def doubts_about_pauses(evidence: Evidence, account: str) -> list[Doubt]:
+    """Whether an account still has more than half without what pause frames can have made (rule 6b)."""
+    paused = evidence.paused
+    if paused is None or paused.askers == (account,) or paused.left[account].low > MAJORITY:
+        return []
+    part = format_share(paused.could.value)
+    doubts = [(f"{asked_words(paused)}, which can account for up to {part} of the excess", reason_to_pause(paused))]
+    if not is_whole_link(paused):
+        doubts.append(("whether these classes are those of the probes is not known", CLASS))
+    return doubts
+
+
+def asked_words(paused: Paused) -> str:
+    """Who asked whom to stop which classes."""
+    port, signals = paused.port, paused.port.signals
+    who = {
+        "host": f"{port.host} asked the switch to stop sending to {port.interface}",
+        "elsewhere": f"the switch asked {port.host} to stop sending on {port.interface}",
+    }.get(paused.asker, f"one end of the link of {port.name} asked the other to stop sending")
+    return f"{who} (pause frames, {class_words(signals.asked_classes if signals else ())})"
+
+
+def is_whole_link(paused: Paused) -> bool:
+    return paused.port.signals is not None and paused.port.signals.is_whole_link
+
+
+def reason_to_pause(paused: Paused) -> str:
+    """What would show why one asks the other to stop."""
+    if paused.asker == "host":
+        return f"why {paused.port.host} sends pause frames (`ethtool -S`: receive buffers, PCIe)"
+    if paused.asker == "elsewhere":
+        return "why the switch sends pause frames: queues and pause counters of its other ports (`mburst collect`)"
+    return "which end of the link sends the pause frames: a recording of both directions (`mburst record`)"
 
 
 def doubt_about_elsewhere(evidence: Evidence) -> tuple[str, str] | None:
@@ -149,16 +216,11 @@ def without_majority(evidence: Evidence, missing: list[str]) -> Verdict:
         text = f"{format_share(shares['unknown'].value)} of the excess cannot be placed"
         return Verdict("undetermined", [text], missing or ["a longer recording"])
     parts = ", ".join(f"{name} {format_share(shares[name].value)}" for name in ("bursts", "host", "elsewhere"))
-    return Verdict(
-        "undetermined",
-        [f"no cause surely holds the majority of the excess: {parts}"],
-        ["a longer recording: the shares are uncertain or causes are mixed", *missing],
-    )
-
-
-LONGER = "a longer recording, with more bursts"
-QUEUES = "the queue windows of this very port (`mburst collect`, `mburst import queues`)"
-Doubt = tuple[str, str]
+    mixed = ("no cause surely holds the majority of the excess: " + parts, LONGER_MIXED)
+    leader = max(("bursts", "host", "elsewhere"), key=lambda name: shares[name].value)
+    asked = evidence.paused is not None and evidence.paused.could.high > MAJORITY
+    doubts = [mixed, *(doubts_about_pauses(evidence, leader) if asked else [])]
+    return Verdict("undetermined", [doubt for doubt, _ in doubts], [*(m for _, m in doubts), *missing])
 
 
 def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
@@ -166,13 +228,16 @@ def doubts_about_bursts(evidence: Evidence) -> list[Doubt]:
     return [
         *doubts_about_port(evidence),
         *doubts_about_recording(evidence),
+        *doubts_about_pauses(evidence, "bursts"),
         *doubts_about_chance(evidence),
         *doubts_about_queue(evidence),
         *doubts_about_losses(evidence),
         *doubts_about_repeats(evidence),
         *(
-            (f"the bursts show an effect where they cannot act: {control.name}", "a recording of the ports on that "
-             "path too")
+            (
+                f"the bursts show an effect where they cannot act: {control.name}",
+                "a recording of the ports on that path too",
+            )
             for control in failed_controls(evidence)
         ),
     ]
@@ -227,8 +292,10 @@ def stated(evidence: Evidence) -> list[str]:
     sound = evidence.soundness
     if sound is None or not sound.dropped:
         return []
-    return [f"the capture of {evidence.crossing.port.name if evidence.crossing else 'the port'} lost "
-            f"{format_count(sound.dropped, 'packet')}: what it counted is a lower bound"]
+    return [
+        f"the capture of {evidence.crossing.port.name if evidence.crossing else 'the port'} lost "
+        f"{format_count(sound.dropped, 'packet')}: what it counted is a lower bound"
+    ]
 
 
 def doubts_about_chance(evidence: Evidence) -> list[Doubt]:

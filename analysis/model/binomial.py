@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 TAIL = 0.025  # of a two-sided 95 % interval
-_STEPS = 60   # of bisection: to 1e-18
+_STEPS = 60  # of bisection: to 1e-18
 
 
 def at_most(k: int, n: int, p: float) -> float:
@@ -15,8 +15,10 @@ def at_most(k: int, n: int, p: float) -> float:
         return 1.0
     if p >= 1:
         return 0.0
-    logs = [math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * math.log(p)
-            + (n - i) * math.log1p(-p) for i in range(k + 1)]
+    logs = [
+        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) + i * math.log(p) + (n - i) * math.log1p(-p)
+        for i in range(k + 1)
+    ]
     return min(1.0, math.fsum(math.exp(log) for log in logs))
 
 

@@ -38,7 +38,7 @@ ORDER BY 1, 2
 
 
 @dataclass(frozen=True)
-class Latency:
+class PathLatency:
     """Probes of one path, or cells of `width_ns` of them (0: each probe by itself). Arrays of one length, by time.
 
     `measure` is by what the path is measured, '' where nothing was. `at_ns` is when the slowest probe of the cell was
@@ -69,7 +69,7 @@ class Latency:
     def name(self) -> str:
         return f"{self.src} → {self.dst}" + (f" ({self.protocol})" if self.protocol else "")
 
-    def view(self, start_ns: int, end_ns: int, buckets: int) -> Points:
+    def view(self, start_ns: int, end_ns: int, buckets: int) -> LatencyPoints:
         """At most about `buckets` points of [start_ns, end_ns): largest and median latency, and the lost probes."""
         low, high = np.searchsorted(self.at_ns, [start_ns, end_ns])
         part = slice(int(low), int(high))
@@ -81,11 +81,11 @@ class Latency:
         groups = np.split(np.flatnonzero(answered), firsts[1:]) if len(firsts) else []
         slowest = np.array([group[np.argmax(largest[group])] for group in groups], np.int64)
         middle = [_weighted_median(median[group], n[group]) for group in groups]
-        return Points(at[slowest], largest[slowest], np.array(middle, np.int64), at[self.lost[part] > 0])
+        return LatencyPoints(at[slowest], largest[slowest], np.array(middle, np.int64), at[self.lost[part] > 0])
 
 
 @dataclass(frozen=True)
-class Points:
+class LatencyPoints:
     """What to draw of a path's latency."""
 
     at_ns: NDArray[np.int64]
@@ -101,7 +101,7 @@ def _weighted_median(values: NDArray[np.int64], weights: NDArray[np.int64]) -> i
 
 
 @dataclass(frozen=True)
-class Queue:
+class QueueWindows:
     """Windows of one switch queue, or cells of them (`width_ns` > 0). Arrays of one length, by start.
 
     `largest` is bytes, -1 where the device gave none; `dropped` packets, 0 where it gave none. `impossible` windows
@@ -130,8 +130,9 @@ class Queue:
         """(start, end, bytes) of the windows that reach into [start_ns, end_ns), or of as many buckets."""
         seen = np.flatnonzero((self.end_ns >= start_ns) & (self.start_ns < end_ns) & (self.largest >= 0))
         if len(seen) <= buckets:
-            return list(zip(self.start_ns[seen].tolist(), self.end_ns[seen].tolist(), self.largest[seen].tolist(),
-                            strict=True))
+            return list(
+                zip(self.start_ns[seen].tolist(), self.end_ns[seen].tolist(), self.largest[seen].tolist(), strict=True)
+            )
         width = -(-(end_ns - start_ns) // buckets)
         highest: dict[int, int] = {}
         for i in seen.tolist():
@@ -150,8 +151,9 @@ def _arrays(columns: Mapping[str, Any], names: Sequence[str], absent: int) -> li
     return [np.ma.filled(columns[name], absent).astype(np.int64) for name in names]
 
 
-def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until_ns: int, paths: int,
-                 limit: int) -> tuple[list[Latency], int]:
+def read_latency(
+    con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until_ns: int, paths: int, limit: int
+) -> tuple[list[PathLatency], int]:
     """The first `paths` paths that were probed in [since_ns, until_ns), those of `host` first, and how many there were.
 
     A path of more than `limit` probes comes in cells of time.
@@ -164,16 +166,33 @@ def read_latency(con: duckdb.DuckDBPyConnection, host: str, since_ns: int, until
         path = {name: row[name] for name in ("src", "dst", "protocol")}
         at, largest, median, n, lost = _arrays(
             read_probes.cells(con, path, since_ns, until_ns, row["measure"], width),
-            ("at", "largest", "median", "n", "lost"), -1)
+            ("at", "largest", "median", "n", "lost"),
+            -1,
+        )
         levels = {name: row[name] for name in ("p50_ns", "p99_ns", "p999_ns", "max_ns")}
-        series.append(Latency(**path, stamps=row["stamps"], probes=row["sent"], lost_probes=row["lost"],
-                              measured=row["measured"], measure=row["measure"] or "", **levels,
-                              width_ns=width, at_ns=at, largest=largest, median=median, n=n, lost=lost))
+        series.append(
+            PathLatency(
+                **path,
+                stamps=row["stamps"],
+                probes=row["sent"],
+                lost_probes=row["lost"],
+                measured=row["measured"],
+                measure=row["measure"] or "",
+                **levels,
+                width_ns=width,
+                at_ns=at,
+                largest=largest,
+                median=median,
+                n=n,
+                lost=lost,
+            )
+        )
     return series, len(rows)
 
 
-def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, queues: int,
-                limit: int) -> tuple[list[Queue], int]:
+def read_queues(
+    con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, queues: int, limit: int
+) -> tuple[list[QueueWindows], int]:
     """The `queues` fullest switch queues of the period, and how many there were; in cells beyond `limit` windows."""
     period = {"since": since_ns, "until": until_ns}
     rows = dicts(con, _QUEUES, period)
@@ -183,8 +202,21 @@ def read_queues(con: duckdb.DuckDBPyConnection, since_ns: int, until_ns: int, qu
         key = {name: row[name] for name in ("device", "port", "queue", "semantics")}
         start, end, largest, dropped = _arrays(
             con.execute(_WINDOWS, {**key, **period, "width": width}).fetchnumpy(),
-            ("begin", "until", "largest", "dropped"), -1)
-        series.append(Queue(**key, windows=row["n"], max_bytes=row["largest"], dropped_packets=row["dropped"],
-                            impossible=row["impossible"], width_ns=width, start_ns=start, end_ns=end, largest=largest,
-                            dropped=np.maximum(dropped, 0)))
+            ("begin", "until", "largest", "dropped"),
+            -1,
+        )
+        series.append(
+            QueueWindows(
+                **key,
+                windows=row["n"],
+                max_bytes=row["largest"],
+                dropped_packets=row["dropped"],
+                impossible=row["impossible"],
+                width_ns=width,
+                start_ns=start,
+                end_ns=end,
+                largest=largest,
+                dropped=np.maximum(dropped, 0),
+            )
+        )
     return series, len(rows)

@@ -17,17 +17,23 @@ WHERE start_ns < $until AND end_ns > $since AND coalesce(rack = $rack, true)
 EARLIEST, LATEST = -(2**63), 2**63 - 1  # Unix ns: no limit
 
 
-def by_epoch(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
-             rack: str | None = None) -> dict[tuple[str, int], Interval]:
+def by_epoch(
+    con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
+) -> dict[tuple[str, int], Interval]:
     """By recording_id and clock epoch, when it counted within [since_ns, until_ns): whole bins."""
-    where = {"since": EARLIEST if since_ns is None else since_ns, "until": LATEST if until_ns is None else until_ns,
-             "rack": rack}
-    return {(recording, epoch): (start, end) for recording, epoch, start, end in con.execute(
-        _RECORDED, where).fetchall()}
+    where = {
+        "since": EARLIEST if since_ns is None else since_ns,
+        "until": LATEST if until_ns is None else until_ns,
+        "rack": rack,
+    }
+    return {
+        (recording, epoch): (start, end) for recording, epoch, start, end in con.execute(_RECORDED, where).fetchall()
+    }
 
 
-def recorded(con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None,
-             rack: str | None = None) -> dict[str, list[Interval]]:
+def recorded(
+    con: duckdb.DuckDBPyConnection, since_ns: int | None = None, until_ns: int | None = None, rack: str | None = None
+) -> dict[str, list[Interval]]:
     """The same by recording_id, an interval for each clock epoch."""
     found: dict[str, list[Interval]] = {}
     for (recording, _), span in by_epoch(con, since_ns, until_ns, rack).items():

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
-class Summary:
+class Quantiles:
     """Quantiles by nearest rank: values that occurred. None where n cannot separate that quantile from the maximum."""
 
     n: int
@@ -32,14 +32,21 @@ def quantile(ordered: NDArray[Any], share: float) -> float | None:
     return float(ordered[max(0, int(np.ceil(share * n - 1e-9)) - 1)])
 
 
-def summarize(values: ArrayLike) -> Summary:
+def summarize(values: ArrayLike) -> Quantiles:
     """The summary of any number of values."""
     ordered = np.sort(np.asarray(values))
     if not len(ordered):
-        return Summary(0)
+        return Quantiles(0)
     median = float(ordered[(len(ordered) - 1) // 2])
-    return Summary(len(ordered), float(ordered[0]), median, quantile(ordered, 0.9), quantile(ordered, 0.99),
-                   float(ordered[-1]), float(ordered.mean()))
+    return Quantiles(
+        len(ordered),
+        float(ordered[0]),
+        median,
+        quantile(ordered, 0.9),
+        quantile(ordered, 0.99),
+        float(ordered[-1]),
+        float(ordered.mean()),
+    )
 
 
 def ecdf(values: ArrayLike, points: int = 400) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -71,7 +78,5 @@ def gaps(bursts: Sequence[Mapping[str, Any]], coverage: Sequence[tuple[int, int]
     begins = np.array([begin for begin, _ in coverage], np.int64)
     recording = [int(np.searchsorted(begins, end - 1, side="right")) for _, end in ordered]
     return [
-        max(0, ordered[i + 1][0] - ordered[i][1])
-        for i in range(len(ordered) - 1)
-        if recording[i] == recording[i + 1]
+        max(0, ordered[i + 1][0] - ordered[i][1]) for i in range(len(ordered) - 1) if recording[i] == recording[i + 1]
     ]

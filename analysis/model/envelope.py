@@ -72,8 +72,12 @@ class Envelope:
             return self
         first = np.flatnonzero(np.diff(self.cells, prepend=self.cells[0] - 1))
         return Envelope(
-            self.width_ns, self.bin_ns, self.cells[first], np.maximum.reduceat(self.largest, first),
-            np.add.reduceat(self.total, first), np.add.reduceat(self.bins, first),
+            self.width_ns,
+            self.bin_ns,
+            self.cells[first],
+            np.maximum.reduceat(self.largest, first),
+            np.add.reduceat(self.total, first),
+            np.add.reduceat(self.bins, first),
         )
 
     def at_most(self, limit: int) -> Envelope:
@@ -177,8 +181,9 @@ def _narrow(con: duckdb.DuckDBPyConnection, where: Slice, factors: list[int], li
     return next((f for f, n in zip(candidates, counts, strict=True) if n < 0.9 * limit), factors[-1])
 
 
-def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wanted: Sequence[Interval],
-                limit: int) -> tuple[Envelope, NDArray[np.int64]]:
+def read_detail(
+    con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wanted: Sequence[Interval], limit: int
+) -> tuple[Envelope, NDArray[np.int64]]:
     """The stored bins inside those cells of `base` that `wanted` touch, first wanted first, at most `limit` bins.
 
     Returns the envelope at the bins' own width, and the cells of `base` that it covers, ascending.
@@ -196,7 +201,9 @@ def read_detail(con: duckdb.DuckDBPyConnection, where: Slice, base: Envelope, wa
     cells = np.array(sorted(chosen), np.int64)
     detail = _envelope(
         read_bins.bins_of_cells(con, where.parameters(), where.repeated, where.bin_ns, base.width_ns, cells.tolist()),
-        where.bin_ns, where.bin_ns)
+        where.bin_ns,
+        where.bin_ns,
+    )
     return detail, cells
 
 
@@ -221,8 +228,9 @@ def merge_intervals(intervals: Sequence[Interval], limit: int | None = None) -> 
     return joined
 
 
-def steps(envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval],
-          origin_ns: int) -> tuple[list[float], list[float | None]]:
+def steps(
+    envelope: Envelope, values: NDArray[np.float64], coverage: Sequence[Interval], origin_ns: int
+) -> tuple[list[float], list[float | None]]:
     """Points of a step line (each value holds until the next point): seconds since `origin_ns`, value.
 
     Silence is zero where `coverage` (ascending, disjoint) says that it was recorded, and a gap (None) elsewhere.

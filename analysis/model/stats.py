@@ -20,7 +20,7 @@ Z_95 = 1.959964  # two-sided 95 % quantile of the standard normal distribution
 Z_99 = 2.575829
 MOST_BLOCKS = 500
 BLOCKS = (5, 7, 10, 20, 40, 80, 160, 400)  # of time, into which what comes in trains is cut
-UNSEEN = 0.1  # of what was recorded: a train that was not, and is unlike all others
+UNSEEN = 0.15  # of what was recorded: a train that was not, and is unlike all others
 
 
 class Estimate(NamedTuple):

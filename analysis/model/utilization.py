@@ -67,12 +67,16 @@ def bins_of(
             _check_width(run)
         [(count,)] = con.execute(_COUNT, span).fetchall()
     if count > MOST_BINS:
-        raise MburstError(f"{count:,} bins are too many for one answer",
-                          f"choose a wider bin or a shorter time: up to {MOST_BINS:,} are allowed")
+        raise MburstError(
+            f"{count:,} bins are too many for one answer",
+            f"choose a wider bin or a shorter time: up to {MOST_BINS:,} are allowed",
+        )
     return (_BINS, span) if chosen else None
 
 
 def _check_width(run: dict[str, Any]) -> None:
     if run["bin_ns"] < run["stored_ns"] or run["bin_ns"] % run["stored_ns"]:
-        raise UsageError(f"a bin of {format_duration(run['bin_ns'])} is not a multiple of the "
-                         f"{format_duration(run['stored_ns'])} that recording {run['recording_id']} was recorded in")
+        raise UsageError(
+            f"a bin of {format_duration(run['bin_ns'])} is not a multiple of the "
+            f"{format_duration(run['stored_ns'])} that recording {run['recording_id']} was recorded in"
+        )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...model.stats import Floats, permutation_p
 from .. import ledger as books
 from ..port import Port, Wait
-from ..scene import Evidence, Scan, Scene
+from ..scene import Evidence, LagScan, Scene
 from ..tail import MS
 from .exchange import exchange_p, lay
 
@@ -49,9 +49,7 @@ def against_pairing(evidence: Evidence, scene: Scene, number: int, rng: np.rando
         return
     waits = waits_here(evidence, number, met)
     predicted = waits.arrival + model.predicted[waits.rows] / port.bin_ns
-    laid, expected = (
-        lay((begin, end), waits.arrival, until, waits.weight) for until in (waits.departure, predicted)
-    )
+    laid, expected = (lay((begin, end), waits.arrival, until, waits.weight) for until in (waits.departure, predicted))
     if laid is not None and expected is not None and exchange_p(port, expected, rng) <= SEPARATING:
         evidence.pairing_p = exchange_p(port, laid, rng)
 
@@ -159,8 +157,8 @@ def scan_lag(evidence: Evidence, port: Port, arrival: Floats, departure: Floats,
     evidence.lag_ns, evidence.lag_share = float(-lags[at] * port.bin_ns), float(fits[at])
 
 
-def scan_of(lags: Floats, fits: Floats, waits: int) -> Scan:
+def scan_of(lags: Floats, fits: Floats, waits: int) -> LagScan:
     """The scan by how long the latency comes after the burst. lags: sorted, by how long the burst comes after it."""
     latency_first, bursts_first = float(fits[lags > 0].sum()), float(fits[lags < 0].sum())
     asymmetry = (bursts_first - latency_first) / max(bursts_first + latency_first, 1e-12)
-    return Scan(-lags[::-1], fits[::-1], asymmetry, waits)
+    return LagScan(-lags[::-1], fits[::-1], asymmetry, waits)

@@ -22,7 +22,7 @@ VARIED = 0.1  # differ in length by this (quartiles over median), for an exchang
 SHORTEST = 0.25  # of the bursts that delayed anybody are left out: the others last as long as the longest of these
 
 
-class Laid(NamedTuple):
+class AlignedWaits(NamedTuple):
     """Waits on their bursts, in bins: of which burst (of `begin` and `length`), when after its onset, how long."""
 
     begin: Floats
@@ -33,7 +33,7 @@ class Laid(NamedTuple):
     weight: Floats
 
 
-def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weight: Floats) -> Laid | None:
+def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weight: Floats) -> AlignedWaits | None:
     """The waits that begin in the common part of the bursts. Positions (port.position). None where too few bursts have
     any, or all are alike: then an exchange changes nothing, and one odd burst must not decide."""
     known = np.isfinite(bursts[0]) & np.isfinite(bursts[1])
@@ -53,10 +53,10 @@ def lay(bursts: tuple[Floats, Floats], arrival: Floats, departure: Floats, weigh
     low, middle, high = np.quantile(length[met], [0.25, 0.5, 0.75])
     if high - low < VARIED * middle:
         return None
-    return Laid(begin[met], length[met], of, since[inside], (departure - arrival)[inside], weight[inside])
+    return AlignedWaits(begin[met], length[met], of, since[inside], (departure - arrival)[inside], weight[inside])
 
 
-def exchange_p(port: Port, laid: Laid, rng: np.random.Generator) -> float:
+def exchange_p(port: Port, laid: AlignedWaits, rng: np.random.Generator) -> float:
     """How often waits fit exchanged bursts as well: the link is as full, and they are over as nearly when the burst
     is. The larger of the two."""
 

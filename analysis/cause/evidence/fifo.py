@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...model.stats import Estimate, Floats, rank, share_interval
-from ..ledger import PARTS, Crossing, Ledger, queue_stages
+from ..ledger import PARTS, Crossing, WaitLedger, queue_stages
 from ..port import FRAME, Port, Wait
-from ..tail import Latency, Probes, Tail
+from ..tail import LatencyTail, ProbeLatency, Probes
 
 LEAST = 5  # stretches, to test anything
 LEAST_DROPS = 3  # of which dropped a probe: drops are rarer
@@ -49,7 +49,7 @@ class Fifo(NamedTuple):
     predicted: Floats
 
 
-class Met(NamedTuple):
+class StretchProbes(NamedTuple):
     """The probes that met a full stretch, in order of meeting. Times ns."""
 
     rows: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Met(NamedTuple):
     lost: NDArray[np.bool_]
 
 
-def waited_here(delays: Latency, crossing: Crossing) -> Floats:
+def waited_here(delays: ProbeLatency, crossing: Crossing) -> Floats:
     """How long each probe waited in the stages in which the port's queue lies, ns; NaN where not known."""
     waited = np.zeros(len(delays.total))
     for stage in PARTS[delays.measured]:
@@ -81,7 +81,12 @@ def resolution(probes: Probes) -> float:
 
 
 def examine(
-    probes: Probes, delays: Latency, tail: Tail, ledger: Ledger, here: tuple[int, Crossing], met: Floats,
+    probes: Probes,
+    delays: ProbeLatency,
+    tail: LatencyTail,
+    ledger: WaitLedger,
+    here: tuple[int, Crossing],
+    met: Floats,
     dropped: NDArray[np.bool_],
 ) -> Fifo:
     """Lay the waits of a path on the full stretches of one of its ports. here: its number in the ledger, and it.
@@ -108,7 +113,7 @@ def examine(
 
 
 def explained_at(
-    delays: Latency, tail: Tail, crossing: Crossing, met: Floats, error: float, dropped: NDArray[np.bool_]
+    delays: ProbeLatency, tail: LatencyTail, crossing: Crossing, met: Floats, error: float, dropped: NDArray[np.bool_]
 ) -> Estimate | None:
     """As Fifo.explained, had the probes met the port at other times: with another offset of the clocks."""
     seen = probes_in_stretches(crossing.port, met, waited_here(delays, crossing), dropped)
@@ -116,7 +121,7 @@ def explained_at(
     return explained(seen, waits, fitted(seen, waits, 1 - background(crossing.port)), error)
 
 
-def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[np.bool_]) -> Met:
+def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[np.bool_]) -> StretchProbes:
     """Those whose fate is known."""
     starts, ends = port.busy_periods()
     place = port.position(met)
@@ -124,18 +129,16 @@ def probes_in_stretches(port: Port, met: Floats, waited: Floats, lost: NDArray[n
     known = known[np.argsort(met[known], kind="stable")]
     if not len(starts) or not len(known):
         none = np.zeros(0)
-        return Met(known[:0], known[:0], none, none, none, none, none.astype(bool))
+        return StretchProbes(known[:0], known[:0], none, none, none, none, none.astype(bool))
     stretch = rank(starts, place[known] + 1.0).astype(np.int64) - 1
     inside = (stretch >= 0) & (place[known] < ends[np.maximum(stretch, 0)])
     rows, stretch = known[inside], stretch[inside]
     since = np.maximum(place[rows] - starts[stretch], 0) * port.bin_ns
     left = (ends[stretch] - place[rows]) * port.bin_ns
-    return Met(rows, stretch, starts[stretch], since, left, waited[rows], lost[rows])
+    return StretchProbes(rows, stretch, starts[stretch], since, left, waited[rows], lost[rows])
 
 
-def error_of(
-    probes: Probes, ledger: Ledger, number: int, port: Port, waited: Floats, seen: Met
-) -> float:
+def error_of(probes: Probes, ledger: WaitLedger, number: int, port: Port, waited: Floats, seen: StretchProbes) -> float:
     """How far a wait may be off the full stretch, ns: a bin, the stamps' step, the jitter of those that met no full
     port (nine in ten), and what a round trip leaves open of the turning point."""
     quiet = np.isfinite(waited)
@@ -165,7 +168,7 @@ def share(part: Floats, whole: Floats, begin: Floats, least: int = LEAST) -> Est
     return Estimate(float(part.sum() / whole.sum()), *share_interval(part, whole, stretch), len(stretch))
 
 
-def carried(ledger: Ledger, number: int, port: Port, error: float) -> Estimate | None:
+def carried(ledger: WaitLedger, number: int, port: Port, error: float) -> Estimate | None:
     """What the link carried in the bins wholly inside of waits that found it full, of the most that it carries in as
     long a time."""
     entries = [entry for entry in ledger.entries if entry.crossing == number]
@@ -187,7 +190,7 @@ def carried(ledger: Ledger, number: int, port: Port, error: float) -> Estimate |
     return share(here, could, begin)
 
 
-def standing(seen: Met, waits: NDArray[np.bool_], least: float) -> Estimate | None:
+def standing(seen: StretchProbes, waits: NDArray[np.bool_], least: float) -> Estimate | None:
     """Of the stretches in which a probe waited, those whose last later probe with at least `least` ns left waited as
     well; of all stretches where too few had such a pair."""
     long = np.flatnonzero(seen.left > least)
@@ -204,7 +207,7 @@ def standing(seen: Met, waits: NDArray[np.bool_], least: float) -> Estimate | No
     return None
 
 
-def queue_size(seen: Met, excess: float) -> float:
+def queue_size(seen: StretchProbes, excess: float) -> float:
     """The wait that shows a queue, ns: what makes a probe late; where more are lost than late, half of what the others
     waited in the stretches that lost some, for a buffer that drops may be shallow."""
     if seen.lost.sum() <= np.count_nonzero(np.nan_to_num(seen.waited) > excess):
@@ -213,7 +216,7 @@ def queue_size(seen: Met, excess: float) -> float:
     return min(excess, float(np.median(seen.waited[beside])) / 2) if beside.any() else excess
 
 
-def fitted(seen: Met, waits: NDArray[np.bool_], free: float) -> Floats:
+def fitted(seen: StretchProbes, waits: NDArray[np.bool_], free: float) -> Floats:
     """The wait of each probe by the queue that fits best those in stretches that delayed one.
 
     A stretch's bytes arrive evenly in its first part (one number for all), wait in at most the buffer (the longest wait
@@ -232,7 +235,7 @@ def fitted(seen: Met, waits: NDArray[np.bool_], free: float) -> Floats:
     return min(models, key=lambda model: float(np.abs(model - seen.waited)[known].sum()))
 
 
-def explained(seen: Met, waits: NDArray[np.bool_], model: Floats, error: float) -> Estimate | None:
+def explained(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats, error: float) -> Estimate | None:
     """Of the waiting in the stretches that delayed a probe, the part that a queue predicts. What is no longer than the
     error is left out on both sides."""
     known = np.flatnonzero(np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost)
@@ -241,7 +244,7 @@ def explained(seen: Met, waits: NDArray[np.bool_], model: Floats, error: float) 
     return share(total - off, total, seen.begin[known])
 
 
-def overflowed(seen: Met, waits: NDArray[np.bool_], model: Floats) -> Estimate | None:
+def overflowed(seen: StretchProbes, waits: NDArray[np.bool_], model: Floats) -> Estimate | None:
     """Of the dropped probes, those that met at least half of the longest queue of the stretches that delayed one."""
     known = np.isin(seen.stretch, seen.stretch[waits]) & ~seen.lost
     longest = float(model[known].max(initial=0.0))

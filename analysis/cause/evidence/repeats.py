@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...model.stats import Estimate, Floats, permutation_p, wilson
 from ..port import Port
-from ..tail import HOST_STAGES, MS, Latency, Probes, Tail, losses_follow
+from ..tail import HOST_STAGES, MS, LatencyTail, ProbeLatency, Probes, losses_follow
 
 LEAST_TIMEOUTS = (200 * MS, 1000 * MS)  # Linux (TCP_RTO_MIN); RFC 6298, section 2.4
 EARLY, LATER = 0.95, 1.25  # of it: the step of stamps and timers; the smoothed round trip that is added to the least
@@ -40,7 +40,7 @@ class Repeats(NamedTuple):
         return self.dropped | self.held
 
 
-class Seen(NamedTuple):
+class RecordedRepeats(NamedTuple):
     """Repeated segments that the port recorded when repeated probes ended that others waited behind: the share of these
     probes, and how often shifted ones would meet as many."""
 
@@ -52,7 +52,7 @@ def none_of(n: int) -> Repeats:
     return Repeats(np.zeros(n, dtype=bool), np.full(n, -1))
 
 
-def find(probes: Probes, delays: Latency, tail: Tail, full: NDArray[np.bool_]) -> Repeats:
+def find(probes: Probes, delays: ProbeLatency, tail: LatencyTail, full: NDArray[np.bool_]) -> Repeats:
     """full: a port of the path was full when the probe came to it. Nothing is found unless delays near a timeout are
     surely more frequent among those (tail.losses_follow): others drop probes as well."""
     excess = delays.total - tail.median_ns
@@ -72,7 +72,7 @@ def find(probes: Probes, delays: Latency, tail: Tail, full: NDArray[np.bool_]) -
     return Repeats(np.isin(np.arange(len(probes)), dropped), behind)
 
 
-def ended(probes: Probes, delays: Latency) -> Floats:
+def ended(probes: Probes, delays: ProbeLatency) -> Floats:
     """When each probe was over, on the sender's clock, ns."""
     end: Floats = (probes.app_send if delays.measured == "application" else probes.tx) + delays.total
     return end
@@ -88,7 +88,7 @@ def near_timeout(excess: Floats) -> NDArray[np.bool_]:
     return near
 
 
-def in_hosts(delays: Latency, excess: Floats) -> Floats:
+def in_hosts(delays: ProbeLatency, excess: Floats) -> Floats:
     """What of a delay was spent in hosts, ns; 0 where no stamp shows it."""
     spent = np.zeros(len(excess))
     for stage in HOST_STAGES:
@@ -96,9 +96,7 @@ def in_hosts(delays: Latency, excess: Floats) -> Floats:
     return spent
 
 
-def first_of_each(
-    rows: NDArray[np.int64], begin: Floats, end: Floats, lateness: float
-) -> NDArray[np.int64]:
+def first_of_each(rows: NDArray[np.int64], begin: Floats, end: Floats, lateness: float) -> NDArray[np.int64]:
     """Of probes that ended together the one that was sent first: the others waited behind it."""
     rows = rows[np.argsort(end[rows], kind="stable")]
     group = np.cumsum(np.diff(end[rows], prepend=-np.inf) > lateness)
@@ -121,7 +119,7 @@ def ended_by(
     return found
 
 
-def seen_again(port: Port, ends: Floats, rng: np.random.Generator) -> Seen | None:
+def seen_again(port: Port, ends: Floats, rng: np.random.Generator) -> RecordedRepeats | None:
     """Whether the port recorded repeated segments when probes ended (ns). None where it recorded none at all, or fewer
     than LEAST probes ended."""
     if port.repeated is None or not len(port.repeated):
@@ -142,4 +140,4 @@ def seen_again(port: Port, ends: Floats, rng: np.random.Generator) -> Seen | Non
 
     here = float(met(np.zeros((1, 1)))[0])
     share = Estimate(here, *wilson(here * len(place), len(place)), len(place))
-    return Seen(share, permutation_p(here, met(rng.uniform(0, port.bins, (SHIFTS, 1)))))
+    return RecordedRepeats(share, permutation_p(here, met(rng.uniform(0, port.bins, (SHIFTS, 1)))))

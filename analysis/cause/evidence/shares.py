@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from ...model.stats import Estimate, Floats, Whole, interval_with_unseen
-from ..ledger import ACCOUNTS, BURSTS, HOST, Ledger
+from ..ledger import ACCOUNTS, BURSTS, HOST, WaitLedger
 from ..port import Wait
 from ..scene import Evidence
 from ..tail import episodes
+
+MOST = 0.5
+
+
+def share_of_excess(evidence: Evidence, part: Floats, sent: Floats) -> Estimate:
+    """The share of the excess that a part of each late probe's makes (ns), with an interval from blocks of time that
+    cut no episode. sent: when each probe was, ns."""
+    number, first = episodes_of(evidence)
+    whole: Floats = np.bincount(number, evidence.ledger.accounts.sum(axis=1), len(first)).astype(float)
+    parts: Floats = np.bincount(number, part, len(first)).astype(float)
+    total = float(whole.sum())
+    low, high = interval_with_unseen(parts, whole, sent[first])
+    return Estimate(float(parts.sum()) / total if total else 0.0, low, high, len(first))
 
 
 def account(evidence: Evidence, sent: Floats) -> None:
@@ -20,11 +33,10 @@ def account(evidence: Evidence, sent: Floats) -> None:
     sums = np.zeros((count, len(ACCOUNTS)))
     np.add.at(sums, number, ledger.accounts)
     evidence.episodes = count
-    evidence.burst_episodes = int((sums[:, BURSTS] > sums.sum(axis=1) / 2).sum())
+    evidence.burst_episodes = int((sums[:, BURSTS] > MOST * sums.sum(axis=1)).sum())
     total = float(sums.sum())
     for k, name in enumerate(ACCOUNTS):
-        low, high = interval_with_unseen(sums[:, k], sums.sum(axis=1), sent[first])
-        evidence.shares[name] = Estimate(float(sums[:, k].sum()) / total if total else 0.0, low, high, count)
+        evidence.shares[name] = share_of_excess(evidence, ledger.accounts[:, k], sent)
     evidence.stage_shares = {stage: float(part.sum()) / total for stage, part in ledger.stages.items()} if total else {}
     hosts_seen = any(np.isfinite(evidence.delays.stages[stage]).any() for stage in ("send", "turn", "receive"))
     if hosts_seen and total and tail.spikes.any():
@@ -44,7 +56,7 @@ def episodes_of(evidence: Evidence) -> tuple[Whole, Whole]:
     return kept, rows[first]
 
 
-def main_port(ledger: Ledger, ports: int) -> int:
+def main_port(ledger: WaitLedger, ports: int) -> int:
     """The port in front of which late probes waited most while it was full; the first of several that are equal."""
     explained = np.zeros(ports)
     for entry in ledger.entries:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...model.stats import Estimate, Floats, rank, wilson
 from ..port import FRAME, Port
-from ..scene import Evidence, Marks, Soundness
+from ..scene import Evidence, RecordedMarks, Soundness
 
 MERGED = 65536  # bytes of the largest merged frame: so many may be counted at one moment
 COALESCED = 100_000  # ns that an interface may keep packets before the kernel stamps them
@@ -17,7 +17,7 @@ SHIFTS = 199
 ABOVE = 1.1  # of line rate: wire bytes of merged frames are estimated
 
 
-class Stretches(NamedTuple):
+class StretchBins(NamedTuple):
     """Full stretches of a port: first and last bins."""
 
     first: Floats
@@ -38,17 +38,17 @@ def against_recording(evidence: Evidence) -> None:
     evidence.marked = marked(port, met)
 
 
-def delaying(port: Port, met: Floats) -> Stretches:
+def delaying(port: Port, met: Floats) -> StretchBins:
     """The full stretches that probes met which came to the port at these times."""
     starts, ends = port.busy_periods()
     place = port.position(met)
     place = place[np.isfinite(place)]
     stretch = np.unique(rank(starts, np.sort(place) + 1.0)).astype(np.int64) - 1
     stretch = stretch[stretch >= 0]
-    return Stretches(starts[stretch], ends[stretch])
+    return StretchBins(starts[stretch], ends[stretch])
 
 
-def lost_in(port: Port, met: Stretches) -> Floats:
+def lost_in(port: Port, met: StretchBins) -> Floats:
     """1 where the capture lost packets in a stretch, or may have: nothing says when it lost them."""
     if port.lossy is None:
         return np.full(len(met.first), float(port.dropped > 0))
@@ -56,7 +56,7 @@ def lost_in(port: Port, met: Stretches) -> Floats:
     return inside
 
 
-def excessive(port: Port, met: Stretches) -> tuple[float, float]:
+def excessive(port: Port, met: StretchBins) -> tuple[float, float]:
     """The most that the port carried in a time as long as the median stretch, of line rate, and that time, ns; (0, 0)
     where that is no more than merged frames and late stamps explain. A mirror holds both directions."""
     if not len(met.first):
@@ -67,7 +67,7 @@ def excessive(port: Port, met: Stretches) -> tuple[float, float]:
     return (most, bins * port.bin_ns) if most > limit else (0.0, 0.0)
 
 
-def marked(port: Port, met: Stretches) -> Marks | None:
+def marked(port: Port, met: StretchBins) -> RecordedMarks | None:
     """How many of the stretches have marked packets; None where none was marked at all."""
     places = port.marked
     if places is None or not len(places) or not len(met.first):
@@ -80,4 +80,4 @@ def marked(port: Port, met: Stretches) -> Marks | None:
 
     share, n = having(0.0), len(met.first)
     usual = np.mean([having(port.bins * k / (SHIFTS + 1)) for k in range(1, SHIFTS + 1)])
-    return Marks(Estimate(share, *wilson(share * n, n), n), float(usual))
+    return RecordedMarks(Estimate(share, *wilson(share * n, n), n), float(usual))

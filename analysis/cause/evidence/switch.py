@@ -16,7 +16,7 @@ FITTING = 0.5  # of the depth that the waits need, at least; and they need at le
 ALLOWED = 0.8  # of the waiting, at least: of small frames a device may count a quarter less than they take on the wire
 
 
-class Queue(NamedTuple):
+class PortQueue(NamedTuple):
     """Windows of the port's queue as its switch reported them, sorted by end. Times ns since the origin."""
 
     name: str
@@ -28,7 +28,7 @@ class Queue(NamedTuple):
     place: tuple[str, str] = ("", "")  # device and port
 
 
-class Counts(NamedTuple):
+class CountedWindows(NamedTuple):
     """Packets that a switch port counted in windows, sorted and without overlap. Times ns since the origin."""
 
     name: str
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
     end: Floats
     packets: Floats
 
-    def joined(self) -> Counts:
+    def joined(self) -> CountedWindows:
         """The same where windows overlap: one window each, with all that they counted."""
         order = np.argsort(self.start, kind="stable")
         start, end, packets = (side[order] for side in self[1:])
@@ -44,18 +44,18 @@ class Counts(NamedTuple):
             return self
         until = np.maximum.accumulate(end)
         first = np.flatnonzero(np.concatenate(([True], start[1:] >= until[:-1])))
-        return Counts(self.name, start[first], np.maximum.reduceat(end, first), np.add.reduceat(packets, first))
+        return CountedWindows(self.name, start[first], np.maximum.reduceat(end, first), np.add.reduceat(packets, first))
 
 
-class Counted(NamedTuple):
+class SwitchCounts(NamedTuple):
     """What a switch port counted in all of its queues: packets that it dropped, and that it marked with ECN CE. None
     where the switch does not report."""
 
-    drops: Counts | None
-    marks: Counts | None
+    drops: CountedWindows | None
+    marks: CountedWindows | None
 
 
-class Word(NamedTuple):
+class QueueAgreement(NamedTuple):
     """agreement: median of (largest depth / line rate) / wait over probes that waited. allowed: the part of their
     waiting that is no longer than that depth takes. seen: whether windows show as much depth as the longest wait in
     each needs, and not much more: then the queue that was waited in is this one."""
@@ -70,12 +70,12 @@ class Word(NamedTuple):
         return self.agreement >= FITTING and self.allowed >= ALLOWED
 
 
-def depth_at(queue: Queue, time: Floats) -> Floats:
+def depth_at(queue: PortQueue, time: Floats) -> Floats:
     """The largest depth of the window that each time lies in, bytes; NaN outside of every window."""
     return deepest(queue, time, time)
 
 
-def deepest(queue: Queue, begin: Floats, end: Floats) -> Floats:
+def deepest(queue: PortQueue, begin: Floats, end: Floats) -> Floats:
     """The largest depth of the windows that reach into each interval, bytes; NaN where none does."""
     first = np.searchsorted(queue.end, begin)
     last = np.searchsorted(queue.start, end, side="right")
@@ -87,7 +87,7 @@ def deepest(queue: Queue, begin: Floats, end: Floats) -> Floats:
     return found
 
 
-def word(queue: Queue, link_bps: float, met: Floats, waited: Floats, error_ns: float) -> Word | None:
+def word(queue: PortQueue, link_bps: float, met: Floats, waited: Floats, error_ns: float) -> QueueAgreement | None:
     """What the windows say of waits that began at `met`. None where no window covers any."""
     drain = deepest(queue, met - error_ns, met + waited + error_ns) / link_bps * 8e9 + error_ns
     known = np.isfinite(drain)
@@ -101,4 +101,4 @@ def word(queue: Queue, link_bps: float, met: Floats, waited: Floats, error_ns: f
     np.maximum.at(peak, window, drain[known])
     typical = float(np.median((longest / np.maximum(peak, 1e-9))[longest > 0]))
     allowed = float(np.minimum(drain, waited)[known].sum() / waited[known].sum())
-    return Word(float(np.median(ratio)), allowed, FITTING <= typical <= 1 / FITTING)
+    return QueueAgreement(float(np.median(ratio)), allowed, FITTING <= typical <= 1 / FITTING)

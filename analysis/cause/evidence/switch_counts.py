@@ -15,7 +15,7 @@ from ...model.stats import Estimate, Floats, Whole, rank
 from ..port import Port
 from ..scene import Evidence, Scene, SwitchMarks
 from .fifo import share, waited_here
-from .switch import Counts
+from .switch import CountedWindows
 
 Truths = NDArray[np.bool_]
 
@@ -36,7 +36,7 @@ def against_counts(evidence: Evidence, scene: Scene, number: int) -> None:
         evidence.switch_marks = marks_met(counted.marks, crossing.port, met[late], waited[late], model.error_ns)
 
 
-def reaching(counts: Counts, begin: Floats, end: Floats) -> tuple[Whole, Whole]:
+def reaching(counts: CountedWindows, begin: Floats, end: Floats) -> tuple[Whole, Whole]:
     """First window, and one past the last, that reach into each interval; (0, 0) where the windows do not cover all of
     it."""
     first, last = np.searchsorted(counts.end, begin), np.searchsorted(counts.start, end, side="right")
@@ -48,7 +48,7 @@ def reaching(counts: Counts, begin: Floats, end: Floats) -> tuple[Whole, Whole]:
     return np.where(known, first, 0), np.where(known, last, 0)
 
 
-def not_dropped(drops: Counts, begin: Floats, end: Floats) -> int:
+def not_dropped(drops: CountedWindows, begin: Floats, end: Floats) -> int:
     """Of the probes that were lost somewhere in these intervals, how many the port cannot have dropped: the windows
     that reach into them hold no drop that no other probe took. At most as many as possible are given a drop (the
     matching that takes the earliest end first)."""
@@ -65,7 +65,7 @@ def not_dropped(drops: Counts, begin: Floats, end: Floats) -> int:
     return none
 
 
-def marks_met(marks: Counts, port: Port, met: Floats, waited: Floats, error_ns: float) -> SwitchMarks | None:
+def marks_met(marks: CountedWindows, port: Port, met: Floats, waited: Floats, error_ns: float) -> SwitchMarks | None:
     """How many of the full stretches that delayed probes hold a mark of the switch; and of those in which somebody
     waited for longer than its threshold. None where no window covers any."""
     starts, ends = port.busy_periods()
@@ -95,7 +95,7 @@ def of_stretches(stretch: Whole, marked: Truths) -> Estimate | None:
     return share(having.astype(float), np.ones(len(numbers)), numbers.astype(float))
 
 
-def threshold_of(marks: Counts, begin: Floats, length: Floats, error_ns: float) -> float:
+def threshold_of(marks: CountedWindows, begin: Floats, length: Floats, error_ns: float) -> float:
     """The most that the switch's threshold takes to drain, ns: the longest full stretch in the middle one of the
     marked windows. Without end where it marked nothing."""
     here = np.flatnonzero(marks.packets > 0)

@@ -1,0 +1,78 @@
+"""What asked senders to slow down (RoCEv2 congestion notifications) or to stop (pause frames, 802.3x and PFC): the sums
+of a port direction. What travels in one direction is about the traffic of the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..read import bins as read_bins
+
+if TYPE_CHECKING:
+    import duckdb
+
+CLASSES = 8  # priority classes of IEEE 802.1Q
+SUMS = ("cnp_packets", "pause_frames", "resume_frames", "pause_quanta")
+
+
+@dataclass(frozen=True)
+class FlowControl:
+    """None: no recording counted these frames. pause_classes: those that were asked to stop, sorted; 802.3x asks all.
+
+    asked_ns: time that was asked for, each frame by itself: the most that the link stopped, for a frame replaces what
+    is left of the one before. None also where the link's speed is not known. uncounted: recordings that an mburst made
+    which did not count these frames.
+    """
+
+    cnp_packets: int | None = None
+    pause_frames: int | None = None
+    resume_frames: int | None = None
+    pause_quanta: int | None = None
+    pause_classes: tuple[int, ...] | None = None
+    asked_ns: int | None = None
+    uncounted: int = 0
+
+    @property
+    def seen(self) -> bool:
+        """Whether there was any such frame."""
+        return bool(self.cnp_packets or self.pause_frames or self.resume_frames)
+
+
+def classes_of(bits: int) -> tuple[int, ...]:
+    """The numbers of the classes whose bits are set."""
+    return tuple(number for number in range(CLASSES) if bits >> number & 1)
+
+
+def class_words(classes: tuple[int, ...]) -> str:
+    """ "class 3", "classes 3 and 4", "all classes" """
+    if len(classes) == CLASSES:
+        return "all classes"
+    *first, last = map(str, classes)
+    return f"classes {', '.join(first)} and {last}" if first else f"class {last}"
+
+
+def of_recordings(
+    con: duckdb.DuckDBPyConnection, links: Mapping[str, int | None], since_ns: int, until_ns: int
+) -> dict[str, dict[str, Any]]:
+    """The sums of each recording in LINKS (recording_id: bits a second, None where not known) that has bins of that
+    time, by recording_id."""
+    return {row["recording_id"]: row for row in read_bins.flow_controls(con, links, since_ns, until_ns)}
+
+
+def summed(rows: Iterable[Mapping[str, Any]]) -> FlowControl:
+    """The sums of several recordings of one port direction."""
+    known, uncounted = [], 0
+    for row in rows:
+        known += [row] if row["cnp_packets"] is not None else []
+        uncounted += row["cnp_packets"] is None
+    if not known:
+        return FlowControl(uncounted=uncounted)
+    bits, asked = 0, 0.0
+    for row in known:
+        bits |= row["pause_classes"]
+        asked += row["asked_ns"] or 0.0
+    timed = all(row["asked_ns"] is not None or not row["pause_quanta"] for row in known)
+    sums = {name: sum(int(row[name]) for row in known) for name in SUMS}
+    asked_ns = round(asked) if timed else None
+    return FlowControl(**sums, pause_classes=classes_of(bits), asked_ns=asked_ns, uncounted=uncounted)
