@@ -115,8 +115,7 @@ static uint32_t sender_slot(const uint8_t *address, uint8_t version)
 {
 	uint32_t i = (uint32_t)hash_words(address, 16) & (sender_slots - 1);
 
-	while (senders[i].version &&
-	       (senders[i].version != version || memcmp(senders[i].address, address, 16)))
+	while (senders[i].version && (senders[i].version != version || memcmp(senders[i].address, address, 16)))
 		i = (i + 1) & (sender_slots - 1);
 	return i;
 }
@@ -333,11 +332,11 @@ int main(int argc, char **argv)
 	}
 	printf("{\"cpu_ns\": %lld, \"packets\": %llu, \"bytes\": %llu, \"wire_bytes\": %llu, "
 	       "\"ce_packets\": %llu, \"retransmits\": %llu, \"bins\": %llu, \"senders\": %llu, "
-	       "\"flows\": %llu}\n", (long long)(cpu_ns() - start),
-	       (unsigned long long)total.packets, (unsigned long long)total.bytes,
+	       "\"flows\": %llu}\n",
+	       (long long)(cpu_ns() - start), (unsigned long long)total.packets, (unsigned long long)total.bytes,
 	       (unsigned long long)total.wire_bytes, (unsigned long long)total.ce_packets,
-	       (unsigned long long)total.retransmits, (unsigned long long)n_bin_rows,
-	       (unsigned long long)n_sender_rows, (unsigned long long)total_flows);
+	       (unsigned long long)total.retransmits, (unsigned long long)n_bin_rows, (unsigned long long)n_sender_rows,
+	       (unsigned long long)total_flows);
 	pcap_close(pcap);
 	return 0;
 }

@@ -36,7 +36,7 @@ static inline uint64_t mb_load64(const uint8_t *bytes, bool swapped)
 
 /* Have the compiler forget what it knows of a size that was just found to differ from the one
  * before. Records of a file mostly are as long as the one before: behind a branch that says so the
- * next one's address no longer hangs on this one's length, and the processor runs ahead of the
+ * next one's address no longer depends on this one's length, and the processor runs ahead of the
  * memory. */
 #define MB_OPAQUE(size) __asm__ volatile("" : "+r"(size))
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK in nanoseconds; 0 where there is no such clock. */
+/* CLOCK in nanoseconds; 0 where that clock does not exist. */
 static inline int64_t mb_clock_ns(clockid_t clock)
 {
 	struct timespec now = { 0 };

@@ -27,8 +27,7 @@ int mb_fail_errno(struct mb_error *error, int code, const char *format, ...)
 		vsnprintf(error->message, sizeof(error->message), format, arguments);
 		va_end(arguments);
 		length = strlen(error->message);
-		snprintf(error->message + length, sizeof(error->message) - length, ": %s",
-			 strerror(code));
+		snprintf(error->message + length, sizeof(error->message) - length, ": %s", strerror(code));
 	}
 	return -code;
 }

@@ -15,8 +15,7 @@ struct mb_error {
 
 /* Format MESSAGE into ERROR and return -CODE, so that a failing call is one statement:
  * `return mb_fail(error, EINVAL, "%s: …", path)`. ERROR may be NULL. */
-int mb_fail(struct mb_error *error, int code, const char *format, ...)
-	__attribute__((format(printf, 3, 4), cold));
+int mb_fail(struct mb_error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4), cold));
 
 /* The same, with ": " and strerror(CODE) behind the message. */
 int mb_fail_errno(struct mb_error *error, int code, const char *format, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames one behind the other in memory: as a backend made them, or as a file has them, which nobody has
- * to copy out then. LAYOUT is a constant wherever speed counts.
+ * Frames one behind the other in memory: as a backend made them, or as a file has them: then they need not be
+ * copied out. LAYOUT is a constant wherever speed counts.
  */
 #ifndef MB_FRAME_VIEW_H
 #define MB_FRAME_VIEW_H

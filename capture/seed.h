@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Secret numbers of a capture: who chooses addresses and ports cannot know which of them share a slot of a table,
- * or a fingerprint. All 0 is no secret, but gives the same answers.
+ * or a fingerprint. All 0 is not secret, but gives the same answers.
  */
 #ifndef MB_SEED_H
 #define MB_SEED_H

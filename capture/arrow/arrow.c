@@ -39,8 +39,8 @@ static void release_schema(struct ArrowSchema *schema)
 	schema->release = NULL;
 }
 
-static struct schema_node *make_schema(struct ArrowSchema *schema, const char *format,
-				       const char *name, uint32_t n_children)
+static struct schema_node *make_schema(struct ArrowSchema *schema, const char *format, const char *name,
+				       uint32_t n_children)
 {
 	struct schema_node *node = calloc(1, sizeof(*node) + n_children * sizeof(*node->children));
 
@@ -101,8 +101,8 @@ static void release_array(struct ArrowArray *array)
 }
 
 /* An array over LENGTH rows of TABLE; its buffers are for the caller to fill. */
-static struct array_node *make_array(struct ArrowArray *array, struct mb_table *table,
-				     size_t length, int64_t n_buffers, uint32_t n_children)
+static struct array_node *make_array(struct ArrowArray *array, struct mb_table *table, size_t length, int64_t n_buffers,
+				     uint32_t n_children)
 {
 	struct array_node *node = calloc(1, sizeof(*node) + n_children * sizeof(*node->children));
 

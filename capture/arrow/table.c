@@ -85,8 +85,7 @@ int mb_table_grow(struct mb_table *table, size_t rows)
 
 static struct mb_interned *interned_create(uint32_t slots)
 {
-	struct mb_interned *interned =
-		malloc(sizeof(*interned) + slots * sizeof(interned->slots[0]));
+	struct mb_interned *interned = malloc(sizeof(*interned) + slots * sizeof(interned->slots[0]));
 
 	if (!interned)
 		return NULL;
@@ -103,8 +102,7 @@ static struct slot *find_slot(struct mb_interned *interned, const struct mb_addr
 	uint32_t i = (uint32_t)mb_hash_address(address, seed) & interned->mask;
 
 	mb_hash_step();
-	while (interned->slots[i].index >= 0 &&
-	       !mb_address_equal(&interned->slots[i].address, address)) {
+	while (interned->slots[i].index >= 0 && !mb_address_equal(&interned->slots[i].address, address)) {
 		i = (i + 1) & interned->mask;
 		mb_hash_step();
 	}
@@ -163,8 +161,7 @@ int32_t mb_table_intern(struct mb_table *table, const struct mb_address *address
 	int length = 5;
 	struct slot *slot;
 
-	if ((!table->interned || 2 * table->interned->count > table->interned->mask) &&
-	    grow_interned(table))
+	if ((!table->interned || 2 * table->interned->count > table->interned->mask) && grow_interned(table))
 		return -ENOMEM;
 	slot = find_slot(table->interned, address, &table->seed);
 	if (slot->index >= 0)

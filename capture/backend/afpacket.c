@@ -40,8 +40,7 @@ static void add_notice(struct afpacket *state, const char *text)
 	size_t length = strlen(state->notice);
 
 	if (*text)
-		snprintf(state->notice + length, sizeof(state->notice) - length, "%s%s",
-			 length ? "\n" : "", text);
+		snprintf(state->notice + length, sizeof(state->notice) - length, "%s%s", length ? "\n" : "", text);
 }
 
 static bool afpacket_accepts(const char *target)
@@ -58,8 +57,10 @@ static int read_device(struct mb_device *device, const char *target, struct mb_e
 	if (status)
 		return status;
 	if (mb_device_linktype(device->arphrd) < 0)
-		return mb_fail(error, EOPNOTSUPP, "%s: its frames (ARPHRD %u) need the cooked mode of libpcap: "
-			       "use --backend libpcap", target, device->arphrd);
+		return mb_fail(error, EOPNOTSUPP,
+			       "%s: its frames (ARPHRD %u) need the cooked mode of libpcap: "
+			       "use --backend libpcap",
+			       target, device->arphrd);
 	if (!device->up)
 		return mb_fail(error, ENETDOWN, "%s: the interface is down: ip link set %s up", target, target);
 	return 0;
@@ -151,8 +152,8 @@ static int arm(struct afpacket *state, const struct mb_backend_options *options,
 	if (!status)
 		status = attach_filter(state, &program, error);
 	if (!status)
-		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count,
-					 state->rx.interface.snaplen, error);
+		status = mb_fanout_start(&state->fanout, state->rings, state->ring_count, state->rx.interface.snaplen,
+					 error);
 	return status;
 }
 
@@ -163,8 +164,10 @@ static int start_stamping(struct afpacket *state, const struct mb_backend_option
 	if (status)
 		return status;
 	if (state->stamping.hardware && *state->stamping.notice && options->direction != MB_DIRECTION_IN)
-		return mb_fail(error, EINVAL, "%s; only frames that arrive have its stamps, so they do not mix with "
-			       "those that leave: use --direction in", state->stamping.notice);
+		return mb_fail(error, EINVAL,
+			       "%s; only frames that arrive have its stamps, so they do not mix with "
+			       "those that leave: use --direction in",
+			       state->stamping.notice);
 	add_notice(state, state->stamping.notice);
 	return 0;
 }
@@ -278,8 +281,8 @@ static int afpacket_read(struct mb_backend *backend, struct mb_batch *batch, int
 	}
 	if (backend->stop)
 		shut(state);
-	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->rx.drops)
-			      : read_single(state, batch, timeout_ms);
+	count = state->fanout ? mb_fanout_read(state->fanout, batch, timeout_ms, &state->rx.drops) :
+				read_single(state, batch, timeout_ms);
 	if (count == MB_BACKEND_END)
 		return count;
 	if (count < 0)
@@ -293,8 +296,8 @@ static int afpacket_check(const char *target, struct mb_error *error)
 	struct mb_device device;
 
 	if (fd < 0)
-		return errno == EPERM ? mb_device_forbidden(target ? target : "packet sockets", error)
-				      : mb_fail_errno(error, errno, "packet sockets");
+		return errno == EPERM ? mb_device_forbidden(target ? target : "packet sockets", error) :
+					mb_fail_errno(error, errno, "packet sockets");
 	return target ? read_device(&device, target, error) : 0;
 }
 
@@ -308,14 +311,18 @@ static const char *afpacket_notice(const struct mb_backend *backend)
 	snprintf(state->current_notice, sizeof(state->current_notice), "%s", state->notice);
 	length = strlen(state->current_notice);
 	if (now.missed > state->counts.missed)
-		snprintf(state->current_notice + length, sizeof(state->current_notice) - length, "%sthe interface itself lost %llu frames "
-			 "for want of receive buffers, before any capture could see them (ethtool -G %s rx %u would help)",
-			 length ? "\n" : "", (unsigned long long)(now.missed - state->counts.missed), state->device.name,
-			 state->device.rx_ring_max);
+		snprintf(
+			state->current_notice + length, sizeof(state->current_notice) - length,
+			"%sthe interface itself lost %llu frames "
+			"for lack of receive buffers, before any capture could see them (ethtool -G %s rx %u would help)",
+			length ? "\n" : "", (unsigned long long)(now.missed - state->counts.missed), state->device.name,
+			state->device.rx_ring_max);
 	length = strlen(state->current_notice);
 	if (now.carrier_lost > state->counts.carrier_lost)
-		snprintf(state->current_notice + length, sizeof(state->current_notice) - length, "%sthe link went away during the capture "
-			 "(%u ×)", length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
+		snprintf(state->current_notice + length, sizeof(state->current_notice) - length,
+			 "%sthe link went away during the capture "
+			 "(%u ×)",
+			 length ? "\n" : "", now.carrier_lost - state->counts.carrier_lost);
 	return *state->current_notice ? state->current_notice : NULL;
 }
 

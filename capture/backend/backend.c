@@ -6,11 +6,7 @@
 #include <string.h>
 
 const struct mb_backend_ops *const mb_backends[] = {
-	&mb_backend_file,
-	&mb_backend_afpacket,
-	&mb_backend_libpcap,
-	&mb_backend_pfring,
-	NULL,
+	&mb_backend_file, &mb_backend_afpacket, &mb_backend_libpcap, &mb_backend_pfring, NULL,
 };
 
 static bool is_auto(const char *backend)
@@ -33,13 +29,12 @@ static int open_with(const struct mb_backend_ops *ops, struct mb_backend *backen
 	return status;
 }
 
-int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
-		   struct mb_error *error)
+int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	memset(backend, 0, sizeof(*backend));
 	for (const struct mb_backend_ops *const *ops = mb_backends; *ops; ops++) {
-		if (is_auto(options->backend) ? !(*ops)->accepts(options->target)
-					      : strcmp(options->backend, (*ops)->name))
+		if (is_auto(options->backend) ? !(*ops)->accepts(options->target) :
+						strcmp(options->backend, (*ops)->name))
 			continue;
 		return open_with(*ops, backend, options, error);
 	}

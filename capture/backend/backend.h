@@ -72,7 +72,7 @@ struct mb_loss {
 /* A loss is reported before any frame stamped more than this after its first_ns. */
 #define MB_LOSS_DELAY_NS 1000000
 
-/* What read() returns besides a number of frames. */
+/* What read() returns instead of a number of frames. */
 #define MB_BACKEND_END (-0x10000) /* no more frames will come */
 
 struct mb_backend_ops {
@@ -84,22 +84,19 @@ struct mb_backend_ops {
 	/* Bytes of backend->state, which mb_backend_open() allocates, all 0, and mb_backend_close() frees. */
 	size_t state_size;
 	/* Fill in backend->state. 0, or a negative errno with ERROR filled: close() is then called. */
-	int (*open)(struct mb_backend *backend, const struct mb_backend_options *options,
-		    struct mb_error *error);
+	int (*open)(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error);
 	/* Fill BATCH with up to MB_BATCH_FRAMES frames and return how many; 0 when none came
 	 * within TIMEOUT_MS (of a file, when it has passed over much else); MB_BACKEND_END at the end; a negative errno
 	 * with ERROR filled when the input is bad. Frames before the fault are yielded first:
 	 * the error comes on a call of its own and stays (further calls repeat it).
 	 * Frames stay valid until the next call on this backend. */
-	int (*read)(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-		    struct mb_error *error);
+	int (*read)(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error);
 	/* Where the next frames lie in memory, so that read() would only copy them out: set VIEW to
 	 * frames of the first interface, one at least, that stay there until the next call on this
 	 * backend. False when they do not: read() them. NULL: never. */
 	bool (*look)(struct mb_backend *backend, struct mb_frame_view *view);
 	/* Go on where VIEW now begins: FRAMES of BYTES before that, since look(), were taken off it. */
-	void (*take)(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames,
-		     uint64_t bytes);
+	void (*take)(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames, uint64_t bytes);
 	/* The interfaces seen so far. Grows while reading; entries never change once listed. */
 	const struct mb_interface *(*interfaces)(const struct mb_backend *backend, size_t *count);
 	void (*stats)(const struct mb_backend *backend, struct mb_backend_stats *stats);
@@ -114,7 +111,7 @@ struct mb_backend_ops {
 	 * `mburst doctor`: 0, or a negative errno with the reason and the remedy in ERROR.
 	 * Leaves nothing changed. NULL for a backend of files. */
 	int (*check)(const char *target, struct mb_error *error);
-	/* What a user should know that is no failure (a cut tail, say), a sentence a line, or NULL. */
+	/* Remarks that are not errors (a truncated end, say), a sentence a line, or NULL. */
 	const char *(*notice)(const struct mb_backend *backend);
 	/* What the interface had counted just before the first frame could come in. NULL for a backend that
 	 * does not know. */
@@ -129,7 +126,7 @@ struct mb_backend {
 	bool live;          /* open() says: frames come as they happen, silence is time passing, and
 			     * reading ahead would wait */
 	bool restores;      /* close() puts an interface back as it was, which needs CAP_NET_ADMIN */
-	bool starved;       /* the latest read() yielded nothing because nobody had written more */
+	bool starved;       /* the latest read() yielded nothing because nothing more had been written */
 	volatile bool stop; /* MB_BACKEND_END comes soon after this is set: from a file at once, live when
 			     * the frames that had arrived by then are read */
 };
@@ -143,12 +140,11 @@ extern const struct mb_backend_ops mb_backend_libpcap;
 extern const struct mb_backend_ops mb_backend_pfring;
 
 /* Open OPTIONS->target with the named backend or the first that accepts it. 0, or a negative errno with ERROR filled. */
-int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options,
-		   struct mb_error *error);
+int mb_backend_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error);
 void mb_backend_close(struct mb_backend *backend);
 
-static inline int mb_backend_read(struct mb_backend *backend, struct mb_batch *batch,
-				 int timeout_ms, struct mb_error *error)
+static inline int mb_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
+				  struct mb_error *error)
 {
 	return backend->ops->read(backend, batch, timeout_ms, error);
 }
@@ -160,7 +156,7 @@ static inline bool mb_backend_look(struct mb_backend *backend, struct mb_frame_v
 }
 
 static inline void mb_backend_take(struct mb_backend *backend, const struct mb_frame_view *view, uint64_t frames,
-				  uint64_t bytes)
+				   uint64_t bytes)
 {
 	backend->ops->take(backend, view, frames, bytes);
 }
@@ -171,8 +167,7 @@ static inline bool mb_backend_loss(struct mb_backend *backend, struct mb_loss *l
 	return backend->ops->loss && backend->ops->loss(backend, loss);
 }
 
-static inline const struct mb_interface *mb_backend_interfaces(const struct mb_backend *backend,
-							      size_t *count)
+static inline const struct mb_interface *mb_backend_interfaces(const struct mb_backend *backend, size_t *count)
 {
 	return backend->ops->interfaces(backend, count);
 }

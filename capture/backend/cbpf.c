@@ -106,7 +106,9 @@ int mb_cbpf_attach(const struct mb_cbpf *program, int fd, const char *name, stru
 	if (!setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &argument, sizeof(argument)))
 		return 0;
 	if (errno == ENOMEM)
-		return mb_fail(error, ENOMEM, "%s: the filter's %u instructions exceed the kernel's "
-			       "net.core.optmem_max: shorten it, or raise that by sysctl", name, program->length);
+		return mb_fail(error, ENOMEM,
+			       "%s: the filter's %u instructions exceed the kernel's "
+			       "net.core.optmem_max: shorten it, or raise that by sysctl",
+			       name, program->length);
 	return mb_fail_errno(error, errno, "%s: SO_ATTACH_FILTER", name);
 }

@@ -19,7 +19,7 @@ struct mb_cbpf {
 
 /* Compile FILTER (NULL: every frame) for frames of LINKTYPE on DEVICE. libpcap does it on a
  * handle that is open on the device, because a filter for a live packet socket differs from
- * one for a file: VLAN tags are beside the frame there. */
+ * one for a file: VLAN tags are outside of the frame there. */
 int mb_cbpf_compile(struct mb_cbpf *program, const char *device, int linktype, const char *filter,
 		    struct mb_error *error);
 

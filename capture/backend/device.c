@@ -80,8 +80,7 @@ static uint32_t offloads(int fd, const char *name)
 	features = calloc(1, sizeof(*features) + words * sizeof(features->features[0]));
 	if (!count || !names || !features)
 		return 0;
-	*names = (struct ethtool_gstrings){
-		.cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = count };
+	*names = (struct ethtool_gstrings){ .cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_FEATURES, .len = count };
 	*features = (struct ethtool_gfeatures){ .cmd = ETHTOOL_GFEATURES, .size = words };
 	if (!ethtool(fd, name, names) || !ethtool(fd, name, features))
 		return 0;
@@ -161,8 +160,7 @@ static const struct nlmsghdr *get_link(uint32_t index, void *answer, size_t leng
 		struct nlmsghdr header;
 		struct ifinfomsg link;
 	} request = {
-		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = RTM_GETLINK,
-			    .nlmsg_flags = NLM_F_REQUEST },
+		.header = { .nlmsg_len = sizeof(request), .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST },
 		.link = { .ifi_family = AF_UNSPEC, .ifi_index = (int)index },
 	};
 	const struct nlmsghdr *header = answer;
@@ -226,8 +224,10 @@ int mb_device_lost(const char *name, int code, struct mb_error *error)
 	struct mb_device device;
 
 	if (mb_device_read(&device, name, NULL) == -ENODEV)
-		return mb_fail(error, ENODEV, "%s: the interface has vanished (deleted, renamed or "
-			       "moved to another network namespace)", name);
+		return mb_fail(error, ENODEV,
+			       "%s: the interface has vanished (deleted, renamed or "
+			       "moved to another network namespace)",
+			       name);
 	if (code == ENETDOWN || !device.up)
 		return mb_fail(error, ENETDOWN, "%s: the interface was set down", name);
 	return mb_fail_errno(error, code, "%s: the capture broke off", name);
@@ -239,6 +239,8 @@ int mb_device_forbidden(const char *name, struct mb_error *error)
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 
 	program[length < 0 ? 0 : length] = 0;
-	return mb_fail(error, EPERM, "%s: capturing needs CAP_NET_RAW: run as root, or once: "
-		       "sudo setcap cap_net_raw+ep %s", name, program);
+	return mb_fail(error, EPERM,
+		       "%s: capturing needs CAP_NET_RAW: run as root, or once: "
+		       "sudo setcap cap_net_raw+ep %s",
+		       name, program);
 }

@@ -48,7 +48,7 @@ int mb_device_read(struct mb_device *device, const char *name, struct mb_error *
 
 /* What the kernel counts of an interface; 0 where it does not say. */
 struct mb_device_counts {
-	uint64_t missed;        /* frames lost for want of a buffer, before any capture could see them */
+	uint64_t missed;        /* frames lost for lack of a buffer, before any capture could see them */
 	uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes; /* as the driver counts them, since it came up */
 	uint32_t carrier_lost;  /* how often the link went away */
 };

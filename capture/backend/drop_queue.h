@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The losses of a live backend that nobody has taken yet: a short queue that never forgets a
+ * The losses of a live backend that were not taken yet: a short queue that never forgets a
  * packet. When it is full, the newest entry grows instead. Not for several threads at once.
  */
 #ifndef MB_DROP_QUEUE_H

@@ -63,7 +63,7 @@ static int join(int fd, struct fanout_args *group)
 	return setsockopt(fd, SOL_PACKET, PACKET_FANOUT, group, sizeof(*group)) ? -errno : 0;
 }
 
-/* The first member has the kernel choose an id that nobody uses. Kernels before 6.0 do not
+/* The first member has the kernel choose an unused id. Kernels before 6.0 do not
  * know how a group ignores what leaves: the rings' filters do that then. */
 static int found_group(int fd, struct fanout_args *group, enum mb_direction direction)
 {
@@ -87,10 +87,10 @@ static int found_group(int fd, struct fanout_args *group, enum mb_direction dire
 	return status;
 }
 
-/* Where the interface has no queue for each ring, they take turns: the reader merges by time whatever is in
+/* Where the interface has no queue for each ring, they take turns: the reader merges by time what is in
  * which, and to hash flows that the interface has not hashed costs 0.2 µs a frame. */
-int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device,
-		   enum mb_direction direction, struct mb_error *error)
+int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device, enum mb_direction direction,
+		   struct mb_error *error)
 {
 	struct fanout_args group = {
 		.type_flags = (device->rx_queues >= count ? PACKET_FANOUT_CPU : PACKET_FANOUT_LB) |
@@ -170,7 +170,7 @@ static bool wait_for_frames(struct drain *drain)
 	return more;
 }
 
-/* Keep no capabilities in this thread, which only reads rings that are open: whoever started it gives up its own later,
+/* Keep no capabilities in this thread, which only reads rings that are open: the thread that started it gives up its own later,
  * and cannot for others. But a change of user is carried out in each thread, or glibc aborts. */
 static void shed_capabilities(void)
 {
@@ -367,8 +367,9 @@ static uint32_t merge(struct mb_fanout *fanout, struct mb_batch *batch)
 
 		if (empty_ns - seen_ns < MB_FANOUT_BLOCK_TIMEOUT_NS && now - seen_ns < MB_FANOUT_STALL_TIMEOUT_NS)
 			break;
-		for (uint64_t chunk = drain->reading; batch->count < MB_BATCH_FRAMES && frame &&
-		     drain->reading == chunk && frame->ts_ns <= limit; frame = head(drain)) {
+		for (uint64_t chunk = drain->reading;
+		     batch->count < MB_BATCH_FRAMES && frame && drain->reading == chunk && frame->ts_ns <= limit;
+		     frame = head(drain)) {
 			batch->frames[batch->count++] = *frame;
 			advance(drain);
 		}

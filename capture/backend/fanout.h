@@ -20,8 +20,8 @@ struct mb_fanout;
 
 /* Have the kernel share out frames over COUNT bound RINGS: by CPU where the interface has
  * that many receive queues, else in turn; to the next ring when one is full. */
-int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device,
-		   enum mb_direction direction, struct mb_error *error);
+int mb_fanout_join(struct mb_ring *rings, uint32_t count, const struct mb_device *device, enum mb_direction direction,
+		   struct mb_error *error);
 
 /* Start the threads that drain COUNT RINGS, whose frames have up to SNAPLEN bytes. */
 int mb_fanout_start(struct mb_fanout **fanout, struct mb_ring *rings, uint32_t count, uint32_t snaplen,

@@ -15,7 +15,7 @@
 #include "format/reader.h"
 
 #define HEAD 16
-#define OPEN_MS 20 /* what is read of a file when it is opened may take, while nobody hears a stop */
+#define OPEN_MS 20 /* what is read of a file when it is opened may take, during which a stop is not noticed */
 
 struct file {
 	struct mb_reader reader;
@@ -25,7 +25,7 @@ struct file {
 	struct mb_error failure_error;
 };
 
-static const struct mb_format *const formats[] = {&mb_format_pcap, &mb_format_pcapng};
+static const struct mb_format *const formats[] = { &mb_format_pcap, &mb_format_pcapng };
 
 static bool file_accepts(const char *target)
 {
@@ -64,8 +64,7 @@ static int recognize(struct mb_reader *reader, struct mb_error *error)
 			return MB_SUPPLY_READY;
 		}
 	supply = mb_input_need(input, HEAD, error);
-	return supply == MB_SUPPLY_READY || supply == MB_SUPPLY_SHORT ? refuse(input, error)
-								      : supply;
+	return supply == MB_SUPPLY_READY || supply == MB_SUPPLY_SHORT ? refuse(input, error) : supply;
 }
 
 /* Unwrap compressed data; a mapped file was looked at when it was opened. */
@@ -106,12 +105,10 @@ static int prepare_filter(struct file *file, struct mb_error *error)
 
 	if (!file->filter)
 		return 0;
-	return mb_filter_prepare(file->filter, interfaces->list, interfaces->count,
-				 file->reader.swapped, error);
+	return mb_filter_prepare(file->filter, interfaces->list, interfaces->count, file->reader.swapped, error);
 }
 
-static int file_open(struct mb_backend *backend, const struct mb_backend_options *options,
-		     struct mb_error *error)
+static int file_open(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct file *file = backend->state;
 	int result;
@@ -176,8 +173,7 @@ static uint64_t sum_lengths(const struct mb_batch *batch)
 	return bytes;
 }
 
-static int file_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-		     struct mb_error *error)
+static int file_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
 	struct file *file = backend->state;
 	int count;
@@ -277,8 +273,7 @@ void mb_backend_file_set_stop(struct mb_backend *backend, const volatile bool *s
 
 const struct mb_backend_ops mb_backend_file = {
 	.name = "file",
-	.description =
-		"capture files: pcap and pcapng, plain or as .gz, .zst, .xz, also from a pipe",
+	.description = "capture files: pcap and pcapng, plain or as .gz, .zst, .xz, also from a pipe",
 	.accepts = file_accepts,
 	.state_size = sizeof(struct file),
 	.open = file_open,

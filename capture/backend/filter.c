@@ -56,8 +56,8 @@ void mb_filter_destroy(struct mb_filter *filter)
  * to the caller. */
 static pcap_t *open_handle(uint32_t linktype, bool swapped, char *reason)
 {
-	uint32_t header[6] = {0xa1b2c3d4, 0, 0, 0, 256 << 10, linktype};
-	uint16_t version[2] = {2, 4};
+	uint32_t header[6] = { 0xa1b2c3d4, 0, 0, 0, 256 << 10, linktype };
+	uint16_t version[2] = { 2, 4 };
 	FILE *file;
 	pcap_t *handle;
 
@@ -107,8 +107,7 @@ static int compile(const struct mb_filter *filter, struct program *program, stru
 	return result;
 }
 
-static int add_program(struct mb_filter *filter, uint32_t linktype, bool swapped,
-		       struct mb_error *error)
+static int add_program(struct mb_filter *filter, uint32_t linktype, bool swapped, struct mb_error *error)
 {
 	void *programs = realloc(filter->programs, (filter->count + 1) * sizeof(*filter->programs));
 	struct program *program;
@@ -133,14 +132,13 @@ static int add_program(struct mb_filter *filter, uint32_t linktype, bool swapped
 static struct program *find_program(const struct mb_filter *filter, uint32_t linktype, bool swapped)
 {
 	for (size_t i = 0; i < filter->count; i++)
-		if (filter->programs[i]->linktype == linktype &&
-		    filter->programs[i]->swapped == swapped)
+		if (filter->programs[i]->linktype == linktype && filter->programs[i]->swapped == swapped)
 			return filter->programs[i];
 	return NULL;
 }
 
-int mb_filter_prepare(struct mb_filter *filter, const struct mb_interface *interfaces, size_t count,
-		      bool swapped, struct mb_error *error)
+int mb_filter_prepare(struct mb_filter *filter, const struct mb_interface *interfaces, size_t count, bool swapped,
+		      struct mb_error *error)
 {
 	if (count > filter->interfaces) {
 		void *list = realloc(filter->of_interface, count * sizeof(*filter->of_interface));
@@ -171,12 +169,11 @@ uint32_t mb_filter_apply(const struct mb_filter *filter, struct mb_batch *batch)
 
 	for (; done < batch->count; done++) {
 		const struct mb_frame *frame = &batch->frames[done];
-		struct pcap_pkthdr header = {.caplen = frame->caplen, .len = frame->len};
+		struct pcap_pkthdr header = { .caplen = frame->caplen, .len = frame->len };
 
 		if (frame->interface >= filter->interfaces)
 			break;
-		if (pcap_offline_filter(&filter->of_interface[frame->interface]->code, &header,
-					frame->data))
+		if (pcap_offline_filter(&filter->of_interface[frame->interface]->code, &header, frame->data))
 			batch->frames[kept++] = *frame;
 	}
 	batch->count = kept;

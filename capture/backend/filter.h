@@ -22,8 +22,8 @@ void mb_filter_destroy(struct mb_filter *filter);
 /* Compile for those of the COUNT interfaces that are new since the last call. SWAPPED: they
  * come from a file of the other byte order, which shows in loopback headers. 0, or -EINVAL
  * when the expression is wrong, or wrong for one of the link types. */
-int mb_filter_prepare(struct mb_filter *filter, const struct mb_interface *interfaces, size_t count,
-		      bool swapped, struct mb_error *error);
+int mb_filter_prepare(struct mb_filter *filter, const struct mb_interface *interfaces, size_t count, bool swapped,
+		      struct mb_error *error);
 
 /* Keep the frames that match, up to the first of an interface that prepare() failed for.
  * Returns how many frames did not match. */

@@ -35,8 +35,7 @@ static struct mb_interface_entry *find_entry(const struct mb_interface_index *in
 	uint32_t mask = index->capacity - 1, i = (uint32_t)hash_key(index, key) & mask;
 
 	mb_hash_step();
-	while (index->entries[i].generation == index->generation &&
-	       memcmp(&index->entries[i].key, key, sizeof(*key))) {
+	while (index->entries[i].generation == index->generation && memcmp(&index->entries[i].key, key, sizeof(*key))) {
 		i = (i + 1) & mask;
 		mb_hash_step();
 	}

@@ -226,8 +226,9 @@ static int open_capture(struct libpcap_backend *state, const struct mb_backend_o
 	describe_interface(state, options->target);
 	dropped_since(state);
 	state->asked_ns = mb_clock_ns(state->stamping.clock);
-	return mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, COPIES_BYTES) ? 0 :
-	       mb_fail_errno(error, ENOMEM, "%s", options->target);
+	return mb_frame_copies_init(&state->copies, state->rx.interface.snaplen, COPIES_BYTES) ?
+		       0 :
+		       mb_fail_errno(error, ENOMEM, "%s", options->target);
 }
 
 static void libpcap_backend_close(struct mb_backend *backend)
@@ -319,7 +320,7 @@ static int fail(struct libpcap_backend *state, struct mb_error *error)
 	return state->failed;
 }
 
-/* libpcap goes on in silence when the interface is set down. */
+/* libpcap continues silently when the interface is set down. */
 static bool is_up(struct libpcap_backend *state)
 {
 	int64_t now = mb_clock_ns(CLOCK_MONOTONIC);
@@ -376,7 +377,7 @@ static int read_to_end(struct libpcap_backend *state, struct mb_batch *batch)
 }
 
 static int libpcap_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-			    struct mb_error *error)
+				struct mb_error *error)
 {
 	struct libpcap_backend *state = backend->state;
 	int count;
@@ -396,8 +397,10 @@ static int libpcap_backend_read(struct mb_backend *backend, struct mb_batch *bat
 
 static int libpcap_backend_check(const char *target, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .target = target ? target : "any", .backend = mb_backend_libpcap.name,
-						    .ring_bytes = 1 << 16, .own_traffic = true };
+	const struct mb_backend_options options = { .target = target ? target : "any",
+						    .backend = mb_backend_libpcap.name,
+						    .ring_bytes = 1 << 16,
+						    .own_traffic = true };
 	struct mb_backend backend;
 	int status = mb_backend_open(&backend, &options, error);
 

@@ -30,7 +30,7 @@ struct merge {
 	size_t *heap; /* branches that have a frame, the earliest first */
 	size_t heap_size;
 	size_t starved; /* branch whose batch is used up, or `count` */
-	size_t primed;	/* branches that have been read from */
+	size_t primed; /* branches that have been read from */
 	struct mb_interfaces interfaces;
 	uint64_t frames, bytes;
 	int failure;
@@ -42,8 +42,7 @@ struct merge {
 
 static bool is_anonymous(const struct branch *branch)
 {
-	return branch->backend.ops == &mb_backend_file &&
-	       !mb_backend_file_has_interfaces(&branch->backend);
+	return branch->backend.ops == &mb_backend_file && !mb_backend_file_has_interfaces(&branch->backend);
 }
 
 /* Captures of pcap have no interfaces but themselves: rotated files are one, whatever their names. */
@@ -115,8 +114,7 @@ static void heap_sink(struct merge *merge)
 	for (;;) {
 		size_t least = i;
 
-		for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < merge->heap_size;
-		     child++)
+		for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < merge->heap_size; child++)
 			if (is_before(merge, merge->heap[child], merge->heap[least]))
 				least = child;
 		if (least == i)
@@ -230,8 +228,7 @@ static bool keeps_frames(const struct branch *branch)
 	return branch->backend.ops == &mb_backend_file && mb_backend_file_is_mapped(&branch->backend);
 }
 
-static int fill_batch(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-		      struct mb_error *error)
+static int fill_batch(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
 
@@ -258,8 +255,7 @@ static int fill_batch(struct mb_backend *backend, struct mb_batch *batch, int ti
 	return 1;
 }
 
-static int merge_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-		      struct mb_error *error)
+static int merge_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
 	int result;
@@ -273,9 +269,8 @@ static int merge_read(struct mb_backend *backend, struct mb_batch *batch, int ti
 	merge->frames += batch->count;
 	if (batch->count)
 		return (int)batch->count;
-	return result < 0 && result != MB_BACKEND_END
-		       ? mb_fail(error, -result, "%s", merge->failure_error.message)
-		       : result;
+	return result < 0 && result != MB_BACKEND_END ? mb_fail(error, -result, "%s", merge->failure_error.message) :
+							result;
 }
 
 static const struct mb_interface *merge_interfaces(const struct mb_backend *backend, size_t *count)
@@ -292,7 +287,7 @@ static void merge_stats(const struct mb_backend *backend, struct mb_backend_stat
 	const struct merge *merge = backend->state;
 	bool adrift = false;
 
-	*stats = (struct mb_backend_stats){.frames = merge->frames, .bytes = merge->bytes};
+	*stats = (struct mb_backend_stats){ .frames = merge->frames, .bytes = merge->bytes };
 	for (size_t i = 0; i < merge->count; i++) {
 		const struct mb_backend *part = &merge->branches[i].backend;
 		struct mb_backend_stats one;
@@ -324,8 +319,8 @@ static const char *merge_notice(const struct mb_backend *backend)
 		const char *one = part->ops->notice(part);
 
 		if (one)
-			used += (size_t)snprintf(merge->notice + used, sizeof(merge->notice) - used,
-						 "%s%s", used ? "; " : "", one);
+			used += (size_t)snprintf(merge->notice + used, sizeof(merge->notice) - used, "%s%s",
+						 used ? "; " : "", one);
 	}
 	return used ? merge->notice : NULL;
 }
@@ -356,8 +351,7 @@ static const struct mb_backend_ops mb_backend_merge = {
 	.close = merge_close,
 };
 
-static int open_branch(struct mb_backend *backend, const struct mb_backend_options *options,
-		       struct mb_error *error)
+static int open_branch(struct mb_backend *backend, const struct mb_backend_options *options, struct mb_error *error)
 {
 	struct merge *merge = backend->state;
 	struct branch *branch = &merge->branches[merge->count];

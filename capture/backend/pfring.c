@@ -76,9 +76,12 @@ static int explain(const char *target, struct mb_error *error)
 	if (plain && !if_nametoindex(target))
 		return mb_fail(error, ENODEV, "%s: no such interface", target);
 	if (!mb_pfring_has_module())
-		return mb_fail(error, ENODEV, "%s: PF_RING cannot open it: the kernel module pf_ring is not loaded "
-			       "(sudo modprobe pf_ring)", target);
-	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the interface must be up and the user root)", target);
+		return mb_fail(error, ENODEV,
+			       "%s: PF_RING cannot open it: the kernel module pf_ring is not loaded "
+			       "(sudo modprobe pf_ring)",
+			       target);
+	return mb_fail(error, ENODEV, "%s: PF_RING cannot open it (the interface must be up and the user root)",
+		       target);
 }
 
 static int open_ring(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
@@ -120,8 +123,8 @@ static int restrict_frames(struct pfring_backend *state, const struct mb_backend
 
 	state->directions = !status;
 	if (status && options->direction && state->file < 0) /* of a file's frames the engine finds out */
-		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot distinguish directions on it (%d)", options->target,
-			       status);
+		return mb_fail(error, EOPNOTSUPP, "%s: PF_RING cannot distinguish directions on it (%d)",
+			       options->target, status);
 	if (!options->filter || !*options->filter)
 		return 0;
 	status = check_filter(state, options->filter, error);
@@ -146,8 +149,8 @@ static int join_cluster(struct pfring_backend *state, const struct mb_backend_op
 		snprintf(state->notice, sizeof(state->notice), "%s takes no cluster: every process sees all frames",
 			 options->target);
 	else if (status)
-		return mb_fail(error, EIO, "%s: pfring_set_cluster(%u) failed (%d)", options->target,
-			       options->cluster, status);
+		return mb_fail(error, EIO, "%s: pfring_set_cluster(%u) failed (%d)", options->target, options->cluster,
+			       status);
 	return 0;
 }
 
@@ -210,8 +213,10 @@ static void start_counting_drops(struct pfring_backend *state)
 	state->dropped_before = stats.drop;
 	state->asked_ns = mb_clock_ns(CLOCK_REALTIME);
 	if (!state->counts_drops && state->file < 0 && !*state->notice)
-		snprintf(state->notice, sizeof(state->notice), "PF_RING counts no drops on %s: whether packets were "
-			 "lost is not known", state->rx.interface.name);
+		snprintf(state->notice, sizeof(state->notice),
+			 "PF_RING counts no drops on %s: whether packets were "
+			 "lost is not known",
+			 state->rx.interface.name);
 }
 
 static int open_capture(struct pfring_backend *state, const struct mb_backend_options *options, struct mb_error *error)
@@ -362,7 +367,7 @@ static int read_more(struct pfring_backend *state, const struct mb_backend *back
 }
 
 static int pfring_backend_read(struct mb_backend *backend, struct mb_batch *batch, int timeout_ms,
-			      struct mb_error *error)
+			       struct mb_error *error)
 {
 	struct pfring_backend *state = backend->state;
 	int status;
@@ -383,8 +388,9 @@ static int pfring_backend_read(struct mb_backend *backend, struct mb_batch *batc
 
 static int pfring_check(const char *target, struct mb_error *error)
 {
-	const struct mb_backend_options options = { .target = target, .backend = mb_backend_pfring.name,
-						    .own_traffic = true, .stamps = MB_STAMPS_SW };
+	const struct mb_backend_options options = {
+		.target = target, .backend = mb_backend_pfring.name, .own_traffic = true, .stamps = MB_STAMPS_SW
+	};
 	struct mb_backend backend;
 	struct pfring_api api = { 0 };
 	int status;
@@ -393,7 +399,8 @@ static int pfring_check(const char *target, struct mb_error *error)
 		status = mb_pfring_load(&api, error);
 		mb_pfring_unload(&api);
 		if (!status && !mb_pfring_has_module())
-			return mb_fail(error, ENODEV, "the kernel module pf_ring is not loaded (sudo modprobe pf_ring); "
+			return mb_fail(error, ENODEV,
+				       "the kernel module pf_ring is not loaded (sudo modprobe pf_ring); "
 				       "files (pcap:FILE) can be read without it");
 		return status;
 	}

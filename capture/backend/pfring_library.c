@@ -81,8 +81,10 @@ int mb_pfring_load(struct pfring_api *api, struct mb_error *error)
 
 	api->library = open_library(tried, sizeof(tried));
 	if (!api->library)
-		return mb_fail(error, ENOENT, "PF_RING's library is not installed (%s): install the pfring package "
-			       "of ntop, or name the library in MBURST_PFRING_LIB", tried);
+		return mb_fail(error, ENOENT,
+			       "PF_RING's library is not installed (%s): install the pfring package "
+			       "of ntop, or name the library in MBURST_PFRING_LIB",
+			       tried);
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		void *function = dlsym(api->library, symbols[i].name);
 

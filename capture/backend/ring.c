@@ -21,7 +21,7 @@
 #define FRAME_SIZE 2048 /* only for the kernel's sanity check: frames of V3 are of any size */
 #define VLAN_TAG_SIZE 4
 
-/* Room that a frame takes in a block beside its bytes, rounded up. */
+/* Room that a frame takes in a block in addition to its bytes, rounded up. */
 #define FRAME_OVERHEAD 256
 
 static struct tpacket_block_desc *block_at(const struct mb_ring *ring, uint64_t index)
@@ -87,8 +87,8 @@ int mb_ring_init(struct mb_ring *ring, const struct mb_device *device, const str
 	/* Protocol 0: not a frame arrives before bind(). */
 	ring->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (ring->fd < 0)
-		return errno == EPERM ? mb_device_forbidden(device->name, error)
-				      : mb_fail_errno(error, errno, "%s: packet socket", device->name);
+		return errno == EPERM ? mb_device_forbidden(device->name, error) :
+					mb_fail_errno(error, errno, "%s: packet socket", device->name);
 	choose_blocks(ring, ring_bytes, snaplen);
 	status = mb_stamping_apply(stamping, ring->fd, error);
 	if (!status)

@@ -58,8 +58,8 @@ uint32_t mb_ring_read(struct mb_ring *ring, struct mb_frame *frames, uint32_t ca
  * False when the capture broke off (`failure`) and what had arrived before is read. */
 bool mb_ring_wait(struct mb_ring *ring, int timeout_ms);
 
-/* Whether nothing waits in the ring, neither for the caller nor for the kernel to hand it over. As
- * long as nobody reads it. */
+/* Whether nothing waits in the ring, neither for the caller nor for the kernel to hand it over. For
+ * as long as it is not read. */
 bool mb_ring_is_empty(const struct mb_ring *ring);
 
 /* Packets that packet socket FD dropped since this was last asked of it. */

@@ -66,11 +66,12 @@ static int refuse(const char *device, int code, struct mb_error *error)
 	case ERANGE:
 		return mb_fail(error, code, "%s stamps only frames of PTP in hardware", device);
 	case EPERM:
-		return mb_fail(error, code, "switching on the hardware stamps of %s needs CAP_NET_ADMIN: "
-			       "run as root, or beforehand: sudo hwstamp_ctl -i %s -r 1", device, device);
+		return mb_fail(error, code,
+			       "switching on the hardware stamps of %s needs CAP_NET_ADMIN: "
+			       "run as root, or beforehand: sudo hwstamp_ctl -i %s -r 1",
+			       device, device);
 	case EBUSY:
-		return mb_fail(error, code, "the hardware stamps of %s are in use by another program",
-			       device);
+		return mb_fail(error, code, "the hardware stamps of %s are in use by another program", device);
 	default:
 		return mb_fail_errno(error, code, "hardware stamps of %s", device);
 	}
@@ -82,12 +83,11 @@ static int switch_on(struct mb_stamping *stamping, struct mb_error *error)
 	struct hwtstamp_config *during = &stamping->during;
 	int status = device_ioctl(stamping->device, SIOCGHWTSTAMP, &stamping->before);
 
-	if (status) /* drivers that can set but not get exist: what they start with is none */
+	if (status) /* drivers that can set but not get exist: they start with none */
 		stamping->before = (struct hwtstamp_config){ .rx_filter = HWTSTAMP_FILTER_NONE };
 	if (!status && stamping->before.rx_filter == HWTSTAMP_FILTER_ALL)
 		return 0;
-	*during = (struct hwtstamp_config){ .tx_type = stamping->before.tx_type,
-					    .rx_filter = HWTSTAMP_FILTER_ALL };
+	*during = (struct hwtstamp_config){ .tx_type = stamping->before.tx_type, .rx_filter = HWTSTAMP_FILTER_ALL };
 	status = device_ioctl(stamping->device, SIOCSHWTSTAMP, during);
 	if (status)
 		return refuse(stamping->device, -status, error);
@@ -124,14 +124,17 @@ static bool compare_clocks(struct mb_stamping *stamping, int32_t phc_index)
 	int64_t ahead_ns;
 
 	if (!phc_ahead(stamping, phc_index, &ahead_ns)) {
-		snprintf(stamping->notice, sizeof(stamping->notice), "the clock of %s cannot be read, so its "
-			 "stamps cannot be compared with system time", stamping->device);
+		snprintf(stamping->notice, sizeof(stamping->notice),
+			 "the clock of %s cannot be read, so its "
+			 "stamps cannot be compared with system time",
+			 stamping->device);
 		return false;
 	}
 	if (ahead_ns > CLOCKS_AGREE_NS || ahead_ns < -CLOCKS_AGREE_NS) {
-		snprintf(stamping->notice, sizeof(stamping->notice), "the clock of %s, /dev/ptp%d, is %.6f s "
-			 "ahead of system time (phc2sys would bring them together)", stamping->device,
-			 phc_index, (double)ahead_ns / 1e9);
+		snprintf(stamping->notice, sizeof(stamping->notice),
+			 "the clock of %s, /dev/ptp%d, is %.6f s "
+			 "ahead of system time (phc2sys would bring them together)",
+			 stamping->device, phc_index, (double)ahead_ns / 1e9);
 		return false;
 	}
 	return true;
@@ -168,8 +171,7 @@ static void use_hardware_if_it_serves(struct mb_stamping *stamping)
 	stamping->clock = phc_clockid(stamping->phc);
 }
 
-int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_stamps wanted,
-		     struct mb_error *error)
+int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_stamps wanted, struct mb_error *error)
 {
 	*stamping = MB_STAMPING_NONE;
 	snprintf(stamping->device, sizeof(stamping->device), "%s", device);
@@ -208,10 +210,8 @@ int mb_stamping_apply(const struct mb_stamping *stamping, int fd, struct mb_erro
 {
 	/* SOFTWARE always: it is what frames have that the interface did not stamp. Without it on
 	 * the socket itself, frames are stamped on copying wherever nobody else had asked for it. */
-	int reported = SOF_TIMESTAMPING_SOFTWARE |
-		       (stamping->hardware ? SOF_TIMESTAMPING_RAW_HARDWARE : 0);
-	int asked = reported | SOF_TIMESTAMPING_RX_SOFTWARE |
-		    (stamping->hardware ? SOF_TIMESTAMPING_RX_HARDWARE : 0);
+	int reported = SOF_TIMESTAMPING_SOFTWARE | (stamping->hardware ? SOF_TIMESTAMPING_RAW_HARDWARE : 0);
+	int asked = reported | SOF_TIMESTAMPING_RX_SOFTWARE | (stamping->hardware ? SOF_TIMESTAMPING_RX_HARDWARE : 0);
 
 	if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &asked, sizeof(asked)))
 		return mb_fail_errno(error, errno, "%s: SO_TIMESTAMPING", stamping->device);

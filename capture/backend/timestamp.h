@@ -42,8 +42,7 @@ struct mb_stamping {
 
 /* Decide for DEVICE, and switch hardware stamps on where WANTED lets and the interface can.
  * AUTO never fails: it falls back on software and says why in `notice`. */
-int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_stamps wanted,
-		     struct mb_error *error);
+int mb_stamping_init(struct mb_stamping *stamping, const char *device, enum mb_stamps wanted, struct mb_error *error);
 /* Set the interface back as it was found, unless someone else has changed it meanwhile.
  * Harmless when called twice. */
 void mb_stamping_deinit(struct mb_stamping *stamping);

@@ -58,8 +58,8 @@ int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEX
 		inet_ntop(AF_INET6, bytes, text, MB_ADDRESS_TEXT);
 		break;
 	case MB_FAMILY_MAC:
-		snprintf(text, MB_ADDRESS_TEXT, "%02x:%02x:%02x:%02x:%02x:%02x", bytes[10], bytes[11],
-			 bytes[12], bytes[13], bytes[14], bytes[15]);
+		snprintf(text, MB_ADDRESS_TEXT, "%02x:%02x:%02x:%02x:%02x:%02x", bytes[10], bytes[11], bytes[12],
+			 bytes[13], bytes[14], bytes[15]);
 		break;
 	}
 	return (int)strlen(text);
@@ -98,11 +98,11 @@ bool mb_address_parse(const char *text, struct mb_address *address)
 	uint64_t mac;
 
 	if (inet_pton(AF_INET, text, bytes) == 1)
-		*address = (struct mb_address){.lo = 0xffffull << 32 | get_be(bytes, 4), .family = MB_FAMILY_IPV4};
+		*address = (struct mb_address){ .lo = 0xffffull << 32 | get_be(bytes, 4), .family = MB_FAMILY_IPV4 };
 	else if (inet_pton(AF_INET6, text, bytes) == 1)
-		*address = (struct mb_address){get_be(bytes, 8), get_be(bytes + 8, 8), MB_FAMILY_IPV6};
+		*address = (struct mb_address){ get_be(bytes, 8), get_be(bytes + 8, 8), MB_FAMILY_IPV6 };
 	else if (parse_mac(text, &mac))
-		*address = (struct mb_address){.lo = mac, .family = MB_FAMILY_MAC};
+		*address = (struct mb_address){ .lo = mac, .family = MB_FAMILY_MAC };
 	else
 		return false;
 	return true;

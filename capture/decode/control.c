@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How receivers slow senders down, besides losses and ECN: pause frames (IEEE 802.3 annex 31B, and by class
+ * How receivers slow senders down other than by losses and ECN: pause frames (IEEE 802.3 annex 31B, and by class
  * IEEE 802.1Qbb, annex 31D of 802.3) and congestion notification packets (InfiniBand's annex A17, RoCEv2).
  */
 #include "decode/walk.h"

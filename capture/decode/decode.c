@@ -145,8 +145,8 @@ static void walk_init(struct mb_walk *walk, const struct mb_frame *frame, const 
 	walk->seed = NULL;
 }
 
-static void read_to_ip(const struct mb_frame *frame, const struct mb_interface *interface,
-		       const struct mb_seed *seed, struct mb_headers *headers)
+static void read_to_ip(const struct mb_frame *frame, const struct mb_interface *interface, const struct mb_seed *seed,
+		       struct mb_headers *headers)
 {
 	struct mb_walk *walk = &headers->walk;
 	uint32_t next;
@@ -220,8 +220,8 @@ void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_in
 			decode_any(&frames[i], &common, &packets[i]);
 }
 
-bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface,
-		    uint64_t *sender, uint64_t *receiver)
+bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface, uint64_t *sender,
+		    uint64_t *receiver)
 {
 	struct mb_walk walk;
 	struct mb_link link;

@@ -72,7 +72,7 @@ struct mb_decode_options {
 	struct mb_seed seed; /* of the fingerprints of flows */
 	/* Take the innermost IP header of a tunnel (IP in IP, GRE, ERSPAN, VXLAN, Geneve, …) that
 	 * can be read instead of the outermost. A tunnel's fragments are not looked into. What an
-	 * MPLS label stack carries besides IP is not in the frame, and not guessed. */
+	 * MPLS label stack carries other than IP is not in the frame, and not guessed. */
 	bool inner;
 	/* Largest L3 size of one wire frame, 0 when not known. Larger TCP and UDP packets are
 	 * merged ones, and so are those of a frame with a gso_size that they exceed. */
@@ -85,8 +85,8 @@ void mb_decode(const struct mb_frame *frames, uint32_t count, const struct mb_in
 
 /* Sender and receiver MAC of an Ethernet frame, or sender alone of a cooked one (receiver is
  * then 0). False when the link has no MACs or they are cut off. */
-bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface,
-		    uint64_t *sender, uint64_t *receiver);
+bool mb_decode_macs(const struct mb_frame *frame, const struct mb_interface *interface, uint64_t *sender,
+		    uint64_t *receiver);
 
 /* Destination of the IP header that mb_decode() takes the source from. False when not IP. */
 bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interface *interface,
@@ -95,7 +95,7 @@ bool mb_decode_destination(const struct mb_frame *frame, const struct mb_interfa
 #define MB_ADDRESS_TEXT 48
 /* Text of ADDRESS (RFC 5952 for IPv6, aa:bb:cc:dd:ee:ff for a MAC, empty for none); returns its length. */
 int mb_address_format(const struct mb_address *address, char text[MB_ADDRESS_TEXT]);
-/* Parse such a text; a MAC may have '-' for ':'. False when it is none. */
+/* Parse such a text; a MAC may have '-' for ':'. False when it is invalid. */
 bool mb_address_parse(const char *text, struct mb_address *address);
 
 #endif

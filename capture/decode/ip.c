@@ -45,8 +45,8 @@ static bool read_ipv4(struct mb_walk *walk, struct mb_ip *ip)
 		walk->marks |= MB_MARK_UNPARSED;
 		return false;
 	}
-	ip->source = (struct mb_address){.lo = 0xffffull << 32 | mb_be32(header + 12), .family = MB_FAMILY_IPV4};
-	ip->destination = (struct mb_address){.lo = 0xffffull << 32 | mb_be32(header + 16), .family = MB_FAMILY_IPV4};
+	ip->source = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 12), .family = MB_FAMILY_IPV4 };
+	ip->destination = (struct mb_address){ .lo = 0xffffull << 32 | mb_be32(header + 16), .family = MB_FAMILY_IPV4 };
 	ip->protocol = header[9];
 	ip->fragment = mb_be16(header + 6) & 0x3fff; /* more to come, or not the first */
 	if (mb_is_ce(header[1]))
@@ -135,8 +135,8 @@ static bool read_ipv6(struct mb_walk *walk, struct mb_ip *ip)
 		walk->marks |= MB_MARK_UNPARSED;
 		return false;
 	}
-	ip->source = (struct mb_address){mb_be64(header + 8), mb_be64(header + 16), MB_FAMILY_IPV6};
-	ip->destination = (struct mb_address){mb_be64(header + 24), mb_be64(header + 32), MB_FAMILY_IPV6};
+	ip->source = (struct mb_address){ mb_be64(header + 8), mb_be64(header + 16), MB_FAMILY_IPV6 };
+	ip->destination = (struct mb_address){ mb_be64(header + 24), mb_be64(header + 32), MB_FAMILY_IPV6 };
 	ip->protocol = header[6];
 	if (mb_is_ce(mb_be16(header) >> 4u))
 		ip->marks |= MB_MARK_CE;

@@ -13,7 +13,7 @@ static uint32_t type_or_length(uint16_t type)
 
 static void set_sender(struct mb_link *link, const uint8_t *mac)
 {
-	link->sender = (struct mb_address){.lo = mb_mac(mac), .family = MB_FAMILY_MAC};
+	link->sender = (struct mb_address){ .lo = mb_mac(mac), .family = MB_FAMILY_MAC };
 }
 
 static uint32_t read_ethernet(struct mb_walk *walk, struct mb_link *link)
@@ -49,7 +49,7 @@ static uint32_t read_cooked(const struct cooked *cooked, struct mb_link *link)
 	switch (cooked->hardware) {
 	case ARPHRD_FRAD:
 	case ARPHRD_IEEE80211_RADIOTAP:
-	case ARPHRD_NETLINK: /* their protocol field is no Ethernet type */
+	case ARPHRD_NETLINK: /* their protocol field is not an Ethernet type */
 		return MB_NEXT_OTHER;
 	}
 	if (cooked->protocol == PROTOCOL_802_2)
@@ -66,11 +66,11 @@ static uint32_t read_sll(struct mb_walk *walk, struct mb_link *link)
 	if (!header)
 		return MB_NEXT_OTHER;
 	walk->offset += link->header;
-	return read_cooked(&(struct cooked){.packet_type = mb_be16(header),
-					    .hardware = mb_be16(header + 2),
-					    .address_length = mb_be16(header + 4),
-					    .address = header + 6,
-					    .protocol = mb_be16(header + 14)},
+	return read_cooked(&(struct cooked){ .packet_type = mb_be16(header),
+					     .hardware = mb_be16(header + 2),
+					     .address_length = mb_be16(header + 4),
+					     .address = header + 6,
+					     .protocol = mb_be16(header + 14) },
 			   link);
 }
 
@@ -83,11 +83,11 @@ static uint32_t read_sll2(struct mb_walk *walk, struct mb_link *link)
 	if (!header)
 		return MB_NEXT_OTHER;
 	walk->offset += link->header;
-	return read_cooked(&(struct cooked){.protocol = mb_be16(header),
-					    .hardware = mb_be16(header + 8),
-					    .packet_type = header[10],
-					    .address_length = header[11],
-					    .address = header + 12},
+	return read_cooked(&(struct cooked){ .protocol = mb_be16(header),
+					     .hardware = mb_be16(header + 8),
+					     .packet_type = header[10],
+					     .address_length = header[11],
+					     .address = header + 12 },
 			   link);
 }
 
@@ -227,7 +227,7 @@ uint32_t mb_link_read(struct mb_walk *walk, const struct mb_interface *interface
 
 static uint32_t read_llc(struct mb_walk *walk)
 {
-	static const uint8_t snap[] = {0xaa, 0xaa, 0x03};
+	static const uint8_t snap[] = { 0xaa, 0xaa, 0x03 };
 	const uint8_t *header = mb_walk_peek(walk, sizeof(snap));
 	uint32_t oui;
 

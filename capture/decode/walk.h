@@ -220,7 +220,7 @@ struct mb_headers {
 	struct mb_walk walk; /* at that transport header, or where reading ended */
 	struct mb_link link;
 	uint32_t bytes;      /* of the frame, without FCS */
-	uint32_t control;    /* offset of a MAC control frame's payload; 0 when it is none */
+	uint32_t control;    /* offset of a MAC control frame's payload; 0 when it is not one */
 	uint32_t l3;         /* offset of the IP header, or of what is there instead */
 	uint32_t next;       /* MB_NEXT_IPV4 or MB_NEXT_IPV6, read or cut off; else MB_NEXT_OTHER */
 	bool has_ip;         /* `ip` holds */

@@ -58,8 +58,8 @@ static int gzip_next_member(struct mb_decompressor *decompressor, z_stream *stre
 	return MB_DECOMPRESS_MORE;
 }
 
-static int gzip_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length,
-		    uint8_t *out, size_t *out_length, bool last, const char **reason)
+static int gzip_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length, uint8_t *out,
+		    size_t *out_length, bool last, const char **reason)
 {
 	z_stream *stream = decompressor->state;
 	int result = MB_DECOMPRESS_MORE;
@@ -107,11 +107,11 @@ static int zstd_open(struct mb_decompressor *decompressor)
 	return decompressor->state ? 0 : -ENOMEM;
 }
 
-static int zstd_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length,
-		    uint8_t *out, size_t *out_length, bool last, const char **reason)
+static int zstd_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length, uint8_t *out,
+		    size_t *out_length, bool last, const char **reason)
 {
-	ZSTD_inBuffer input = {in, *in_length, 0};
-	ZSTD_outBuffer output = {out, *out_length, 0};
+	ZSTD_inBuffer input = { in, *in_length, 0 };
+	ZSTD_outBuffer output = { out, *out_length, 0 };
 	size_t hint;
 
 	if (last && !input.size && decompressor->between) {
@@ -175,8 +175,8 @@ static const char *xz_reason(lzma_ret status)
 	}
 }
 
-static int xz_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length,
-		  uint8_t *out, size_t *out_length, bool last, const char **reason)
+static int xz_run(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length, uint8_t *out,
+		  size_t *out_length, bool last, const char **reason)
 {
 	lzma_stream *stream = decompressor->state;
 	lzma_ret status;
@@ -211,9 +211,9 @@ static void xz_close(struct mb_decompressor *decompressor)
 #endif
 
 static const struct mb_compression compressions[] = {
-	{"gzip", "gzip -dc", "zlib1g-dev", is_gzip, gzip_open, gzip_run, gzip_close},
-	{"zstd", "zstd -dc", "libzstd-dev", is_zstd, zstd_open, zstd_run, zstd_close},
-	{"xz", "xz -dc", "liblzma-dev", is_xz, xz_open, xz_run, xz_close},
+	{ "gzip", "gzip -dc", "zlib1g-dev", is_gzip, gzip_open, gzip_run, gzip_close },
+	{ "zstd", "zstd -dc", "libzstd-dev", is_zstd, zstd_open, zstd_run, zstd_close },
+	{ "xz", "xz -dc", "liblzma-dev", is_xz, xz_open, xz_run, xz_close },
 };
 
 const struct mb_compression *mb_compression_find(const uint8_t *head, size_t length)

@@ -16,7 +16,7 @@
 
 enum mb_decompress {
 	MB_DECOMPRESS_MORE, /* wants more input, or more room */
-	MB_DECOMPRESS_DONE, /* complete; what input is left is no part of it */
+	MB_DECOMPRESS_DONE, /* complete; the input that is left is not part of it */
 	MB_DECOMPRESS_CUT,  /* the input ended before the data did */
 };
 
@@ -35,8 +35,8 @@ struct mb_compression {
 	int (*open)(struct mb_decompressor *decompressor);
 	/* Take from IN, put to OUT; the lengths go in as room and come back as bytes used.
 	 * LAST: nothing follows IN. enum mb_decompress, or -EBADMSG with REASON set. */
-	int (*run)(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length,
-		   uint8_t *out, size_t *out_length, bool last, const char **reason);
+	int (*run)(struct mb_decompressor *decompressor, const uint8_t *in, size_t *in_length, uint8_t *out,
+		   size_t *out_length, bool last, const char **reason);
 	void (*close)(struct mb_decompressor *decompressor);
 };
 

@@ -44,7 +44,7 @@ const char *mb_input_place(const struct mb_input *input)
 /* Wait until the descriptor has something to say. */
 static int wait_readable(struct mb_input *input, struct mb_error *error)
 {
-	struct pollfd poller = {.fd = input->fd, .events = POLLIN};
+	struct pollfd poller = { .fd = input->fd, .events = POLLIN };
 
 	for (;;) {
 		int64_t left = input->deadline_ms - now_ms();
@@ -67,8 +67,7 @@ static int wait_readable(struct mb_input *input, struct mb_error *error)
 }
 
 /* Read up to ROOM bytes and set GOT, which is 0 only with MB_SUPPLY_SHORT. */
-static int fetch(struct mb_input *input, uint8_t *out, size_t room, size_t *got,
-		 struct mb_error *error)
+static int fetch(struct mb_input *input, uint8_t *out, size_t room, size_t *got, struct mb_error *error)
 {
 	*got = 0;
 	for (;;) {
@@ -93,32 +92,26 @@ static int fetch(struct mb_input *input, uint8_t *out, size_t room, size_t *got,
 
 /* Run the decompressor once over what raw bytes there are; GOT may come back as 0 without an
  * end, when it has only taken something in. */
-static int decompress(struct mb_input *input, uint8_t *out, size_t room, size_t *got,
-		      struct mb_error *error)
+static int decompress(struct mb_input *input, uint8_t *out, size_t room, size_t *got, struct mb_error *error)
 {
 	size_t taken = input->raw_end - input->raw_at;
 	const char *reason = NULL;
 	int result;
 
 	*got = room;
-	result = input->compression->run(&input->decompressor, input->raw + input->raw_at, &taken,
-					 out, got, input->raw_ended, &reason);
+	result = input->compression->run(&input->decompressor, input->raw + input->raw_at, &taken, out, got,
+					 input->raw_ended, &reason);
 	input->raw_at += taken;
 	if (result < 0)
-		return mb_fail(error, -result,
-			       "%s: byte %" PRIu64 ": %s data cannot be decompressed: %s",
-			       input->name, input->raw_offset + input->raw_at,
-			       input->compression->name, reason);
+		return mb_fail(error, -result, "%s: byte %" PRIu64 ": %s data cannot be decompressed: %s", input->name,
+			       input->raw_offset + input->raw_at, input->compression->name, reason);
 	if (result == MB_DECOMPRESS_CUT)
-		snprintf(input->notice, sizeof(input->notice),
-			 "%s: the %s data are cut off at byte %" PRIu64, input->name,
-			 input->compression->name, input->raw_offset + input->raw_at);
+		snprintf(input->notice, sizeof(input->notice), "%s: the %s data are cut off at byte %" PRIu64,
+			 input->name, input->compression->name, input->raw_offset + input->raw_at);
 	else if (result == MB_DECOMPRESS_DONE && input->raw_at < input->raw_end)
 		snprintf(input->notice, sizeof(input->notice),
-			 "%s: what follows the %s data at byte %" PRIu64
-			 " is not %s and was left out",
-			 input->name, input->compression->name, input->raw_offset + input->raw_at,
-			 input->compression->name);
+			 "%s: what follows the %s data at byte %" PRIu64 " is not %s and was left out", input->name,
+			 input->compression->name, input->raw_offset + input->raw_at, input->compression->name);
 	return result == MB_DECOMPRESS_MORE ? MB_SUPPLY_READY : MB_SUPPLY_SHORT;
 }
 
@@ -138,8 +131,7 @@ static int fetch_raw(struct mb_input *input, struct mb_error *error)
 }
 
 /* Put up to ROOM plain bytes to OUT. */
-static int produce(struct mb_input *input, uint8_t *out, size_t room, size_t *got,
-		   struct mb_error *error)
+static int produce(struct mb_input *input, uint8_t *out, size_t room, size_t *got, struct mb_error *error)
 {
 	if (!input->compression)
 		return fetch(input, out, room, got, error);
@@ -172,8 +164,7 @@ static int make_room(struct mb_input *input, size_t need, struct mb_error *error
 		uint8_t *buffer = realloc(input->buffer, room);
 
 		if (!buffer)
-			return mb_fail(error, ENOMEM, "%s: out of memory for %zu bytes",
-				       input->name, room);
+			return mb_fail(error, ENOMEM, "%s: out of memory for %zu bytes", input->name, room);
 		input->buffer = buffer;
 		input->room = room;
 	}
@@ -195,8 +186,7 @@ static int fill(struct mb_input *input, size_t need, struct mb_error *error)
 		result = make_room(input, need, error);
 		if (result < 0)
 			return result;
-		result = produce(input, (uint8_t *)input->end,
-				 input->room - (size_t)(input->end - input->begin), &got,
+		result = produce(input, (uint8_t *)input->end, input->room - (size_t)(input->end - input->begin), &got,
 				 &input->failure_error);
 		input->end += got;
 		if (result < 0)
@@ -270,14 +260,11 @@ int mb_input_check(const struct mb_input *input, struct mb_error *error)
 		return 0;
 	size = size_now(input);
 	if (size < input->mapping.size)
-		return mb_fail(error, EIO,
-			       "%s: byte %" PRIu64 ": the file shrank to this while it was read",
+		return mb_fail(error, EIO, "%s: byte %" PRIu64 ": the file shrank to this while it was read",
 			       input->name, size);
 	if (mb_mapping_fault(&input->mapping, &fault))
-		return mb_fail(
-			error, EIO,
-			"%s: byte %zu: the file cannot be read here: it shrank, or the disk failed",
-			input->name, fault);
+		return mb_fail(error, EIO, "%s: byte %zu: the file cannot be read here: it shrank, or the disk failed",
+			       input->name, fault);
 	return 0;
 }
 
@@ -292,26 +279,22 @@ static void close_file(struct mb_input *input)
 	input->fd = -1;
 }
 
-static int open_target(struct mb_input *input, const char *target, struct stat *status,
-		       struct mb_error *error)
+static int open_target(struct mb_input *input, const char *target, struct stat *status, struct mb_error *error)
 {
 	input->is_standard = !strcmp(target, "-");
 	input->name = strdup(input->is_standard ? "standard input" : target);
 	if (!input->name)
 		return mb_fail(error, ENOMEM, "%s: out of memory", target);
 	/* A FIFO without a writer must not block here, where nothing could stop it. */
-	input->fd =
-		input->is_standard ? STDIN_FILENO : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	input->fd = input->is_standard ? STDIN_FILENO : open(target, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (input->fd < 0)
 		return mb_fail_errno(error, errno, "%s: cannot be opened", input->name);
 	if (fstat(input->fd, status))
 		return mb_fail_errno(error, errno, "%s: cannot be examined", input->name);
 	if (S_ISDIR(status->st_mode))
-		return mb_fail(error, EISDIR, "%s: is a directory: name the capture files in it",
-			       input->name);
+		return mb_fail(error, EISDIR, "%s: is a directory: name the capture files in it", input->name);
 	if (isatty(input->fd))
-		return mb_fail(error, EINVAL, "%s: is a terminal: pipe a capture into it",
-			       input->name);
+		return mb_fail(error, EINVAL, "%s: is a terminal: pipe a capture into it", input->name);
 	return 0;
 }
 
@@ -344,13 +327,12 @@ static bool is_compressed(const struct mb_input *input)
 	return length > 0 && mb_compression_find(head, (size_t)length);
 }
 
-int mb_input_open(struct mb_input *input, const char *target, const volatile bool *stop,
-		  struct mb_error *error)
+int mb_input_open(struct mb_input *input, const char *target, const volatile bool *stop, struct mb_error *error)
 {
 	struct stat status;
 	int result;
 
-	*input = (struct mb_input){.fd = -1, .stop = stop, .deadline_ms = INT64_MAX};
+	*input = (struct mb_input){ .fd = -1, .stop = stop, .deadline_ms = INT64_MAX };
 	result = open_target(input, target, &status, error);
 	if (result < 0)
 		return result;
@@ -365,8 +347,7 @@ int mb_input_open(struct mb_input *input, const char *target, const volatile boo
 	return 0;
 }
 
-int mb_input_decompress(struct mb_input *input, const struct mb_compression *kind,
-			struct mb_error *error)
+int mb_input_decompress(struct mb_input *input, const struct mb_compression *kind, struct mb_error *error)
 {
 	size_t have = (size_t)(input->end - input->at);
 	int result;
@@ -400,5 +381,5 @@ void mb_input_close(struct mb_input *input)
 	free(input->raw);
 	free(input->buffer);
 	free(input->name);
-	*input = (struct mb_input){.fd = -1};
+	*input = (struct mb_input){ .fd = -1 };
 }

@@ -16,26 +16,26 @@
 #include "format/decompress.h"
 #include "format/mapping.h"
 
-/* What mb_input_need() returns besides a negative errno. */
+/* What mb_input_need() returns instead of a negative errno. */
 enum mb_supply {
 	MB_SUPPLY_READY,   /* the bytes are there */
 	MB_SUPPLY_SHORT,   /* the input ends before them: [at, end) is all that is left */
-	MB_SUPPLY_LATE,	   /* they did not come in time */
+	MB_SUPPLY_LATE,    /* they did not come in time */
 	MB_SUPPLY_STOPPED, /* `stop` was set */
 };
 
 struct mb_input {
 	const uint8_t *at, *end; /* what is there of the input, from the position on */
-	const uint8_t *begin;	 /* start of that window */
-	uint64_t begin_offset;	 /* position of `begin` in the (decompressed) input */
-	char *name;		 /* the file's, for messages; "standard input" */
+	const uint8_t *begin;  /* start of that window */
+	uint64_t begin_offset;  /* position of `begin` in the (decompressed) input */
+	char *name;   /* the file's, for messages; "standard input" */
 
-	int fd;		  /* -1 when the file is mapped */
+	int fd;    /* -1 when the file is mapped */
 	bool is_standard; /* standard input, which is not ours to close */
-	bool regular;	  /* never waits for a writer */
+	bool regular;   /* never waits for a writer */
 	const volatile bool *stop;
 	int64_t deadline_ms; /* monotonic; INT64_MAX: wait for ever */
-	bool starved;	     /* it came while waiting for a writer */
+	bool starved;      /* it came while waiting for a writer */
 
 	struct mb_mapping mapping;
 	dev_t device; /* of the mapped file */
@@ -59,8 +59,7 @@ struct mb_input {
 };
 
 /* Open TARGET ("-": standard input). *STOP ends waits; INPUT must not move in memory. */
-int mb_input_open(struct mb_input *input, const char *target, const volatile bool *stop,
-		  struct mb_error *error);
+int mb_input_open(struct mb_input *input, const char *target, const volatile bool *stop, struct mb_error *error);
 void mb_input_close(struct mb_input *input);
 
 /* How long the following calls may take in all before they say LATE; negative: for ever. Each gets somewhere first. */
@@ -74,8 +73,7 @@ bool mb_input_is_late(const struct mb_input *input);
 int mb_input_need(struct mb_input *input, size_t need, struct mb_error *error);
 
 /* Take what is there and follows as data of KIND; `at` then stands at the plain bytes. */
-int mb_input_decompress(struct mb_input *input, const struct mb_compression *kind,
-			struct mb_error *error);
+int mb_input_decompress(struct mb_input *input, const struct mb_compression *kind, struct mb_error *error);
 
 /* Move on by COUNT bytes, which need not be there yet. */
 void mb_input_skip(struct mb_input *input, uint64_t count);

@@ -28,7 +28,7 @@ void mb_interfaces_deinit(struct mb_interfaces *interfaces)
 {
 	free(interfaces->list);
 	mb_interface_index_deinit(&interfaces->numbers);
-	*interfaces = (struct mb_interfaces){0};
+	*interfaces = (struct mb_interfaces){ 0 };
 }
 
 int mb_interfaces_number(struct mb_interfaces *interfaces, struct mb_interface_index *tally, const char *name,
@@ -57,9 +57,9 @@ static size_t utf8_length(const unsigned char *text, size_t left)
 {
 	static const struct {
 		unsigned char first, last, low, high;
-	} leads[] = {{0xc2, 0xdf, 0x80, 0xbf}, {0xe0, 0xe0, 0xa0, 0xbf}, {0xe1, 0xec, 0x80, 0xbf},
-		     {0xed, 0xed, 0x80, 0x9f}, {0xee, 0xef, 0x80, 0xbf}, {0xf0, 0xf0, 0x90, 0xbf},
-		     {0xf1, 0xf3, 0x80, 0xbf}, {0xf4, 0xf4, 0x80, 0x8f}};
+	} leads[] = { { 0xc2, 0xdf, 0x80, 0xbf }, { 0xe0, 0xe0, 0xa0, 0xbf }, { 0xe1, 0xec, 0x80, 0xbf },
+		      { 0xed, 0xed, 0x80, 0x9f }, { 0xee, 0xef, 0x80, 0xbf }, { 0xf0, 0xf0, 0x90, 0xbf },
+		      { 0xf1, 0xf3, 0x80, 0xbf }, { 0xf4, 0xf4, 0x80, 0x8f } };
 
 	if (text[0] < 0x80)
 		return text[0] >= 0x20 && text[0] != 0x7f;
@@ -107,16 +107,14 @@ static size_t without_extension(const char *name, size_t length, const char *ext
 
 	while (end && name[end - 1] >= '0' && name[end - 1] <= '9')
 		end--;
-	if (end < tail + 2 || name[end - tail - 1] != '.' ||
-	    strncasecmp(name + end - tail, extension, tail))
+	if (end < tail + 2 || name[end - tail - 1] != '.' || strncasecmp(name + end - tail, extension, tail))
 		return length;
 	return end - tail - 1;
 }
 
 void mb_interface_set_stem(struct mb_interface *interface, const char *path)
 {
-	static const char *const extensions[] = {"gz",	"zst", "xz",   "pcap",
-						 "cap", "dmp", "dump", "lcap"};
+	static const char *const extensions[] = { "gz", "zst", "xz", "pcap", "cap", "dmp", "dump", "lcap" };
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
 	size_t length = strlen(name);

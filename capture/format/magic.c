@@ -13,10 +13,7 @@ struct kind {
 	const char *description;
 };
 
-#define KIND(bytes, text)                                                                          \
-	{                                                                                          \
-		bytes, sizeof(bytes) - 1, text                                                     \
-	}
+#define KIND(bytes, text) { bytes, sizeof(bytes) - 1, text }
 
 static const struct kind kinds[] = {
 	KIND("snoop\0\0\0", "a snoop capture" CONVERT),
@@ -25,8 +22,8 @@ static const struct kind kinds[] = {
 	KIND("XCP\0", "a Sniffer (NetXRay) capture" CONVERT),
 	KIND("TRSNIFF data", "a Sniffer capture" CONVERT),
 	KIND("\x7fpkt", "an Omnipeek capture" CONVERT),
-	KIND("\xa1\xb2\x34\xcd", "a pcap variant that nobody has described"),
-	KIND("\xcd\x34\xb2\xa1", "a pcap variant that nobody has described"),
+	KIND("\xa1\xb2\x34\xcd", "an undocumented pcap variant"),
+	KIND("\xcd\x34\xb2\xa1", "an undocumented pcap variant"),
 	KIND("BZh", "bzip2 data: pipe it: bzip2 -dc FILE | mburst … -"),
 	KIND("\x04\x22\x4d\x18", "lz4 data: pipe it: lz4 -dc FILE | mburst … -"),
 	KIND("PK\x03\x04", "a zip archive: unpack it first"),

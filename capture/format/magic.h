@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file is that is no capture we read, for the one line that refuses it.
+ * What kind of file it is that is not a capture, for the one line that refuses it.
  */
 #ifndef MB_MAGIC_H
 #define MB_MAGIC_H

@@ -37,7 +37,7 @@ static struct guard *guard_of(uintptr_t address)
 	return NULL;
 }
 
-/* Hand a bus error that is none of ours to whoever handled them before. */
+/* Pass a bus error outside of our mappings to the handler that was there before. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
 	static void *volatile passing; /* address of the error that is being handled */
@@ -72,8 +72,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 		if (offset < atomic_load(&guard->fault))
 			atomic_store(&guard->fault, offset);
-		if (mmap((void *)page, rest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-			 0) != MAP_FAILED) {
+		if (mmap((void *)page, rest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
 			errno = saved;
 			return;
 		}
@@ -92,8 +91,7 @@ static bool handler_is_ours(void)
 
 static int guard_add(uintptr_t begin, size_t size)
 {
-	struct sigaction action = {.sa_sigaction = on_bus_error,
-				   .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	struct sigaction action = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 	int found = -ENOMEM;
 
 	pthread_mutex_lock(&guards_lock);
@@ -136,7 +134,7 @@ int mb_mapping_open(struct mb_mapping *mapping, int fd, size_t size)
 		return guard;
 	}
 	madvise(base, size, MADV_SEQUENTIAL);
-	*mapping = (struct mb_mapping){.base = base, .size = size, .guard = guard};
+	*mapping = (struct mb_mapping){ .base = base, .size = size, .guard = guard };
 	return 0;
 }
 

@@ -7,7 +7,7 @@
  * another process truncates the file, so a check between batches would not save it. Instead
  * SIGBUS inside a mapping is caught, zero pages are laid over the rest of it, and the reader
  * asks mb_mapping_fault() when what it reads makes no sense or has ended. A SIGBUS anywhere
- * else goes to whoever handled it before.
+ * else goes to the handler that was there before.
  *
  * Why not read(2) into a buffer, which needs none of this: with the large folios that a file
  * has in the page cache after it was written or read in one go, a packet of 96 bytes costs

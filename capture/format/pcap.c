@@ -26,8 +26,8 @@ struct record {
 	uint32_t seconds, fraction, caplen, len;
 };
 
-static inline __attribute__((always_inline)) struct record
-load_record(const uint8_t *at, const struct mb_pcap_variant variant)
+static inline __attribute__((always_inline)) struct record load_record(const uint8_t *at,
+								       const struct mb_pcap_variant variant)
 {
 	struct record record = {
 		.seconds = mb_load32(at, variant.swapped),
@@ -36,8 +36,7 @@ load_record(const uint8_t *at, const struct mb_pcap_variant variant)
 		.len = mb_load32(at + 12, variant.swapped),
 	};
 
-	if (variant.order == MB_PCAP_LEN_FIRST ||
-	    (variant.order == MB_PCAP_EITHER && record.caplen > record.len)) {
+	if (variant.order == MB_PCAP_LEN_FIRST || (variant.order == MB_PCAP_EITHER && record.caplen > record.len)) {
 		uint32_t caplen = record.len;
 
 		record.len = record.caplen;
@@ -46,14 +45,11 @@ load_record(const uint8_t *at, const struct mb_pcap_variant variant)
 	return record;
 }
 
-static inline __attribute__((always_inline)) void put_frame(struct mb_frame *frame,
-							    const uint8_t *at,
-							    const struct record record,
-							    const struct mb_pcap_variant variant)
+static inline __attribute__((always_inline)) void
+put_frame(struct mb_frame *frame, const uint8_t *at, const struct record record, const struct mb_pcap_variant variant)
 {
 	*frame = (struct mb_frame){
-		.ts_ns = (int64_t)record.seconds * 1000000000 +
-			 (int64_t)record.fraction * variant.fraction_ns,
+		.ts_ns = (int64_t)record.seconds * 1000000000 + (int64_t)record.fraction * variant.fraction_ns,
 		.data = at + variant.header + variant.padding,
 		.caplen = record.caplen - variant.padding,
 		.len = record.len - variant.padding,
@@ -108,23 +104,19 @@ static int end_of_records(struct mb_reader *reader, size_t wanted, struct mb_err
 		return result;
 	if (left)
 		snprintf(reader->notice, sizeof(reader->notice),
-			 "%s: cut off in the record at byte %" PRIu64
-			 "%s: %zu of its %zu bytes are there",
-			 input->name, mb_input_offset(input, input->at), mb_input_place(input),
-			 left, wanted);
+			 "%s: cut off in the record at byte %" PRIu64 "%s: %zu of its %zu bytes are there", input->name,
+			 mb_input_offset(input, input->at), mb_input_place(input), left, wanted);
 	return MB_BACKEND_END;
 }
 
-static bool is_sane(const struct record *record, const struct mb_pcap_variant *variant,
-		    uint32_t max_caplen)
+static bool is_sane(const struct record *record, const struct mb_pcap_variant *variant, uint32_t max_caplen)
 {
-	return record->fraction < 1000000000 / variant->fraction_ns &&
-	       record->caplen <= max_caplen && record->caplen >= variant->padding &&
-	       record->len >= variant->padding;
+	return record->fraction < 1000000000 / variant->fraction_ns && record->caplen <= max_caplen &&
+	       record->caplen >= variant->padding && record->len >= variant->padding;
 }
 
-static int bad_record(const struct mb_input *input, const struct mb_pcap_variant *variant,
-		      uint32_t max_caplen, const struct record *record, struct mb_error *error)
+static int bad_record(const struct mb_input *input, const struct mb_pcap_variant *variant, uint32_t max_caplen,
+		      const struct record *record, struct mb_error *error)
 {
 	uint64_t offset = mb_input_offset(input, input->at);
 	const char *place = mb_input_place(input);
@@ -132,18 +124,15 @@ static int bad_record(const struct mb_input *input, const struct mb_pcap_variant
 	if (mb_input_check(input, error) < 0)
 		return -EIO;
 	if (record->fraction >= 1000000000 / variant->fraction_ns)
-		return mb_fail(error, EBADMSG,
-			       "%s: byte %" PRIu64 "%s: damaged record: %" PRIu32 " %s in a second",
-			       input->name, offset, place, record->fraction,
-			       variant->fraction_ns == 1 ? "ns" : "us");
+		return mb_fail(error, EBADMSG, "%s: byte %" PRIu64 "%s: damaged record: %" PRIu32 " %s in a second",
+			       input->name, offset, place, record->fraction, variant->fraction_ns == 1 ? "ns" : "us");
 	if (record->caplen > max_caplen)
 		return mb_fail(error, EBADMSG,
 			       "%s: byte %" PRIu64 "%s: damaged record: %" PRIu32
 			       " captured bytes, more than the %" PRIu32 " that a frame may have",
 			       input->name, offset, place, record->caplen, max_caplen);
 	return mb_fail(error, EBADMSG,
-		       "%s: byte %" PRIu64 "%s: damaged record: %" PRIu32
-		       " bytes, less than its padding of %u",
+		       "%s: byte %" PRIu64 "%s: damaged record: %" PRIu32 " bytes, less than its padding of %u",
 		       input->name, offset, place, record->caplen, variant->padding);
 }
 
@@ -153,7 +142,7 @@ static int next_record(struct mb_reader *reader, struct mb_batch *batch, struct 
 	const struct pcap *pcap = reader->state;
 	const struct mb_pcap_variant *variant = &pcap->variant;
 	struct mb_input *input = &reader->input;
-	struct record record = {0};
+	struct record record = { 0 };
 	size_t size = variant->header;
 	int supply = mb_input_need(input, size, error);
 
@@ -215,7 +204,7 @@ static bool pcap_look(struct mb_reader *reader, struct mb_frame_view *view)
 
 static int pcap_open(struct mb_reader *reader, struct mb_error *error)
 {
-	struct mb_interface interface = {0};
+	struct mb_interface interface = { 0 };
 	struct mb_pcap_header header;
 	struct pcap *pcap;
 	int supply = mb_pcap_header_read(&reader->input, &header, error);

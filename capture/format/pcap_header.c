@@ -18,11 +18,11 @@ struct magic {
 };
 
 static const struct magic magics[] = {
-	{0xa1b2c3d4, FILE_HEADER, 1000, MB_PCAP_RECORD_HEADER},
-	{0xa1b23c4d, FILE_HEADER, 1, MB_PCAP_RECORD_HEADER},
-	{0xa1b2cd34, FILE_HEADER, 1000, 24},			    /* Kuznetzov */
-	{0x1c0001ac, FILE_HEADER + 4, 1, MB_PCAP_RECORD_HEADER},    /* Ixia hardware */
-	{0x1c0001ab, FILE_HEADER + 4, 1000, MB_PCAP_RECORD_HEADER}, /* Ixia software */
+	{ 0xa1b2c3d4, FILE_HEADER, 1000, MB_PCAP_RECORD_HEADER },
+	{ 0xa1b23c4d, FILE_HEADER, 1, MB_PCAP_RECORD_HEADER },
+	{ 0xa1b2cd34, FILE_HEADER, 1000, 24 },       /* Kuznetzov */
+	{ 0x1c0001ac, FILE_HEADER + 4, 1, MB_PCAP_RECORD_HEADER },    /* Ixia hardware */
+	{ 0x1c0001ab, FILE_HEADER + 4, 1000, MB_PCAP_RECORD_HEADER }, /* Ixia software */
 };
 
 static const struct magic *find_magic(const uint8_t bytes[4], bool *swapped)
@@ -46,8 +46,7 @@ bool mb_pcap_header_matches(const uint8_t magic[4])
 
 static bool is_linux_protocol(uint16_t protocol)
 {
-	return protocol >= 0x600 || protocol <= 0x17 || protocol == 0x60 || protocol == 0x200 ||
-	       protocol == 0x400;
+	return protocol >= 0x600 || protocol <= 0x17 || protocol == 0x60 || protocol == 0x200 || protocol == 0x400;
 }
 
 /* Nokia's extra word, as far as it has been seen: 0xXfbfYZ0W. */
@@ -55,8 +54,8 @@ static bool is_nokia_word(uint32_t word)
 {
 	uint32_t x = word >> 28, y = word >> 12 & 0xf, z = word >> 8 & 0xf, w = word & 0xf;
 
-	return (word & 0x0fff00f0) == 0x0fbf0000 && (x == 0x9 || x == 0xb) &&
-	       (y == 0xb || y == 0xd) && (z == 0x6 || z == 0x9) && (w == 1 || w == 2);
+	return (word & 0x0fff00f0) == 0x0fbf0000 && (x == 0x9 || x == 0xb) && (y == 0xb || y == 0xd) &&
+	       (z == 0x6 || z == 0x9) && (w == 1 || w == 2);
 }
 
 /* How many things about the record at AT speak against HEADER bytes of record header. */
@@ -80,8 +79,7 @@ static unsigned oddities(const uint8_t *at, uint32_t header, bool swapped, uint3
 }
 
 /* The same for the first records of the file, whose bytes behind its header are [at, end). */
-static unsigned count_odd(const uint8_t *at, const uint8_t *end, uint32_t header,
-		      const struct mb_pcap_header *file)
+static unsigned count_odd(const uint8_t *at, const uint8_t *end, uint32_t header, const struct mb_pcap_header *file)
 {
 	unsigned odd = 0;
 
@@ -101,10 +99,9 @@ static unsigned count_odd(const uint8_t *at, const uint8_t *end, uint32_t header
 	return odd;
 }
 
-static void guess_record_header(const struct mb_input *input, uint32_t file_header,
-				struct mb_pcap_header *header)
+static void guess_record_header(const struct mb_input *input, uint32_t file_header, struct mb_pcap_header *header)
 {
-	static const uint32_t plain[] = {MB_PCAP_RECORD_HEADER, 24, 20}, modified[] = {24, 28};
+	static const uint32_t plain[] = { MB_PCAP_RECORD_HEADER, 24, 20 }, modified[] = { 24, 28 };
 	bool is_modified = header->variant.header == 24;
 	const uint32_t *sizes = is_modified ? modified : plain;
 	unsigned least = UINT32_MAX;
@@ -126,7 +123,7 @@ static bool is_aix(uint32_t magic, uint32_t version, uint32_t network, uint32_t 
 {
 	static const struct {
 		uint32_t type, linktype;
-	} types[] = {{6, 1}, {9, 6}, {15, 10}, {24, 0}}; /* Ethernet, token ring, FDDI, loopback */
+	} types[] = { { 6, 1 }, { 9, 6 }, { 15, 10 }, { 24, 0 } }; /* Ethernet, token ring, FDDI, loopback */
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		if (magic == magics[0].value && version == 0x20002 && network == types[i].type) {
@@ -143,8 +140,7 @@ static int check_version(const struct mb_input *input, uint32_t version, struct 
 	if ((major == 2 && minor <= 4) || (major == 543 && minor == 0))
 		return 0;
 	return mb_fail(error, EBADMSG,
-		       "%s: byte 4%s: pcap version %" PRIu32 ".%" PRIu32
-		       ", but only 2.0 to 2.4 and 543.0 are known",
+		       "%s: byte 4%s: pcap version %" PRIu32 ".%" PRIu32 ", but only 2.0 to 2.4 and 543.0 are known",
 		       input->name, mb_input_place(input), major, minor);
 }
 
@@ -155,8 +151,7 @@ static enum mb_pcap_order order_of(uint32_t version)
 	return version == 0x20003 ? MB_PCAP_EITHER : MB_PCAP_LEN_FIRST;
 }
 
-int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
-			struct mb_error *error)
+int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header, struct mb_error *error)
 {
 	const struct magic *magic;
 	const uint8_t *at;
@@ -169,8 +164,7 @@ int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
 	magic = find_magic(input->at, &swapped);
 	supply = mb_input_need(input, magic->file_header, error);
 	if (supply == MB_SUPPLY_SHORT)
-		return mb_fail(error, EBADMSG,
-			       "%s: byte 0%s: cut off in the file header: %zu of %" PRIu32 " bytes",
+		return mb_fail(error, EBADMSG, "%s: byte 0%s: cut off in the file header: %zu of %" PRIu32 " bytes",
 			       input->name, mb_input_place(input), (size_t)(input->end - input->at),
 			       magic->file_header);
 	if (supply != MB_SUPPLY_READY)
@@ -181,10 +175,10 @@ int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
 	if (check_version(input, version, error) < 0)
 		return -EBADMSG;
 	*header = (struct mb_pcap_header){
-		.variant = {.header = magic->record_header,
-			    .fraction_ns = magic->fraction_ns,
-			    .order = order_of(version),
-			    .swapped = swapped},
+		.variant = { .header = magic->record_header,
+			     .fraction_ns = magic->fraction_ns,
+			     .order = order_of(version),
+			     .swapped = swapped },
 		.linktype = network & 0xffff,
 		.snaplen = mb_load32(at + 16, swapped),
 		.fcs_len = network & 0x04000000 ? (network >> 28) * 2 : 0,
@@ -192,8 +186,7 @@ int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
 	if (is_aix(magic->value, version, network, &header->linktype)) {
 		header->variant.fraction_ns = 1;
 		header->variant.padding = header->linktype == 10 ? 3 : 0;
-	} else if (version == 0x20004 && magic->fraction_ns != 1 &&
-		   magic->file_header == FILE_HEADER) {
+	} else if (version == 0x20004 && magic->fraction_ns != 1 && magic->file_header == FILE_HEADER) {
 		guess_record_header(input, magic->file_header, header);
 	}
 	input->at += magic->file_header;

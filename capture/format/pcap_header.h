@@ -47,7 +47,6 @@ struct mb_pcap_header {
 bool mb_pcap_header_matches(const uint8_t magic[4]);
 
 /* Read the header at which INPUT stands. enum mb_supply (never SHORT) or a negative errno. */
-int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header,
-			struct mb_error *error);
+int mb_pcap_header_read(struct mb_input *input, struct mb_pcap_header *header, struct mb_error *error);
 
 #endif

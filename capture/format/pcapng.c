@@ -16,8 +16,7 @@
 #define MIN_SECTION_HEADER 28
 #define BLOCKS_A_LOOK 256 /* that yield no frame, between looks at the clock */
 
-int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format,
-		      ...)
+int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format, ...)
 {
 	const struct mb_pcapng *pcapng = reader->state;
 	char what[160];
@@ -28,8 +27,8 @@ int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, co
 	va_start(arguments, format);
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
-	return mb_fail(error, EBADMSG, "%s: byte %" PRIu64 "%s: %s", reader->input.name,
-		       pcapng->block_offset, mb_input_place(&reader->input), what);
+	return mb_fail(error, EBADMSG, "%s: byte %" PRIu64 "%s: %s", reader->input.name, pcapng->block_offset,
+		       mb_input_place(&reader->input), what);
 }
 
 /* Say what is not as it should be in a file that has otherwise been read. */
@@ -44,8 +43,8 @@ static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 		return -EIO;
 	if (is_cut)
 		length = snprintf(reader->notice, sizeof(reader->notice),
-				  "%s: cut off in the block at byte %" PRIu64 "%s", input->name,
-				  pcapng->block_offset, mb_input_place(input));
+				  "%s: cut off in the block at byte %" PRIu64 "%s", input->name, pcapng->block_offset,
+				  mb_input_place(input));
 	if (pcapng->unstamped && length < (int)sizeof(reader->notice))
 		snprintf(reader->notice + length, sizeof(reader->notice) - (size_t)length,
 			 "%s%s: %" PRIu64 " packets have no time stamp and were given that of the "
@@ -56,8 +55,7 @@ static int end_of_blocks(struct mb_reader *reader, struct mb_error *error)
 
 /* Have NEED bytes of the window; with frames in BATCH only what is there already, because
  * they lie in it. */
-static int require(struct mb_reader *reader, const struct mb_batch *batch, size_t need,
-		   struct mb_error *error)
+static int require(struct mb_reader *reader, const struct mb_batch *batch, size_t need, struct mb_error *error)
 {
 	struct mb_input *input = &reader->input;
 	int supply;
@@ -74,12 +72,10 @@ static int require(struct mb_reader *reader, const struct mb_batch *batch, size_
 	return end_of_blocks(reader, error);
 }
 
-static int bad_trailer(struct mb_reader *reader, uint32_t length, uint32_t trailer,
-		       struct mb_error *error)
+static int bad_trailer(struct mb_reader *reader, uint32_t length, uint32_t trailer, struct mb_error *error)
 {
-	return mb_pcapng_damaged(reader, error,
-				 "block of %" PRIu32 " bytes ends with a length of %" PRIu32,
-				 length, trailer);
+	return mb_pcapng_damaged(reader, error, "block of %" PRIu32 " bytes ends with a length of %" PRIu32, length,
+				 trailer);
 }
 
 /* Begin to pass over the rest of the block; its end is checked when it has come. */
@@ -92,8 +88,7 @@ static int skip_block(struct mb_reader *reader, const struct mb_pcapng_block *bl
 	return MB_PCAPNG_GO_ON;
 }
 
-static int end_skipped_block(struct mb_reader *reader, const struct mb_batch *batch,
-			     struct mb_error *error)
+static int end_skipped_block(struct mb_reader *reader, const struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	int result = require(reader, batch, 4, error);
@@ -109,11 +104,10 @@ static int end_skipped_block(struct mb_reader *reader, const struct mb_batch *ba
 	return MB_PCAPNG_GO_ON;
 }
 
-static int section_header(struct mb_reader *reader, const struct mb_batch *batch,
-			  struct mb_error *error)
+static int section_header(struct mb_reader *reader, const struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
-	struct mb_pcapng_block block = {.type = MB_PCAPNG_SECTION_HEADER};
+	struct mb_pcapng_block block = { .type = MB_PCAPNG_SECTION_HEADER };
 	const uint8_t *at;
 	uint32_t order;
 	uint16_t major, minor;
@@ -126,34 +120,30 @@ static int section_header(struct mb_reader *reader, const struct mb_batch *batch
 	order = mb_load32(at + 8, false);
 	swapped = order != BYTE_ORDER_MAGIC;
 	if (swapped && mb_load32(at + 8, true) != BYTE_ORDER_MAGIC)
-		return mb_pcapng_damaged(
-			reader, error, "section header without a byte-order magic (%08" PRIx32 ")",
-			order);
+		return mb_pcapng_damaged(reader, error, "section header without a byte-order magic (%08" PRIx32 ")",
+					 order);
 	block.length = mb_load32(at + 4, swapped);
 	if (block.length < MIN_SECTION_HEADER || block.length > MAX_BLOCK || block.length % 4)
-		return mb_pcapng_damaged(reader, error, "section header block of %" PRIu32 " bytes",
-					 block.length);
+		return mb_pcapng_damaged(reader, error, "section header block of %" PRIu32 " bytes", block.length);
 	major = mb_load16(at + 12, swapped);
 	minor = mb_load16(at + 14, swapped);
 	if (major != 1 || (minor != 0 && minor != 2))
-		return mb_pcapng_damaged(reader, error,
-					 "pcapng version %u.%u, but only 1.0 and 1.2 are known",
-					 major, minor);
+		return mb_pcapng_damaged(reader, error, "pcapng version %u.%u, but only 1.0 and 1.2 are known", major,
+					 minor);
 	mb_pcapng_end_section(pcapng);
 	reader->swapped = swapped;
 	return skip_block(reader, &block);
 }
 
-static int whole_block(struct mb_reader *reader, struct mb_pcapng_block *block,
-		       struct mb_batch *batch, struct mb_error *error)
+static int whole_block(struct mb_reader *reader, struct mb_pcapng_block *block, struct mb_batch *batch,
+		       struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	uint32_t trailer;
 	int result;
 
 	if (block->length > pcapng->max_caplen + MAX_OPTIONS)
-		return mb_pcapng_damaged(reader, error,
-					 "block of type %" PRIu32 " claims %" PRIu32 " bytes",
+		return mb_pcapng_damaged(reader, error, "block of type %" PRIu32 " claims %" PRIu32 " bytes",
 					 block->type, block->length);
 	result = require(reader, batch, block->length, error);
 	if (result != MB_PCAPNG_GO_ON)
@@ -175,8 +165,7 @@ static int whole_block(struct mb_reader *reader, struct mb_pcapng_block *block,
 }
 
 /* Have the head of a block, unless one is still to be skipped. */
-static int begin_block(struct mb_reader *reader, const struct mb_batch *batch,
-		       struct mb_error *error)
+static int begin_block(struct mb_reader *reader, const struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 
@@ -203,8 +192,7 @@ static int next_block(struct mb_reader *reader, struct mb_batch *batch, struct m
 		return section_header(reader, batch, error);
 	block.length = mb_load32(reader->input.at + 4, reader->swapped);
 	if (block.length < MIN_BLOCK || block.length > MAX_BLOCK || block.length % 4)
-		return mb_pcapng_damaged(reader, error,
-					 "block of type %" PRIu32 " claims %" PRIu32 " bytes",
+		return mb_pcapng_damaged(reader, error, "block of type %" PRIu32 " claims %" PRIu32 " bytes",
 					 block.type, block.length);
 	switch (block.type) {
 	case MB_PCAPNG_INTERFACE_DESCRIPTION:
@@ -227,8 +215,7 @@ static bool pcapng_matches(const uint8_t magic[MB_FORMAT_MAGIC])
 
 static bool is_packet(uint32_t type)
 {
-	return type == MB_PCAPNG_ENHANCED_PACKET || type == MB_PCAPNG_PACKET ||
-	       type == MB_PCAPNG_SIMPLE_PACKET;
+	return type == MB_PCAPNG_ENHANCED_PACKET || type == MB_PCAPNG_PACKET || type == MB_PCAPNG_SIMPLE_PACKET;
 }
 
 /* Read the blocks before the first packet, so that a file names its interfaces, or that it is
@@ -236,7 +223,7 @@ static bool is_packet(uint32_t type)
 static int read_preamble(struct mb_reader *reader, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;
-	struct mb_batch none = {.count = 0};
+	struct mb_batch none = { .count = 0 };
 	uint32_t blocks = 0;
 	int result;
 

@@ -28,16 +28,16 @@ enum mb_pcapng_type {
 #define MB_PCAPNG_GO_ON 1 /* what the functions below return when all is well */
 
 struct mb_pcapng {
-	bool swapped;				/* the section's byte order is not this machine's */
+	bool swapped;    /* the section's byte order is not this machine's */
 	struct mb_pcapng_interface *interfaces; /* of the section */
 	size_t count, room;
 	struct mb_interface_index tally; /* of their names */
-	uint32_t max_caplen;	    /* the longest frame that any of them may have */
+	uint32_t max_caplen;     /* the longest frame that any of them may have */
 	struct mb_pcapng_loss lost; /* in the sections before */
-	uint64_t block_offset;	    /* of the block at hand, for messages */
-	uint32_t trailer;	    /* length that a skipped block has to end with; 0: none */
-	int64_t last_ns;	    /* latest stamp of any packet */
-	uint64_t unstamped;	    /* simple packets, which have no stamp */
+	uint64_t block_offset;     /* of the block at hand, for messages */
+	uint32_t trailer;     /* length that a skipped block has to end with; 0: none */
+	int64_t last_ns;     /* latest stamp of any packet */
+	uint64_t unstamped;     /* simple packets, which have no stamp */
 };
 
 /* A block that is in the window as a whole. */
@@ -47,19 +47,17 @@ struct mb_pcapng_block {
 };
 
 /* Fail for the block at hand: "FILE: byte N: …". */
-int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format,
-		      ...) __attribute__((format(printf, 3, 4), cold));
+int mb_pcapng_damaged(const struct mb_reader *reader, struct mb_error *error, const char *format, ...)
+	__attribute__((format(printf, 3, 4), cold));
 
 /* --- pcapng_section.c --- */
 
-int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			     struct mb_error *error);
-int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			      struct mb_error *error);
+int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_error *error);
+int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_error *error);
 /* Index in the reader's list for packets of INTERFACE that state an FCS of FCS_LEN bytes (0: do
  * not state one), or a negative errno. */
-int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface,
-			    uint32_t fcs_len, struct mb_error *error);
+int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface, uint32_t fcs_len,
+			    struct mb_error *error);
 /* Forget the interfaces, but not what they lost. */
 void mb_pcapng_end_section(struct mb_pcapng *pcapng);
 /* What has been lost so far. */
@@ -71,7 +69,7 @@ struct mb_pcapng_loss mb_pcapng_lost(const struct mb_pcapng *pcapng);
  * and without options. */
 void mb_pcapng_scan(struct mb_reader *reader, struct mb_batch *batch);
 /* Take one packet block of any kind. */
-int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			  struct mb_batch *batch, struct mb_error *error);
+int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_batch *batch,
+			  struct mb_error *error);
 
 #endif

@@ -23,8 +23,7 @@ enum {
 };
 enum { ISB_STARTTIME = 2, ISB_ENDTIME = 3, ISB_IFDROP = 5, ISB_OSDROP = 7 };
 
-int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped,
-			  struct mb_pcapng_option *option)
+int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, struct mb_pcapng_option *option)
 {
 	size_t padded;
 
@@ -55,12 +54,11 @@ static uint64_t power_of_ten(unsigned exponent)
 
 void mb_pcapng_clock_init(struct mb_pcapng_clock *clock, uint8_t resolution, int64_t offset_s)
 {
-	*clock = (struct mb_pcapng_clock){.resolution = resolution, .offset_s = offset_s};
+	*clock = (struct mb_pcapng_clock){ .resolution = resolution, .offset_s = offset_s };
 	if (resolution > 9 || __builtin_mul_overflow(offset_s, NS_PER_S, &clock->offset_ns))
 		return; /* limit 0: every stamp goes the long way */
 	clock->multiply = power_of_ten(9 - resolution);
-	clock->limit = (uint64_t)(clock->offset_ns > 0 ? INT64_MAX - clock->offset_ns : INT64_MAX) /
-		       clock->multiply;
+	clock->limit = (uint64_t)(clock->offset_ns > 0 ? INT64_MAX - clock->offset_ns : INT64_MAX) / clock->multiply;
 }
 
 bool mb_pcapng_clock_ns(const struct mb_pcapng_clock *clock, uint64_t raw, int64_t *ns)
@@ -86,8 +84,7 @@ bool mb_pcapng_clock_ns(const struct mb_pcapng_clock *clock, uint64_t raw, int64
 bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock)
 {
 	/* 2^-19 s is 1.9 us, 2^-20 s is 0.95 us */
-	return clock->resolution & BINARY ? clock->resolution <= BINARY + 19
-					  : clock->resolution <= 6;
+	return clock->resolution & BINARY ? clock->resolution <= BINARY + 19 : clock->resolution <= 6;
 }
 
 /* --- losses --- */
@@ -106,10 +103,9 @@ void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss
 
 void mb_pcapng_interface_lost(struct mb_pcapng_interface *interface, uint64_t count, int64_t ts_ns)
 {
-	struct mb_pcapng_loss loss = {.packets = count,
-				      .first_ns = interface->last_ns,
-				      .last_ns = ts_ns,
-				      .adrift = !interface->has_last};
+	struct mb_pcapng_loss loss = {
+		.packets = count, .first_ns = interface->last_ns, .last_ns = ts_ns, .adrift = !interface->has_last
+	};
 
 	/* Stamps may run backwards. */
 	if (loss.first_ns > loss.last_ns) {
@@ -121,8 +117,7 @@ void mb_pcapng_interface_lost(struct mb_pcapng_interface *interface, uint64_t co
 
 const struct mb_pcapng_loss *mb_pcapng_interface_loss(const struct mb_pcapng_interface *interface)
 {
-	return interface->reported.packets > interface->counted.packets ? &interface->reported
-									: &interface->counted;
+	return interface->reported.packets > interface->counted.packets ? &interface->reported : &interface->counted;
 }
 
 /* A stamp as two 32-bit halves, the high one first. */
@@ -131,11 +126,11 @@ static uint64_t load_stamp(const uint8_t *at, bool swapped)
 	return (uint64_t)mb_load32(at, swapped) << 32 | mb_load32(at + 4, swapped);
 }
 
-bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at,
-				    const uint8_t *end, bool swapped)
+bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at, const uint8_t *end,
+				    bool swapped)
 {
 	const struct mb_pcapng_clock *clock = &interface->clock;
-	struct mb_pcapng_loss loss = {0};
+	struct mb_pcapng_loss loss = { 0 };
 	struct mb_pcapng_option option;
 	uint64_t drops = 0;
 	bool has_start = false, has_drops = false;
@@ -147,11 +142,9 @@ bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const
 		if (option.length != 8)
 			continue;
 		if (option.code == ISB_STARTTIME)
-			has_start = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped),
-						       &loss.first_ns);
+			has_start = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped), &loss.first_ns);
 		else if (option.code == ISB_ENDTIME)
-			has_end = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped),
-						     &loss.last_ns);
+			has_end = mb_pcapng_clock_ns(clock, load_stamp(option.value, swapped), &loss.last_ns);
 		if (option.code != ISB_IFDROP && option.code != ISB_OSDROP)
 			continue;
 		drops = mb_add_saturating(drops, mb_load64(option.value, swapped));
@@ -182,8 +175,7 @@ static uint32_t fcs_bytes(uint8_t value)
 }
 
 bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapped,
-			       struct mb_pcapng_interface *interface,
-			       struct mb_interface *described)
+			       struct mb_pcapng_interface *interface, struct mb_interface *described)
 {
 	uint8_t resolution = DEFAULT_RESOLUTION;
 	uint64_t speed = 0, txspeed = 0, rxspeed = 0;
@@ -191,9 +183,8 @@ bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapp
 	struct mb_pcapng_option option;
 	int more;
 
-	*interface = (struct mb_pcapng_interface){.snaplen = mb_load32(at + 4, swapped)};
-	*described = (struct mb_interface){.linktype = mb_load16(at, swapped),
-					   .snaplen = interface->snaplen};
+	*interface = (struct mb_pcapng_interface){ .snaplen = mb_load32(at + 4, swapped) };
+	*described = (struct mb_interface){ .linktype = mb_load16(at, swapped), .snaplen = interface->snaplen };
 	at += 8;
 	while ((more = mb_pcapng_next_option(&at, end, swapped, &option)) > 0) {
 		if (option.code == IF_NAME)

@@ -21,15 +21,14 @@ struct mb_pcapng_option {
 
 /* Take the option at *AT and move behind it: 1; 0 at the end of options; -1 when the option
  * claims more than the block has. */
-int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped,
-			  struct mb_pcapng_option *option);
+int mb_pcapng_next_option(const uint8_t **at, const uint8_t *end, bool swapped, struct mb_pcapng_option *option);
 
 /* --- clock --- */
 
 struct mb_pcapng_clock {
 	uint8_t resolution; /* if_tsresol: 10^-n s, or 2^-(n-128) s from 128 on */
 	int64_t offset_s;   /* if_tsoffset */
-	uint64_t limit;	    /* stamps below it are raw * multiply + offset_ns, exactly */
+	uint64_t limit;     /* stamps below it are raw * multiply + offset_ns, exactly */
 	uint64_t multiply;
 	int64_t offset_ns;
 };
@@ -45,7 +44,7 @@ bool mb_pcapng_clock_is_coarse(const struct mb_pcapng_clock *clock);
 struct mb_pcapng_loss {
 	uint64_t packets;
 	int64_t first_ns, last_ns; /* span in which all of them fell, unless `adrift` */
-	bool adrift;		   /* some fell at a time that the file does not state */
+	bool adrift;     /* some fell at a time that the file does not state */
 };
 
 void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss *more);
@@ -57,14 +56,14 @@ void mb_pcapng_loss_add(struct mb_pcapng_loss *loss, const struct mb_pcapng_loss
 struct mb_pcapng_interface {
 	struct mb_pcapng_clock clock;
 	uint32_t snaplen, max_caplen;
-	int index;				 /* in the reader's list */
+	int index;     /* in the reader's list */
 	int index_by_fcs[MB_PCAPNG_FCS_LENGTHS]; /* the same for packets that state their FCS, or -1
 						  */
 	bool has_last;
-	int64_t last_ns;		/* of its latest packet */
-	struct mb_pcapng_loss counted;	/* what packets report (epb_dropcount) */
+	int64_t last_ns;  /* of its latest packet */
+	struct mb_pcapng_loss counted; /* what packets report (epb_dropcount) */
 	struct mb_pcapng_loss reported; /* what statistics report (isb_ifdrop, isb_osdrop) */
-	uint64_t statistic;		/* latest of these; they count from the start */
+	uint64_t statistic;  /* latest of these; they count from the start */
 	bool has_statistic;
 	int64_t statistic_ns;
 };
@@ -72,15 +71,14 @@ struct mb_pcapng_interface {
 /* Read the body [at, end) of an interface description block into both structs (the public one
  * without `index`). False when an option runs over. */
 bool mb_pcapng_interface_parse(const uint8_t *at, const uint8_t *end, bool swapped,
-			       struct mb_pcapng_interface *interface,
-			       struct mb_interface *described);
+			       struct mb_pcapng_interface *interface, struct mb_interface *described);
 
 /* COUNT packets were lost between the interface's latest packet and the one at TS_NS. */
 void mb_pcapng_interface_lost(struct mb_pcapng_interface *interface, uint64_t count, int64_t ts_ns);
 
 /* Read the timestamp and options [at, end) of an interface statistics block. */
-bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at,
-				    const uint8_t *end, bool swapped);
+bool mb_pcapng_interface_statistics(struct mb_pcapng_interface *interface, const uint8_t *at, const uint8_t *end,
+				    bool swapped);
 
 /* What the interface lost: both tellings are of the same packets, so the larger one. */
 const struct mb_pcapng_loss *mb_pcapng_interface_loss(const struct mb_pcapng_interface *interface);

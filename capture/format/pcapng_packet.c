@@ -25,24 +25,22 @@ static inline __attribute__((always_inline)) uint32_t padded(uint32_t length)
 }
 
 /* BODY: of an enhanced packet block. The obsolete one differs in its first word. */
-static inline __attribute__((always_inline)) struct packet load_packet(const uint8_t *body,
-								       bool swapped)
+static inline __attribute__((always_inline)) struct packet load_packet(const uint8_t *body, bool swapped)
 {
 	return (struct packet){
 		.interface = mb_load32(body, swapped),
-		.raw_ts =
-			(uint64_t)mb_load32(body + 4, swapped) << 32 | mb_load32(body + 8, swapped),
+		.raw_ts = (uint64_t)mb_load32(body + 4, swapped) << 32 | mb_load32(body + 8, swapped),
 		.caplen = mb_load32(body + 12, swapped),
 		.len = mb_load32(body + 16, swapped),
 		.data = body + 20,
 	};
 }
 
-static inline __attribute__((always_inline)) void
-put_frame(struct mb_batch *batch, const struct packet *packet, int64_t ts_ns, int interface)
+static inline __attribute__((always_inline)) void put_frame(struct mb_batch *batch, const struct packet *packet,
+							    int64_t ts_ns, int interface)
 {
-	static const uint8_t directions[] = {MB_DIRECTION_UNKNOWN, MB_DIRECTION_IN,
-					     MB_DIRECTION_OUT, MB_DIRECTION_UNKNOWN};
+	static const uint8_t directions[] = { MB_DIRECTION_UNKNOWN, MB_DIRECTION_IN, MB_DIRECTION_OUT,
+					      MB_DIRECTION_UNKNOWN };
 
 	batch->frames[batch->count++] = (struct mb_frame){
 		.ts_ns = ts_ns,
@@ -54,8 +52,8 @@ put_frame(struct mb_batch *batch, const struct packet *packet, int64_t ts_ns, in
 	};
 }
 
-static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
-						       struct mb_batch *batch, const bool swapped)
+static inline __attribute__((always_inline)) void scan(struct mb_reader *reader, struct mb_batch *batch,
+						       const bool swapped)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	const uint8_t *at = reader->input.at;
@@ -77,14 +75,12 @@ static inline __attribute__((always_inline)) void scan(struct mb_reader *reader,
 			size = length;
 			MB_OPAQUE(size);
 		}
-		if (packet.caplen > interface->max_caplen ||
-		    length != MIN_PACKET + padded(packet.caplen) || size > (size_t)(end - at) ||
-		    mb_load32(at + size - 4, swapped) != length ||
+		if (packet.caplen > interface->max_caplen || length != MIN_PACKET + padded(packet.caplen) ||
+		    size > (size_t)(end - at) || mb_load32(at + size - 4, swapped) != length ||
 		    packet.raw_ts >= interface->clock.limit)
 			break;
 		__builtin_prefetch(at + PREFETCH);
-		ts_ns = (int64_t)(packet.raw_ts * interface->clock.multiply) +
-			interface->clock.offset_ns;
+		ts_ns = (int64_t)(packet.raw_ts * interface->clock.multiply) + interface->clock.offset_ns;
 		interface->last_ns = ts_ns;
 		interface->has_last = true;
 		put_frame(batch, &packet, ts_ns, interface->index);
@@ -102,8 +98,8 @@ void mb_pcapng_scan(struct mb_reader *reader, struct mb_batch *batch)
 		scan(reader, batch, false);
 }
 
-static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			struct packet *packet, struct mb_error *error)
+static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *block, struct packet *packet,
+			struct mb_error *error)
 {
 	const uint8_t *at = packet->data + padded(packet->caplen);
 	struct mb_pcapng_option option;
@@ -117,47 +113,42 @@ static int take_options(struct mb_reader *reader, const struct mb_pcapng_block *
 		else if (option.code == EPB_DROPCOUNT)
 			wanted = 8;
 		if (option.length != wanted)
-			return mb_pcapng_damaged(
-				reader, error, "option %u of the packet has %u bytes instead of %u",
-				option.code, option.length, wanted);
+			return mb_pcapng_damaged(reader, error, "option %u of the packet has %u bytes instead of %u",
+						 option.code, option.length, wanted);
 		if (option.code == EPB_FLAGS)
 			packet->flags = mb_load32(option.value, reader->swapped);
 		else if (option.code == EPB_DROPCOUNT)
 			packet->lost = mb_load64(option.value, reader->swapped);
 	}
 	if (more < 0)
-		return mb_pcapng_damaged(reader, error,
-					 "an option of the packet runs over the block's end");
+		return mb_pcapng_damaged(reader, error, "an option of the packet runs over the block's end");
 	return MB_PCAPNG_GO_ON;
 }
 
 /* What the block claims against what it has and its section allows. */
-static int check_packet(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			const struct packet *packet, uint32_t room, struct mb_error *error)
+static int check_packet(struct mb_reader *reader, const struct mb_pcapng_block *block, const struct packet *packet,
+			uint32_t room, struct mb_error *error)
 {
 	const struct mb_pcapng *pcapng = reader->state;
 	uint32_t max_caplen;
 
 	if (packet->interface >= pcapng->count)
 		return mb_pcapng_damaged(reader, error,
-					 "packet of interface %" PRIu32
-					 ", but the section has described %zu so far",
+					 "packet of interface %" PRIu32 ", but the section has described %zu so far",
 					 packet->interface, pcapng->count);
 	max_caplen = pcapng->interfaces[packet->interface].max_caplen;
 	if (packet->caplen > max_caplen)
 		return mb_pcapng_damaged(reader, error,
-					 "%" PRIu32 " captured bytes, more than the %" PRIu32
-					 " that a frame may have",
+					 "%" PRIu32 " captured bytes, more than the %" PRIu32 " that a frame may have",
 					 packet->caplen, max_caplen);
 	if (padded(packet->caplen) > room)
-		return mb_pcapng_damaged(reader, error,
-					 "%" PRIu32 " captured bytes in a block of %" PRIu32,
+		return mb_pcapng_damaged(reader, error, "%" PRIu32 " captured bytes in a block of %" PRIu32,
 					 packet->caplen, block->length);
 	return MB_PCAPNG_GO_ON;
 }
 
-static int take_stamped(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			struct packet *packet, struct mb_batch *batch, struct mb_error *error)
+static int take_stamped(struct mb_reader *reader, const struct mb_pcapng_block *block, struct packet *packet,
+			struct mb_batch *batch, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	struct mb_pcapng_interface *interface;
@@ -169,10 +160,9 @@ static int take_stamped(struct mb_reader *reader, const struct mb_pcapng_block *
 		return result;
 	interface = &pcapng->interfaces[packet->interface];
 	if (!mb_pcapng_clock_ns(&interface->clock, packet->raw_ts, &ts_ns))
-		return mb_pcapng_damaged(reader, error,
-					 "time stamp %" PRIu64
-					 " is outside the years 1677 to 2262 of 64-bit nanoseconds",
-					 packet->raw_ts);
+		return mb_pcapng_damaged(
+			reader, error, "time stamp %" PRIu64 " is outside the years 1677 to 2262 of 64-bit nanoseconds",
+			packet->raw_ts);
 	result = take_options(reader, block, packet, error);
 	if (result < 0)
 		return result;
@@ -187,12 +177,12 @@ static int take_stamped(struct mb_reader *reader, const struct mb_pcapng_block *
 }
 
 /* A packet without a stamp takes the latest one before it, and is marked for that. */
-static int take_simple(struct mb_reader *reader, const struct mb_pcapng_block *block,
-		       struct mb_batch *batch, struct mb_error *error)
+static int take_simple(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_batch *batch,
+		       struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	uint32_t len = mb_load32(block->body, reader->swapped);
-	struct packet packet = {.caplen = len, .len = len, .data = block->body + 4};
+	struct packet packet = { .caplen = len, .len = len, .data = block->body + 4 };
 	int result;
 
 	if (pcapng->count && pcapng->interfaces->snaplen && len > pcapng->interfaces->snaplen)
@@ -206,15 +196,14 @@ static int take_simple(struct mb_reader *reader, const struct mb_pcapng_block *b
 	return MB_PCAPNG_GO_ON;
 }
 
-int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			  struct mb_batch *batch, struct mb_error *error)
+int mb_pcapng_take_packet(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_batch *batch,
+			  struct mb_error *error)
 {
 	bool is_simple = block->type == MB_PCAPNG_SIMPLE_PACKET;
 	struct packet packet;
 
 	if (block->length < (is_simple ? MIN_SIMPLE_PACKET : MIN_PACKET))
-		return mb_pcapng_damaged(reader, error, "packet block of %" PRIu32 " bytes",
-					 block->length);
+		return mb_pcapng_damaged(reader, error, "packet block of %" PRIu32 " bytes", block->length);
 	if (is_simple)
 		return take_simple(reader, block, batch, error);
 	packet = load_packet(block->body, reader->swapped);

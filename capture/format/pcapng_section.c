@@ -11,8 +11,7 @@
 #define MIN_STATISTICS 24
 
 /* An interface that a later section describes again is still the same one. */
-static int list_interface(struct mb_reader *reader, const struct mb_interface *described,
-			  struct mb_error *error)
+static int list_interface(struct mb_reader *reader, const struct mb_interface *described, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	int index = mb_interfaces_number(&reader->interfaces, &pcapng->tally,
@@ -41,8 +40,7 @@ static int make_room(struct mb_reader *reader, struct mb_error *error)
 	return 0;
 }
 
-int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			     struct mb_error *error)
+int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	struct mb_pcapng_interface interface;
@@ -50,12 +48,9 @@ int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_bl
 	int result;
 
 	if (block->length < MIN_INTERFACE_DESCRIPTION)
-		return mb_pcapng_damaged(
-			reader, error, "interface description of %" PRIu32 " bytes", block->length);
-	if (!mb_pcapng_interface_parse(block->body, block->end, reader->swapped, &interface,
-				       &described))
-		return mb_pcapng_damaged(
-			reader, error, "an option of the interface description runs over its end");
+		return mb_pcapng_damaged(reader, error, "interface description of %" PRIu32 " bytes", block->length);
+	if (!mb_pcapng_interface_parse(block->body, block->end, reader->swapped, &interface, &described))
+		return mb_pcapng_damaged(reader, error, "an option of the interface description runs over its end");
 	result = make_room(reader, error);
 	if (result < 0)
 		return result;
@@ -70,28 +65,24 @@ int mb_pcapng_take_interface(struct mb_reader *reader, const struct mb_pcapng_bl
 	return MB_PCAPNG_GO_ON;
 }
 
-int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block,
-			      struct mb_error *error)
+int mb_pcapng_take_statistics(struct mb_reader *reader, const struct mb_pcapng_block *block, struct mb_error *error)
 {
 	struct mb_pcapng *pcapng = reader->state;
 	uint32_t id;
 
 	if (block->length < MIN_STATISTICS)
-		return mb_pcapng_damaged(reader, error, "interface statistics of %" PRIu32 " bytes",
-					 block->length);
+		return mb_pcapng_damaged(reader, error, "interface statistics of %" PRIu32 " bytes", block->length);
 	id = mb_load32(block->body, reader->swapped);
 	if (id < pcapng->count &&
-	    !mb_pcapng_interface_statistics(&pcapng->interfaces[id], block->body + 4, block->end,
-					    reader->swapped))
-		return mb_pcapng_damaged(reader, error,
-					 "an option of the interface statistics runs over its end");
+	    !mb_pcapng_interface_statistics(&pcapng->interfaces[id], block->body + 4, block->end, reader->swapped))
+		return mb_pcapng_damaged(reader, error, "an option of the interface statistics runs over its end");
 	return MB_PCAPNG_GO_ON;
 }
 
 /* `fcs_len` holds for every frame of a listed interface, so packets that state another one are
  * of another, which has the same name. */
-int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface,
-			    uint32_t fcs_len, struct mb_error *error)
+int mb_pcapng_index_for_fcs(struct mb_reader *reader, struct mb_pcapng_interface *interface, uint32_t fcs_len,
+			    struct mb_error *error)
 {
 	int index = fcs_len ? interface->index_by_fcs[fcs_len] : interface->index;
 

@@ -26,9 +26,9 @@ struct mb_reader {
 	struct mb_input input;
 	struct mb_interfaces interfaces;
 	bool swapped; /* the file's (or section's) byte order is not this machine's */
-	char notice[MB_ERROR_LENGTH];	/* see struct mb_backend_ops; "" for none */
+	char notice[MB_ERROR_LENGTH]; /* see struct mb_backend_ops; "" for none */
 	const struct mb_format *format; /* NULL until the magic was seen */
-	void *state;			/* the format's own */
+	void *state;   /* the format's own */
 };
 
 struct mb_format {

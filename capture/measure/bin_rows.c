@@ -23,7 +23,7 @@ void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin)
 {
 #define COMBINE_SUM +=
 #define COMBINE_BITS |=
-#define COMBINE(name, type, kind) totals->name COMBINE_##kind (uint64_t)bin->name;
+#define COMBINE(name, type, kind) totals->name COMBINE_##kind(uint64_t) bin -> name;
 	MB_BIN_COUNTERS(COMBINE)
 #undef COMBINE
 #undef COMBINE_SUM

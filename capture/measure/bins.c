@@ -14,8 +14,8 @@ static uint64_t elapsed(int64_t from, int64_t to)
 }
 
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
-		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
-		 struct mb_table **bin_rows, struct mb_table **sender_rows)
+		 struct mb_senders_limits *limits, struct mb_sequences *sequences, struct mb_table **bin_rows,
+		 struct mb_table **sender_rows)
 {
 	struct mb_span *bins = &lane->bin_span, *senders = &lane->sender_span;
 
@@ -123,14 +123,12 @@ static struct mb_bin *bin_at(const struct mb_lane *lane, int64_t ts_ns)
 
 static struct mb_senders *senders_at(const struct mb_lane *lane, int64_t ts_ns)
 {
-	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) &
-			      lane->sender_span.mask];
+	return &lane->senders[(uint64_t)mb_floor_div(ts_ns, lane->options->source_bin_ns) & lane->sender_span.mask];
 }
 
 /* Lay the bytes of a merged frame back over the bins in which they crossed the wire: they end at
  * the stamp, at line rate. The frame itself counts in the bin of its stamp, its bytes once. */
-static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
-						  const struct mb_packet *packet)
+static __attribute__((noinline)) void spread_back(struct mb_lane *lane, const struct mb_packet *packet)
 {
 	uint64_t took = (uint64_t)packet->wire_bytes * 8 * 1000000000 / lane->options->spread_bps;
 	int64_t oldest = lane->bin_span.oldest * lane->options->bin_ns;
@@ -144,10 +142,10 @@ static __attribute__((noinline)) void spread_back(struct mb_lane *lane,
 
 		if (end > packet->ts_ns)
 			break;
-		uint64_t bytes = (uint64_t)((unsigned __int128)packet->bytes *
-					    (uint64_t)(end - from) / (uint64_t)length);
-		uint64_t wire = (uint64_t)((unsigned __int128)packet->wire_bytes *
-					   (uint64_t)(end - from) / (uint64_t)length);
+		uint64_t bytes =
+			(uint64_t)((unsigned __int128)packet->bytes * (uint64_t)(end - from) / (uint64_t)length);
+		uint64_t wire =
+			(uint64_t)((unsigned __int128)packet->wire_bytes * (uint64_t)(end - from) / (uint64_t)length);
 
 		bin->bytes += bytes - bytes_before;
 		bin->wire_bytes += wire - wire_before;
@@ -172,8 +170,19 @@ static void count_pause(struct mb_bin *bin, const struct mb_packet *packet)
 	bin->pause_classes |= (uint16_t)packet->pause_classes;
 }
 
+/* The sender of a notification is the receiver that asks for less. add_packet() counts its bytes, and the memory that is
+ * out here. */
+static void count_notification(struct mb_bin *bin, struct mb_senders *senders, const struct mb_packet *packet)
+{
+	struct mb_sender *sender = packet->source.family == MB_FAMILY_NONE ? NULL : mb_senders_find(senders, packet);
+
+	bin->cnp_packets++;
+	if (sender)
+		sender->cnp_packets++;
+}
+
 /* What few packets need, apart from the sums. */
-static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin,
+static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb_bin *bin, struct mb_senders *senders,
 						 const struct mb_packet *packet)
 {
 	struct mb_lane_totals *totals = &lane->totals;
@@ -185,7 +194,7 @@ static __attribute__((noinline)) void count_rare(struct mb_lane *lane, struct mb
 	if (packet->marks & MB_MARK_CE)
 		bin->ce_packets++;
 	if (packet->marks & MB_MARK_CNP)
-		bin->cnp_packets++;
+		count_notification(bin, senders, packet);
 	if (packet->marks & MB_MARK_PAUSE)
 		count_pause(bin, packet);
 	if (packet->marks & MB_MARK_UNPARSED)
@@ -201,19 +210,22 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 			     const struct mb_packet *packet)
 {
 	const struct mb_subtotal subtotal = {
-		.bytes = packet->bytes, .packets = 1, .first_ns = packet->ts_ns, .last_ns = packet->ts_ns,
+		.bytes = packet->bytes,
+		.packets = 1,
+		.first_ns = packet->ts_ns,
+		.last_ns = packet->ts_ns,
 	};
 	struct mb_sender *sender;
 
 	if (packet->marks & MB_MARK_TCP)
-		bin->retransmits += mb_sequence_back(
-			mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
+		bin->retransmits +=
+			mb_sequence_back(mb_sequences_find(lane->sequences, packet), packet->tcp_seq, packet->tcp_len);
 	bin->bytes += packet->bytes;
 	bin->wire_bytes += packet->wire_bytes;
 	bin->packets++;
 	bin->quality |= packet->quality;
 	if (unlikely((packet->marks & ~MB_MARK_TCP) || packet->source.family == MB_FAMILY_NONE))
-		count_rare(lane, bin, packet);
+		count_rare(lane, bin, senders, packet);
 	if (unlikely(packet->source.family == MB_FAMILY_NONE))
 		return 0;
 	sender = mb_senders_find(senders, packet);
@@ -226,8 +238,7 @@ static inline int add_packet(struct mb_lane *lane, struct mb_bin *bin, struct mb
 /* newest_ns is the last packet's stamp, unless mb_lane_advance() moved it on. */
 static void note_last(struct mb_lane *lane)
 {
-	if (lane->newest && lane->newest_ns != lane->advanced_ns &&
-	    lane->newest_ns > lane->totals.last_ns)
+	if (lane->newest && lane->newest_ns != lane->advanced_ns && lane->newest_ns > lane->totals.last_ns)
 		lane->totals.last_ns = lane->newest_ns;
 }
 
@@ -273,8 +284,8 @@ static __attribute__((noinline)) int add_late(struct mb_lane *lane, const struct
 {
 	if (lane->n_pending) {
 		int64_t last = lane->pending[lane->n_pending - 1].ts_ns;
-		bool in_order = packet->ts_ns >= last ||
-				elapsed(packet->ts_ns, last) <= (uint64_t)lane->options->window_ns;
+		bool in_order =
+			packet->ts_ns >= last || elapsed(packet->ts_ns, last) <= (uint64_t)lane->options->window_ns;
 
 		if (!in_order)
 			count_late(lane);
@@ -398,7 +409,7 @@ void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet)
 
 /* Count what the newest bin holds of a train. */
 static inline void add_subtotal(struct mb_lane *lane, const struct mb_packet *leader, struct mb_sender *sender,
-			      const struct mb_subtotal *subtotal)
+				const struct mb_subtotal *subtotal)
 {
 	struct mb_bin *bin = lane->newest;
 
@@ -429,7 +440,8 @@ int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, cons
 	bool is_back;
 
 	if (unlikely(subtotal->first_ns < 0 || !mb_date_is_sane(end[-1].last_ns) ||
-		     (lane->newest && subtotal->first_ns < lane->newest_ns) || !continues(lane, leader, train, &is_back)))
+		     (lane->newest && subtotal->first_ns < lane->newest_ns) ||
+		     !continues(lane, leader, train, &is_back)))
 		return 0;
 	if (unlikely(lane->n_pending))
 		count_late(lane);
@@ -485,6 +497,7 @@ int mb_lane_finish(struct mb_lane *lane)
 		if (lane->drop_spans.spans[i].last_ns > lost_ns)
 			lost_ns = lane->drop_spans.spans[i].last_ns;
 	if (!error && lane->drop_spans.count)
-		error = close_dropped(lane, lane->bin_span.newest + 1, mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
+		error = close_dropped(lane, lane->bin_span.newest + 1,
+				      mb_floor_div(lost_ns, lane->bin_span.width_ns) + 1);
 	return error;
 }

@@ -40,22 +40,22 @@ struct mb_bins_options {
 /* The counters of a bin. X(name, type of the column, SUM, or BITS of a set): a line here makes the field of a bin, the
  * total of a lane, the column and its name. What a counter means is at its column in sql/schema/bins.sql: these two
  * places are all that a counter has, but for the code that counts it. */
-#define MB_BIN_COUNTERS(X) \
-	X(bytes, int64_t, SUM) \
-	X(wire_bytes, int64_t, SUM) \
-	X(packets, uint32_t, SUM) \
-	X(ce_packets, uint32_t, SUM) \
-	X(retransmits, uint32_t, SUM) \
-	X(quality, uint16_t, BITS) \
-	X(cnp_packets, uint32_t, SUM) \
-	X(pause_frames, uint32_t, SUM) \
+#define MB_BIN_COUNTERS(X)              \
+	X(bytes, int64_t, SUM)          \
+	X(wire_bytes, int64_t, SUM)     \
+	X(packets, uint32_t, SUM)       \
+	X(ce_packets, uint32_t, SUM)    \
+	X(retransmits, uint32_t, SUM)   \
+	X(quality, uint16_t, BITS)      \
+	X(cnp_packets, uint32_t, SUM)   \
+	X(pause_frames, uint32_t, SUM)  \
 	X(resume_frames, uint32_t, SUM) \
-	X(pause_quanta, int64_t, SUM) \
+	X(pause_quanta, int64_t, SUM)   \
 	X(pause_classes, uint16_t, BITS)
 
 /* Columns of the rows of bins: those that name the bin, X(name, type), and the counters. */
-#define MB_BIN_KEYS(X) \
-	X(lane, int16_t) \
+#define MB_BIN_KEYS(X)           \
+	X(lane, int16_t)         \
 	X(clock_epoch, uint16_t) \
 	X(ts_ns, int64_t)
 
@@ -63,7 +63,7 @@ enum mb_bin_column {
 #define MB_ENUMERATOR(name, ...) MB_BIN_##name,
 	MB_BIN_KEYS(MB_ENUMERATOR) MB_BIN_COUNTERS(MB_ENUMERATOR)
 #undef MB_ENUMERATOR
-	MB_BIN_COLUMNS,
+		MB_BIN_COLUMNS,
 };
 
 extern const struct mb_column mb_bin_columns[MB_BIN_COLUMNS];
@@ -113,18 +113,18 @@ void mb_lane_totals_add(struct mb_lane_totals *totals, const struct mb_bin *bin)
 
 /* ROWS and what they point to must outlive the lane. 0 or -ENOMEM. */
 int mb_lane_init(struct mb_lane *lane, int16_t index, const struct mb_bins_options *options,
-		 struct mb_senders_limits *limits, struct mb_sequences *sequences,
-		 struct mb_table **bin_rows, struct mb_table **sender_rows);
+		 struct mb_senders_limits *limits, struct mb_sequences *sequences, struct mb_table **bin_rows,
+		 struct mb_table **sender_rows);
 void mb_lane_deinit(struct mb_lane *lane);
 
-/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is no date: mb_lane_misdate() counts it then. */
+/* Count a packet of this lane. 0, -ENOMEM, or -ERANGE when its stamp is not a date: mb_lane_misdate() counts it then. */
 int mb_lane_add(struct mb_lane *lane, const struct mb_packet *packet);
 
 /* Count a packet as one that belongs in no bin. */
 void mb_lane_misdate(struct mb_lane *lane, const struct mb_packet *packet);
 
 /* Count at once the packets of a train of several, the first of which is LEADER. 1, or 0 when they do
- * not continue what was counted before, in time or sequence, or have stamps that are no dates, and must
+ * not continue what was counted before, in time or sequence, or have stamps that are not dates, and must
  * be added one by one; or -ENOMEM. */
 int mb_lane_add_train(struct mb_lane *lane, const struct mb_packet *leader, const struct mb_train *train);
 
@@ -136,7 +136,7 @@ static inline void mb_lane_prefetch(const struct mb_lane *lane, const struct mb_
 	mb_sequences_prefetch(lane->sequences, leader);
 }
 
-/* Somebody set the clock: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
+/* The clock was set: close all bins, and begin a new epoch with the next packet. 0 or -ENOMEM. */
 int mb_lane_step(struct mb_lane *lane);
 
 /* Packets of this lane may have been lost in FIRST_NS … LAST_NS: mark the bins of that time as

@@ -69,8 +69,7 @@ static inline uint8_t mb_direction_of(const struct mb_locals *locals, const stru
 		/* Receiver and sender, 48 bits each, by two loads that stay within 12 bytes. */
 		if (mb_locals_has_mac(locals, mb_locals_load(frame->data + 4) & 0xffffffffffff))
 			return MB_DIRECTION_OUT;
-		*is_foreign = !(frame->data[0] & 1) &&
-			      !mb_locals_has_mac(locals, mb_locals_load(frame->data) >> 16);
+		*is_foreign = !(frame->data[0] & 1) && !mb_locals_has_mac(locals, mb_locals_load(frame->data) >> 16);
 	}
 	if (locals->n_addresses && mb_locals_has(locals, &packet->source))
 		return MB_DIRECTION_OUT;

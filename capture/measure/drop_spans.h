@@ -12,7 +12,9 @@
 #define MB_DROP_SPANS 64
 
 struct mb_drop_spans {
-	struct { int64_t first_ns, last_ns; } spans[MB_DROP_SPANS]; /* in the order they came */
+	struct {
+		int64_t first_ns, last_ns;
+	} spans[MB_DROP_SPANS]; /* in the order they came */
 	uint32_t count;
 };
 

@@ -89,8 +89,7 @@ static int next_batch(struct mb_engine *engine)
 
 static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction)
 {
-	struct mb_engine_lane **lanes =
-		realloc(engine->lanes, (engine->n_lanes + 1) * sizeof(*engine->lanes));
+	struct mb_engine_lane **lanes = realloc(engine->lanes, (engine->n_lanes + 1) * sizeof(*engine->lanes));
 	struct mb_engine_lane *lane;
 
 	if (!lanes)
@@ -101,9 +100,8 @@ static int add_lane(struct mb_engine *engine, uint16_t interface, uint8_t direct
 		return -ENOMEM;
 	lane->interface = interface;
 	lane->direction = direction;
-	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins,
-			 &engine->limits, engine->sequences, &engine->bin_rows,
-			 &engine->sender_rows)) {
+	if (mb_lane_init(&lane->lane, (int16_t)engine->n_lanes, &engine->options.bins, &engine->limits,
+			 engine->sequences, &engine->bin_rows, &engine->sender_rows)) {
 		free(lane);
 		return -ENOMEM;
 	}
@@ -130,8 +128,8 @@ static uint16_t *number_of_lane(struct mb_engine *engine, uint16_t interface, ui
 }
 
 /* The lane of INTERFACE and DIRECTION, made when it is new. NULL with ERROR filled. */
-static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface,
-					uint8_t direction, struct mb_error *error)
+static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t interface, uint8_t direction,
+					struct mb_error *error)
 {
 	uint16_t *number = number_of_lane(engine, interface, direction);
 
@@ -142,8 +140,7 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 	if (*number)
 		return engine->lanes[*number - 1];
 	if (engine->n_lanes == MB_LANES) {
-		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture",
-			MB_LANES);
+		mb_fail(error, E2BIG, "more than %d interfaces and directions in one capture", MB_LANES);
 		return NULL;
 	}
 	if (add_lane(engine, interface, direction)) {
@@ -156,20 +153,20 @@ static struct mb_engine_lane *find_lane(struct mb_engine *engine, uint16_t inter
 
 /* Fill in of a leader what the decoder cannot know: the side, and the quality. True when it is foreign. */
 static inline bool complete_leader(const struct mb_engine *engine, const struct mb_interface *interface,
-				 const struct mb_frame *frame, struct mb_packet *leader)
+				   const struct mb_frame *frame, struct mb_packet *leader)
 {
 	bool is_foreign;
 
 	leader->direction = mb_direction_of(&engine->locals, frame, leader, interface->linktype == MB_LINKTYPE_ETHERNET,
-					&is_foreign);
+					    &is_foreign);
 	leader->quality = (uint16_t)(interface->quality | frame->quality);
 	if (leader->marks & (MB_MARK_MERGED | MB_MARK_TRUNCATED))
 		leader->quality |= (leader->marks & MB_MARK_MERGED ? MB_QUALITY_GRO : 0) |
-				 (leader->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
+				   (leader->marks & MB_MARK_TRUNCATED ? MB_QUALITY_TRUNCATED : 0);
 	return is_foreign;
 }
 
-/* The stamps of TRAIN are of a clock that was not set, unless they are no dates at all. */
+/* The stamps of TRAIN are of a clock that was not set, unless they are not dates at all. */
 static void note_unset(struct mb_engine *engine, struct mb_packet *leader, const struct mb_train *train)
 {
 	if (!mb_date_is_sane(leader->ts_ns))
@@ -396,8 +393,7 @@ int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *e
 	return engine->failed;
 }
 
-int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
-		   struct mb_table **sender_rows)
+int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows, struct mb_table **sender_rows)
 {
 	struct mb_table *next_bins = mb_table_create(mb_bin_columns, MB_BIN_COLUMNS, &engine->limits.seed);
 	struct mb_table *next_senders = mb_table_create(mb_sender_columns, MB_SENDER_COLUMNS, &engine->limits.seed);

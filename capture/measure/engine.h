@@ -85,8 +85,7 @@ struct mb_engine {
 };
 
 /* BACKEND stays the caller's and must outlive the engine. NULL when memory is out. */
-struct mb_engine *mb_engine_create(const struct mb_engine_options *options,
-				   struct mb_backend *backend);
+struct mb_engine *mb_engine_create(const struct mb_engine_options *options, struct mb_backend *backend);
 void mb_engine_destroy(struct mb_engine *engine);
 
 /* Work for at most BATCHES batches, or a tenth of a second, so that the caller hears of a stop, or until a table
@@ -96,7 +95,6 @@ void mb_engine_destroy(struct mb_engine *engine);
 int mb_engine_run(struct mb_engine *engine, uint32_t batches, struct mb_error *error);
 
 /* Take the rows made so far; the caller releases them. 0 or -ENOMEM. */
-int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows,
-		   struct mb_table **sender_rows);
+int mb_engine_take(struct mb_engine *engine, struct mb_table **bin_rows, struct mb_table **sender_rows);
 
 #endif

@@ -62,8 +62,8 @@ static struct endpoint *find_endpoint(struct sample *sample, const struct mb_add
 	}
 }
 
-static bool addresses_of(const struct mb_frame *frame, const struct mb_interface *interface,
-			 struct mb_address *sender, struct mb_address *receiver)
+static bool addresses_of(const struct mb_frame *frame, const struct mb_interface *interface, struct mb_address *sender,
+			 struct mb_address *receiver)
 {
 	static const struct mb_decode_options outermost = { 0 };
 	struct mb_packet packet;
@@ -76,8 +76,7 @@ static bool addresses_of(const struct mb_frame *frame, const struct mb_interface
 	return mb_decode_destination(frame, interface, &outermost, receiver);
 }
 
-static void sample_frame(struct sample *sample, const struct mb_frame *frame,
-			 const struct mb_interface *interface)
+static void sample_frame(struct sample *sample, const struct mb_frame *frame, const struct mb_interface *interface)
 {
 	struct mb_address sender, receiver;
 	struct endpoint *endpoint;
@@ -143,14 +142,15 @@ static void infer_local(const struct sample *sample, struct mb_inference *infere
 	mb_address_format(&locals[0]->address, first);
 	if (n == 1) {
 		snprintf(inference->note, sizeof(inference->note),
-			 "assuming %s is this host: it is in %.4g %% of the first %u unicast frames",
-			 first, 100.0 * locals[0]->frames / sample->unicast, sample->unicast);
+			 "assuming %s is this host: it is in %.4g %% of the first %u unicast frames", first,
+			 100.0 * locals[0]->frames / sample->unicast, sample->unicast);
 		return;
 	}
 	mb_address_format(&locals[1]->address, second);
 	snprintf(inference->note, sizeof(inference->note),
 		 "both %s and %s are in nearly all of the first %u unicast frames: assuming the first, "
-		 "which received more, is this host; override with --local", first, second, sample->unicast);
+		 "which received more, is this host; override with --local",
+		 first, second, sample->unicast);
 }
 
 /* Whether a TCP payload of whole 1500-byte segments makes a frame of LEN bytes: headers of IPv4 or
@@ -161,18 +161,16 @@ static bool is_whole_segments(uint32_t len)
 	       (len > 86 && (len - 86) % 1428 == 0) || (len > 74 && (len - 74) % 1440 == 0);
 }
 
-/* A network with jumbo frames shows its largest frame again and again, and it is no multiple of an
+/* A network with jumbo frames shows its largest frame again and again, and it is not a multiple of an
  * ordinary segment; merged frames come in many sizes, up to 64 KiB and beyond. */
-static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count,
-			  const struct mb_interface *interfaces)
+static uint32_t infer_mtu(const struct mb_frame *frames, uint32_t count, const struct mb_interface *interfaces)
 {
 	uint32_t over = 0, largest = 0, at_largest = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t linktype = interfaces[frames[i].interface].linktype;
 
-		if (linktype == MB_LINKTYPE_NULL || linktype == MB_LINKTYPE_LOOP ||
-		    frames[i].len <= ETHERNET_LARGEST)
+		if (linktype == MB_LINKTYPE_NULL || linktype == MB_LINKTYPE_LOOP || frames[i].len <= ETHERNET_LARGEST)
 			continue;
 		over++;
 		if (frames[i].len > largest) {

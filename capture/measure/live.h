@@ -12,7 +12,7 @@
 /* Mark the bins of the losses that the backend reports; before there is a lane, it keeps them. */
 void mb_live_mark_losses(struct mb_engine *engine);
 
-/* Begin an epoch when somebody set the system's clock since the last call: when it moved against
+/* Begin an epoch when the system's clock was set since the last call: when it moved against
  * CLOCK_MONOTONIC_RAW by more than a bin, and by more than NTP may slew it. Between reading a batch
  * and counting it: frames of that batch from before go into the new epoch, but no bin of them
  * meets one from after, unless the clock was set back by less than it takes to read a batch.

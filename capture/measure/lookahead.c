@@ -53,8 +53,7 @@ static bool has_directions(const struct mb_engine *engine)
 		static const struct mb_decode_options outermost = { 0 };
 		struct mb_packet packet;
 
-		mb_decode(&engine->lookahead[i], 1, &interfaces[engine->lookahead[i].interface], &outermost,
-			  &packet);
+		mb_decode(&engine->lookahead[i], 1, &interfaces[engine->lookahead[i].interface], &outermost, &packet);
 		if (packet.direction != MB_DIRECTION_UNKNOWN)
 			return true;
 	}

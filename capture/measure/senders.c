@@ -16,25 +16,26 @@ struct mb_sender_slot {
 };
 
 /* Columns of the rows: X(name, type, value). */
-#define SENDER_COLUMNS(X) \
-	X(lane, int16_t, lane) \
-	X(clock_epoch, uint16_t, epoch) \
-	X(ts_ns, int64_t, ts_ns) \
-	X(source, mb_text, text) \
-	X(bytes, int64_t, sender->bytes) \
-	X(packets, uint32_t, sender->packets) \
-	X(flows, uint32_t, sender->flows) \
-	X(members, uint32_t, members) \
-	X(first_ns, int64_t, sender->first_ns) \
-	X(last_ns, int64_t, sender->last_ns) \
-	X(source_port, uint16_t, elected(&sender->source_port, sender->flows)) \
-	X(destination_port, uint16_t, elected(&sender->destination_port, sender->flows))
+#define SENDER_COLUMNS(X)                                                                \
+	X(lane, int16_t, lane)                                                           \
+	X(clock_epoch, uint16_t, epoch)                                                  \
+	X(ts_ns, int64_t, ts_ns)                                                         \
+	X(source, mb_text, text)                                                         \
+	X(bytes, int64_t, sender->bytes)                                                 \
+	X(packets, uint32_t, sender->packets)                                            \
+	X(flows, uint32_t, sender->flows)                                                \
+	X(members, uint32_t, members)                                                    \
+	X(first_ns, int64_t, sender->first_ns)                                           \
+	X(last_ns, int64_t, sender->last_ns)                                             \
+	X(source_port, uint16_t, elected(&sender->source_port, sender->flows))           \
+	X(destination_port, uint16_t, elected(&sender->destination_port, sender->flows)) \
+	X(cnp_packets, uint32_t, sender->cnp_packets)
 
 enum {
 #define ENUMERATOR(name, ...) COLUMN_##name,
 	SENDER_COLUMNS(ENUMERATOR)
 #undef ENUMERATOR
-	COLUMNS,
+		COLUMNS,
 };
 
 _Static_assert(COLUMNS == MB_SENDER_COLUMNS, "the header says how many columns there are");
@@ -71,8 +72,7 @@ void mb_senders_deinit(struct mb_senders *senders)
 		drop_tables(senders);
 }
 
-static struct mb_sender_slot *find_slot(const struct mb_senders *senders,
-					const struct mb_address *address)
+static struct mb_sender_slot *find_slot(const struct mb_senders *senders, const struct mb_address *address)
 {
 	uint32_t mask = 2 * senders->capacity - 1;
 	uint32_t i = (uint32_t)mb_hash_address(address, &senders->limits->seed) & mask;
@@ -125,6 +125,7 @@ static void fold_into_other(struct mb_senders *senders, const struct mb_sender *
 	other->bytes += sender->bytes;
 	other->packets += sender->packets;
 	other->flows += sender->flows;
+	other->cnp_packets += sender->cnp_packets;
 	senders->other_members++;
 }
 
@@ -192,8 +193,7 @@ static inline struct mb_flow *find_flow(const struct mb_senders *senders, uint64
 	uint32_t i = (uint32_t)fingerprint & mask;
 
 	mb_hash_step();
-	while (senders->flows[i].generation == senders->generation &&
-	       senders->flows[i].fingerprint != fingerprint) {
+	while (senders->flows[i].generation == senders->generation && senders->flows[i].fingerprint != fingerprint) {
 		i = (i + 1) & mask;
 		mb_hash_step();
 	}
@@ -262,8 +262,7 @@ static uint16_t elected(const struct mb_vote *vote, uint32_t flows)
 }
 
 /* The sender of a packet whose flow is new in this bin. NULL when memory is out. */
-static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *senders,
-							    const struct mb_packet *packet)
+static __attribute__((noinline)) struct mb_sender *add_flow(struct mb_senders *senders, const struct mb_packet *packet)
 {
 	struct mb_sender *sender = add_sender(senders, packet);
 	struct mb_flow *flow;
@@ -303,8 +302,8 @@ struct mb_sender *mb_senders_find(struct mb_senders *senders, const struct mb_pa
 	return add_flow(senders, packet);
 }
 
-static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows,
-		      int16_t lane, uint16_t epoch, int64_t ts_ns)
+static int append_row(const struct mb_sender *sender, uint32_t members, struct mb_table *rows, int16_t lane,
+		      uint16_t epoch, int64_t ts_ns)
 {
 	const size_t i = rows->count;
 	const mb_text text = mb_table_intern(rows, &sender->address);
@@ -333,8 +332,7 @@ static void begin_anew(struct mb_senders *senders)
 	senders->generation++;
 }
 
-int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane,
-		     uint16_t epoch, int64_t ts_ns)
+int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane, uint16_t epoch, int64_t ts_ns)
 {
 	int error = 0;
 
@@ -345,8 +343,7 @@ int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t 
 		error = append_row(&senders->list[i], 1, rows, lane, epoch, ts_ns);
 	if (senders->other_members && !error)
 		error = append_row(&senders->other,
-				   senders->other_members > UINT32_MAX ? UINT32_MAX
-								       : (uint32_t)senders->other_members,
+				   senders->other_members > UINT32_MAX ? UINT32_MAX : (uint32_t)senders->other_members,
 				   rows, lane, epoch, ts_ns);
 	begin_anew(senders);
 	return error;

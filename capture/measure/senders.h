@@ -39,6 +39,7 @@ struct mb_sender {
 	uint64_t bytes;
 	int64_t first_ns, last_ns;
 	struct mb_vote source_port, destination_port;
+	uint32_t cnp_packets; /* congestion notifications of RoCEv2 */
 };
 
 struct mb_flow {
@@ -55,7 +56,7 @@ struct mb_senders {
 	struct mb_sender_slot *slots; /* 2 × capacity: address → index */
 	struct mb_flow *flows;        /* a hash table: most packets find their sender by their flow */
 	uint32_t n_flows, flow_capacity;
-	struct mb_sender other; /* packets == 0: nobody was folded */
+	struct mb_sender other; /* packets == 0: none was folded */
 	uint64_t other_members;
 	bool folded;
 };
@@ -64,8 +65,7 @@ void mb_senders_init(struct mb_senders *senders, struct mb_senders_limits *limit
 void mb_senders_deinit(struct mb_senders *senders);
 
 /* Where PACKET's flow will be looked for, to have it in the cache by then. */
-static inline void mb_senders_prefetch(const struct mb_senders *senders,
-				       const struct mb_packet *packet)
+static inline void mb_senders_prefetch(const struct mb_senders *senders, const struct mb_packet *packet)
 {
 	uint32_t slot = (uint32_t)packet->flow & (senders->flow_capacity - 1);
 
@@ -92,11 +92,10 @@ static inline void mb_sender_add(struct mb_sender *sender, const struct mb_subto
 }
 
 /* Columns of mb_senders_close()'s rows. */
-#define MB_SENDER_COLUMNS 12
+#define MB_SENDER_COLUMNS 13
 extern const struct mb_column mb_sender_columns[MB_SENDER_COLUMNS];
 
 /* Append a row for each sender to ROWS, then `other`, and begin anew. 0 or -ENOMEM. */
-int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane,
-		     uint16_t epoch, int64_t ts_ns);
+int mb_senders_close(struct mb_senders *senders, struct mb_table *rows, int16_t lane, uint16_t epoch, int64_t ts_ns);
 
 #endif

@@ -23,21 +23,19 @@ struct mb_sequences {
 	} buckets[MB_SEQUENCES_BUCKETS];
 };
 
-static inline struct mb_sequence_bucket *
-mb_sequences_bucket(struct mb_sequences *sequences, const struct mb_packet *packet)
+static inline struct mb_sequence_bucket *mb_sequences_bucket(struct mb_sequences *sequences,
+							     const struct mb_packet *packet)
 {
 	return &sequences->buckets[packet->flow >> 32 & (MB_SEQUENCES_BUCKETS - 1)];
 }
 
-static inline void mb_sequences_prefetch(struct mb_sequences *sequences,
-					 const struct mb_packet *packet)
+static inline void mb_sequences_prefetch(struct mb_sequences *sequences, const struct mb_packet *packet)
 {
 	__builtin_prefetch(mb_sequences_bucket(sequences, packet));
 }
 
 /* What is known of the flow of PACKET, which is marked MB_MARK_TCP; begun with it when new. */
-static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences,
-						    const struct mb_packet *packet)
+static inline struct mb_sequence *mb_sequences_find(struct mb_sequences *sequences, const struct mb_packet *packet)
 {
 	struct mb_sequence_bucket *bucket = mb_sequences_bucket(sequences, packet);
 	struct mb_sequence newer = bucket->ways[1];

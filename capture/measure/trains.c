@@ -168,7 +168,7 @@ static mb_inline bool is_alike(const struct headers *headers, const struct shape
 }
 
 /* The records of a file lie one behind the other: have later ones under way while these are compared and counted,
- * so that nobody waits for their memory. Where they lie elsewhere it does no harm. Frames that are no train have
+ * so that nothing waits for their memory. Where they lie elsewhere it does no harm. Frames that are not a train have
  * their own look-ups under way instead. */
 static mb_inline void prefetch_ahead(const uint8_t *data)
 {
@@ -242,7 +242,7 @@ static mb_inline void add_run(struct making *train, struct run *run)
 	train->count += run->count;
 }
 
-/* Add the frame that is looked at. False when it does not go on where the one before it ended, or there is no room. */
+/* Add the frame that is looked at. False when it does not continue where the one before it ended, or there is no room. */
 static mb_inline bool add_frame(struct mb_trains *trains, struct making *train, struct run *run,
 				const struct shape *shape, bool is_tcp)
 {
@@ -309,8 +309,7 @@ static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, c
 	do {
 		if (!begin_run(&run, &making, &common, view, shape, layout))
 			break;
-		while (add_frame(trains, &making, &run, shape, is_tcp) &&
-		       goes_on(&making, &run, nature, shape, layout))
+		while (add_frame(trains, &making, &run, shape, is_tcp) && goes_on(&making, &run, nature, shape, layout))
 			;
 		add_run(&making, &run);
 	} while (run.count && follows(&making, nature, &common, view, shape, layout));
@@ -330,36 +329,35 @@ static mb_inline void follow(struct mb_trains *trains, struct mb_train *train, c
 }
 
 /* The loop for each shape, apart so that it has the registers for itself. */
-#define FOLLOW(name, is_tagged, is_ipv6, is_tcp, layout)                                           \
-	static __attribute__((noinline)) void name(struct mb_trains *trains, struct mb_train *train, \
-						   const struct common *common,                    \
-						   const struct mb_frame_view *view)               \
-	{                                                                                          \
-		const struct shape shape = shape_of(is_tagged, is_ipv6);                           \
-                                                                                                   \
-		follow(trains, train, common, view, &shape, is_tcp, layout);                    \
+#define FOLLOW(name, is_tagged, is_ipv6, is_tcp, layout)                                                          \
+	static __attribute__((noinline)) void name(struct mb_trains *trains, struct mb_train *train,              \
+						   const struct common *common, const struct mb_frame_view *view) \
+	{                                                                                                         \
+		const struct shape shape = shape_of(is_tagged, is_ipv6);                                          \
+                                                                                                                  \
+		follow(trains, train, common, view, &shape, is_tcp, layout);                                      \
 	}
 
-#define FOLLOW_LAYOUT(suffix, layout)                                                              \
-	FOLLOW(follow_ipv4_tcp_##suffix, false, false, true, layout)                               \
-	FOLLOW(follow_ipv4_udp_##suffix, false, false, false, layout)                              \
-	FOLLOW(follow_ipv6_tcp_##suffix, false, true, true, layout)                                \
-	FOLLOW(follow_ipv6_udp_##suffix, false, true, false, layout)                               \
-	FOLLOW(follow_tagged_ipv4_tcp_##suffix, true, false, true, layout)                         \
-	FOLLOW(follow_tagged_ipv4_udp_##suffix, true, false, false, layout)                        \
-	FOLLOW(follow_tagged_ipv6_tcp_##suffix, true, true, true, layout)                          \
+#define FOLLOW_LAYOUT(suffix, layout)                                       \
+	FOLLOW(follow_ipv4_tcp_##suffix, false, false, true, layout)        \
+	FOLLOW(follow_ipv4_udp_##suffix, false, false, false, layout)       \
+	FOLLOW(follow_ipv6_tcp_##suffix, false, true, true, layout)         \
+	FOLLOW(follow_ipv6_udp_##suffix, false, true, false, layout)        \
+	FOLLOW(follow_tagged_ipv4_tcp_##suffix, true, false, true, layout)  \
+	FOLLOW(follow_tagged_ipv4_udp_##suffix, true, false, false, layout) \
+	FOLLOW(follow_tagged_ipv6_tcp_##suffix, true, true, true, layout)   \
 	FOLLOW(follow_tagged_ipv6_udp_##suffix, true, true, false, layout)
 
 FOLLOW_LAYOUT(frames, MB_LAYOUT_FRAMES)
 FOLLOW_LAYOUT(ns, MB_LAYOUT_RECORDS_NS)
 FOLLOW_LAYOUT(us, MB_LAYOUT_RECORDS_US)
 
-#define SHAPES(suffix)                                                                             \
-	{                                                                                          \
-		{ { follow_ipv4_tcp_##suffix, follow_ipv4_udp_##suffix },                          \
-		  { follow_ipv6_tcp_##suffix, follow_ipv6_udp_##suffix } },                        \
-		{ { follow_tagged_ipv4_tcp_##suffix, follow_tagged_ipv4_udp_##suffix },            \
-		  { follow_tagged_ipv6_tcp_##suffix, follow_tagged_ipv6_udp_##suffix } },          \
+#define SHAPES(suffix)                                                                    \
+	{                                                                                 \
+		{ { follow_ipv4_tcp_##suffix, follow_ipv4_udp_##suffix },                 \
+		  { follow_ipv6_tcp_##suffix, follow_ipv6_udp_##suffix } },               \
+		{ { follow_tagged_ipv4_tcp_##suffix, follow_tagged_ipv4_udp_##suffix },   \
+		  { follow_tagged_ipv6_tcp_##suffix, follow_tagged_ipv6_udp_##suffix } }, \
 	}
 
 /* By layout, tagged, IPv6, UDP. */
@@ -381,16 +379,14 @@ static mb_inline enum mb_transport transport_of(const uint8_t *transport, uint8_
 
 /* Whether this is TCP or UDP that can lead a train: its headers are captured; no options of IPv4's,
  * no fragment, neither the beginning nor the end of a connection (SYN and FIN take sequence space). */
-static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape *shape, bool is_ipv6,
-			       uint8_t protocol)
+static mb_inline bool can_lead(const struct mb_frame *frame, const struct shape *shape, bool is_ipv6, uint8_t protocol)
 {
 	const uint8_t *ip = frame->data + shape->ip, *tcp = frame->data + shape->transport;
 
-	if (frame->caplen < shape->captured ||
-	    mb_be16(ip - 2) != (is_ipv6 ? MB_NEXT_IPV6 : MB_NEXT_IPV4) ||
+	if (frame->caplen < shape->captured || mb_be16(ip - 2) != (is_ipv6 ? MB_NEXT_IPV6 : MB_NEXT_IPV4) ||
 	    (!is_ipv6 && (ip[0] != 0x45 || mb_be16(ip + 6) & 0x3fff)))
 		return false;
-	/* without a branch: which of the two it is nobody can predict */
+	/* without a branch: which of the two it is cannot be predicted */
 	return (protocol == MB_IPPROTO_UDP) |
 	       ((protocol == MB_IPPROTO_TCP) & !(tcp[TCP_FLAGS] & FIN_SYN) & (tcp[TCP_OFFSET] >> 2 >= TCP_HEADER));
 }
@@ -445,8 +441,7 @@ static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *vie
 {
 	const uint16_t number = mb_view_frame(layout, view->at).interface;
 
-	while (trains->count < MB_TRAINS && trains->n_subtotals < MB_SUBTOTALS &&
-	       mb_view_has(view, layout, view->at)) {
+	while (trains->count < MB_TRAINS && trains->n_subtotals < MB_SUBTOTALS && mb_view_has(view, layout, view->at)) {
 		struct mb_train *train = &trains->trains[trains->count];
 		struct mb_frame *first = &trains->leader_frames[trains->count];
 
@@ -460,8 +455,8 @@ static mb_inline void divide(struct mb_trains *trains, struct mb_frame_view *vie
 			make_train(trains, train, view, first, layout, common);
 		trains->count++;
 		trains->frames += train->count;
-		trains->bytes += train->count == 1 ? first->len
-						   : train->bytes + (uint64_t)train->count * common->fcs_len;
+		trains->bytes +=
+			train->count == 1 ? first->len : train->bytes + (uint64_t)train->count * common->fcs_len;
 		view->at = train->end;
 	}
 }

@@ -101,7 +101,7 @@ void mb_trains_init(struct mb_trains *trains, int64_t bin_ns, int64_t source_bin
 /* Divide into trains the frames at the front of VIEW that come from the INTERFACE of the first, and
  * take them off it: all that there is room for. Every packet of a train is as mb_decode() says of its
  * first frame, but for stamp, lengths, sequence number and MB_MARK_CE. The frames must outlive the trains. */
-void mb_trains_decode(struct mb_trains *trains, struct mb_frame_view *view,
-		      const struct mb_interface *interface, const struct mb_decode_options *options);
+void mb_trains_decode(struct mb_trains *trains, struct mb_frame_view *view, const struct mb_interface *interface,
+		      const struct mb_decode_options *options);
 
 #endif

@@ -16,8 +16,7 @@
 #define BATCHES_A_TURN 1024 /* between looks at signals: about half a million frames */
 
 struct capture_object {
-	PyObject_HEAD
-	struct mb_backend backend;
+	PyObject_HEAD struct mb_backend backend;
 	struct mb_engine *engine;
 	bool busy; /* a thread is inside run(): the GIL is released there */
 };
@@ -77,8 +76,7 @@ static int check_options(const struct mb_engine_options *options)
 }
 
 static int open_capture(struct capture_object *self, struct mb_module_state *state, PyObject *targets,
-			const struct mb_backend_options *backend_options,
-			const struct mb_engine_options *options)
+			const struct mb_backend_options *backend_options, const struct mb_engine_options *options)
 {
 	Py_ssize_t count = PyList_Size(targets);
 	mb_auto_free const char **names = calloc((size_t)count + 1, sizeof(*names));
@@ -95,10 +93,9 @@ static int open_capture(struct capture_object *self, struct mb_module_state *sta
 	}
 	if (read_strings(targets, names, count))
 		return -1;
-	Py_BEGIN_ALLOW_THREADS
-	code = mb_merge_open(&self->backend, names, (size_t)count, backend_options, &error);
-	Py_END_ALLOW_THREADS
-	if (code) {
+	Py_BEGIN_ALLOW_THREADS code = mb_merge_open(&self->backend, names, (size_t)count, backend_options, &error);
+	Py_END_ALLOW_THREADS if (code)
+	{
 		raise_error(state, code, &error);
 		return -1;
 	}
@@ -142,10 +139,8 @@ static int run_engine(struct capture_object *self, struct mb_module_state *state
 
 	do {
 		self->busy = true;
-		Py_BEGIN_ALLOW_THREADS
-		code = mb_engine_run(self->engine, BATCHES_A_TURN, &error);
-		Py_END_ALLOW_THREADS
-		self->busy = false;
+		Py_BEGIN_ALLOW_THREADS code = mb_engine_run(self->engine, BATCHES_A_TURN, &error);
+		Py_END_ALLOW_THREADS self->busy = false;
 		if (PyErr_CheckSignals())
 			return -1;
 	} while (code == 1 && !self->backend.live && !self->engine->bin_rows->count &&
@@ -159,13 +154,12 @@ static int check_usable(const struct capture_object *self)
 {
 	if (self->engine && !self->busy)
 		return 0;
-	PyErr_SetString(PyExc_ValueError, self->busy ? "another thread reads this capture"
-						     : "the capture is closed");
+	PyErr_SetString(PyExc_ValueError, self->busy ? "another thread reads this capture" : "the capture is closed");
 	return -1;
 }
 
-static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *const *args,
-			      Py_ssize_t n_args, PyObject *keywords)
+static PyObject *capture_read(PyObject *object, PyTypeObject *type, PyObject *const *args, Py_ssize_t n_args,
+			      PyObject *keywords)
 {
 	struct capture_object *self = (struct capture_object *)object;
 	struct mb_module_state *state = PyType_GetModuleState(type);
@@ -203,7 +197,8 @@ static int add_totals(PyObject *description, const struct mb_lane_totals *totals
 	};
 
 	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
-		py_auto *total = PyLong_FromUnsignedLongLong(*(const uint64_t *)((const char *)totals + counters[i].offset));
+		py_auto *total =
+			PyLong_FromUnsignedLongLong(*(const uint64_t *)((const char *)totals + counters[i].offset));
 
 		if (!total || PyDict_SetItemString(description, counters[i].name, total))
 			return -1;
@@ -221,15 +216,13 @@ static PyObject *describe_lane(const struct mb_engine *engine, const struct mb_e
 
 	interface = &mb_backend_interfaces(engine->backend, &n_interfaces)[lane->interface];
 	description = Py_BuildValue(
-		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:I}",
-		"interface", interface->name, "index", (unsigned int)lane->interface, "linktype", interface->linktype,
-		"snaplen", interface->snaplen, "link_bps", (unsigned long long)interface->link_bps,
-		"direction", directions[lane->direction],
-		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns,
-		"unattributed_packets", totals->unattributed_packets,
-		"unattributed_bytes", totals->unattributed_bytes,
-		"late", totals->late, "late_bytes", totals->late_bytes,
-		"unparsed", totals->unparsed, "merged", totals->merged, "clock_epochs", totals->epochs);
+		"{s:s,s:I,s:I,s:I,s:K,s:s,s:L,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:I}", "interface", interface->name, "index",
+		(unsigned int)lane->interface, "linktype", interface->linktype, "snaplen", interface->snaplen,
+		"link_bps", (unsigned long long)interface->link_bps, "direction", directions[lane->direction],
+		"start_ns", (long long)totals->first_ns, "end_ns", (long long)totals->last_ns, "unattributed_packets",
+		totals->unattributed_packets, "unattributed_bytes", totals->unattributed_bytes, "late", totals->late,
+		"late_bytes", totals->late_bytes, "unparsed", totals->unparsed, "merged", totals->merged,
+		"clock_epochs", totals->epochs);
 	return description && !add_totals(description, totals) ? Py_NewRef(description) : NULL;
 }
 
@@ -289,22 +282,15 @@ static PyObject *capture_facts(PyObject *object, void *closure)
 	if (!notice)
 		return NULL;
 	self->backend.ops->stats(&self->backend, &stats);
-	return Py_BuildValue(
-		"{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}",
-		"backend", self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False,
-		"frames", stats.frames, "bytes", stats.bytes, "filtered", stats.filtered,
-		"dropped", stats.dropped, "excluded_packets", engine->excluded_packets,
-		"excluded_bytes", engine->excluded_bytes,
-		"foreign_packets", engine->foreign_packets,
-		"ethernet_packets", engine->ethernet_packets,
-		"folded_bins", engine->limits.folded_early,
-		"flows_unseen", engine->limits.flows_unseen,
-		"misdated", engine->dates.misdated,
-		"restores", self->backend.restores ? Py_True : Py_False,
-		"mtu", engine->options.decode.mtu,
-		"inferred", engine->inference.note,
-		"notice", notice,
-		"begun", describe_begun(&self->backend));
+	return Py_BuildValue("{s:s,s:O,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:I,s:s,s:O,s:N}", "backend",
+			     self->backend.ops->name, "live", self->backend.live ? Py_True : Py_False, "frames",
+			     stats.frames, "bytes", stats.bytes, "filtered", stats.filtered, "dropped", stats.dropped,
+			     "excluded_packets", engine->excluded_packets, "excluded_bytes", engine->excluded_bytes,
+			     "foreign_packets", engine->foreign_packets, "ethernet_packets", engine->ethernet_packets,
+			     "folded_bins", engine->limits.folded_early, "flows_unseen", engine->limits.flows_unseen,
+			     "misdated", engine->dates.misdated, "restores",
+			     self->backend.restores ? Py_True : Py_False, "mtu", engine->options.decode.mtu, "inferred",
+			     engine->inference.note, "notice", notice, "begun", describe_begun(&self->backend));
 }
 
 static PyObject *capture_losses(PyObject *object, PyObject *unused)
@@ -349,8 +335,7 @@ static PyObject *capture_close(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef capture_methods[] = {
-	{ "read", (PyCFunction)(void (*)(void))capture_read,
-	  METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
+	{ "read", (PyCFunction)(void (*)(void))capture_read, METH_METHOD | METH_FASTCALL | METH_KEYWORDS, NULL },
 	{ "losses", capture_losses, METH_NOARGS, NULL },
 	{ "stop", capture_stop, METH_NOARGS, NULL },
 	{ "close", capture_close, METH_NOARGS, NULL },

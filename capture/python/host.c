@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions that tell of this host, its sources and interfaces, and of this process.
+ * The functions that describe this host, its sources and interfaces, and this process.
  */
 #include "python/module.h"
 
@@ -32,12 +32,10 @@ static PyObject *host_sources(PyObject *module, PyObject *argument)
 
 		if (!(*ops)->check)
 			continue;
-		Py_BEGIN_ALLOW_THREADS
-		(*ops)->check(target, &error);
-		Py_END_ALLOW_THREADS
-		if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name, "description",
-					       (*ops)->description, "reason", error.message)))
-			return NULL;
+		Py_BEGIN_ALLOW_THREADS(*ops)->check(target, &error);
+		Py_END_ALLOW_THREADS if (append(list, Py_BuildValue("{s:s,s:s,s:s}", "name", (*ops)->name,
+								    "description", (*ops)->description, "reason",
+								    error.message))) return NULL;
 	}
 	return Py_NewRef(list);
 }
@@ -48,7 +46,8 @@ static PyObject *active_offloads(const struct mb_device *device)
 
 	for (uint32_t i = 0; list && i < MB_OFFLOADS; i++)
 		if (device->offloads >> i & 1 &&
-		    append(list, Py_BuildValue("(sO)", mb_offloads[i].word, mb_offloads[i].receive ? Py_True : Py_False)))
+		    append(list,
+			   Py_BuildValue("(sO)", mb_offloads[i].word, mb_offloads[i].receive ? Py_True : Py_False)))
 			return NULL;
 	return Py_XNewRef(list);
 }
@@ -73,16 +72,15 @@ static PyObject *host_device(PyObject *module, PyObject *argument)
 		return NULL;
 	return Py_BuildValue(
 		"{s:s,s:I,s:s,s:s,s:I,s:I,s:O,s:O,s:O,s:K,s:I,s:I,s:I,s:I,s:O,s:O,s:K,s:K,s:K,s:K,s:K,s:O,s:O,s:i}",
-		"name", device.name, "index", (unsigned int)device.index, "driver", device.driver, "mac", device.mac, "mtu", device.mtu,
-		"arphrd", (unsigned int)device.arphrd, "up", device.up ? Py_True : Py_False,
+		"name", device.name, "index", (unsigned int)device.index, "driver", device.driver, "mac", device.mac,
+		"mtu", device.mtu, "arphrd", (unsigned int)device.arphrd, "up", device.up ? Py_True : Py_False,
 		"carrier", device.carrier ? Py_True : Py_False, "loopback", device.loopback ? Py_True : Py_False,
-		"link_bps", (unsigned long long)device.link_bps, "rx_ring", device.rx_ring,
-		"rx_ring_max", device.rx_ring_max, "rx_queues", device.rx_queues, "rx_usecs", device.rx_usecs,
-		"rx_adaptive", device.rx_adaptive ? Py_True : Py_False, "offloads", offloads,
-		"missed", (unsigned long long)counts.missed,
-		"rx_packets", (unsigned long long)counts.rx_packets, "rx_bytes", (unsigned long long)counts.rx_bytes,
-		"tx_packets", (unsigned long long)counts.tx_packets, "tx_bytes", (unsigned long long)counts.tx_bytes,
-		"hardware_stamps", stamps.hardware ? Py_True : Py_False,
+		"link_bps", (unsigned long long)device.link_bps, "rx_ring", device.rx_ring, "rx_ring_max",
+		device.rx_ring_max, "rx_queues", device.rx_queues, "rx_usecs", device.rx_usecs, "rx_adaptive",
+		device.rx_adaptive ? Py_True : Py_False, "offloads", offloads, "missed",
+		(unsigned long long)counts.missed, "rx_packets", (unsigned long long)counts.rx_packets, "rx_bytes",
+		(unsigned long long)counts.rx_bytes, "tx_packets", (unsigned long long)counts.tx_packets, "tx_bytes",
+		(unsigned long long)counts.tx_bytes, "hardware_stamps", stamps.hardware ? Py_True : Py_False,
 		"ptp_stamps", stamps.ptp_only ? Py_True : Py_False, "phc_index", (int)stamps.phc_index);
 }
 
@@ -112,10 +110,9 @@ static PyObject *host_give_up(PyObject *module, PyObject *arguments)
 		rights.ruleset = (int)PyLong_AsLong(ruleset);
 	if (PyErr_Occurred())
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	code = mb_rights_apply(&rights, &left);
-	Py_END_ALLOW_THREADS
-	if (code) {
+	Py_BEGIN_ALLOW_THREADS code = mb_rights_apply(&rights, &left);
+	Py_END_ALLOW_THREADS if (code)
+	{
 		errno = -code;
 		return PyErr_SetFromErrno(PyExc_OSError);
 	}

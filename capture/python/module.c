@@ -42,8 +42,10 @@ static int module_exec(PyObject *module)
 	if (!state->error || !state->rows_type)
 		return -1;
 	return PyModule_AddObjectRef(module, "Capture", capture_type) ||
-	       PyModule_AddObjectRef(module, "Rows", (PyObject *)state->rows_type) ||
-	       add_quality_bits(module) ? -1 : 0;
+			       PyModule_AddObjectRef(module, "Rows", (PyObject *)state->rows_type) ||
+			       add_quality_bits(module) ?
+		       -1 :
+		       0;
 }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)

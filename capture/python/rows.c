@@ -9,8 +9,7 @@
 #include "arrow/arrow.h"
 
 struct rows_object {
-	PyObject_HEAD
-	struct mb_table *table;
+	PyObject_HEAD struct mb_table *table;
 };
 
 static void rows_dealloc(PyObject *self)
@@ -74,8 +73,7 @@ static PyObject *rows_schema(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef rows_methods[] = {
-	{ "__arrow_c_stream__", (PyCFunction)(void (*)(void))rows_stream,
-	  METH_VARARGS | METH_KEYWORDS, NULL },
+	{ "__arrow_c_stream__", (PyCFunction)(void (*)(void))rows_stream, METH_VARARGS | METH_KEYWORDS, NULL },
 	{ "__arrow_c_schema__", rows_schema, METH_NOARGS, NULL },
 	{ 0 },
 };

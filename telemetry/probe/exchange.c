@@ -191,8 +191,10 @@ static bool receive(struct mb_exchange *x, uint32_t index)
 	size_t wanted = stream ? path->size - path->have : MB_HEAD_BYTES;
 	size_t head = wanted < MB_HEAD_BYTES - had ? wanted : MB_HEAD_BYTES - had;
 	struct iovec parts[] = { { (stream ? path->came : made->data) + had, head }, { rest, wanted - head } };
-	struct msghdr header = { .msg_iov = parts, .msg_iovlen = wanted > head ? 2 : 1,
-				 .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr header = { .msg_iov = parts,
+				 .msg_iovlen = wanted > head ? 2 : 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control) };
 	ssize_t got = recvmsg(path->fd, &header, stream ? MSG_DONTWAIT : MSG_DONTWAIT | MSG_TRUNC);
 
 	made->now_ns = clock_ns(CLOCK_REALTIME);
@@ -251,7 +253,8 @@ static bool handle(struct mb_exchange *x, const struct epoll_event *event)
 static bool send_due(struct mb_exchange *x, int64_t now_ns)
 {
 	for (int i = 0; i < AT_ONCE && x->done < x->due_count && x->due[x->done].at_ns <= now_ns &&
-			x->count + NOTES_A_SEND <= x->room; i++)
+			x->count + NOTES_A_SEND <= x->room;
+	     i++)
 		if (send_one(x))
 			return true;
 	return false;

@@ -32,8 +32,8 @@ static PyObject *exchange(PyObject *module, PyObject *arguments)
 	int code;
 
 	(void)module;
-	if (!PyArg_ParseTuple(arguments, "iiw*y*y*w*L:exchange", &x.epoll, &x.timer, &held.paths,
-			      &held.owners, &held.due, &held.notes, &until_ns))
+	if (!PyArg_ParseTuple(arguments, "iiw*y*y*w*L:exchange", &x.epoll, &x.timer, &held.paths, &held.owners,
+			      &held.due, &held.notes, &until_ns))
 		return NULL;
 	x.paths = held.paths.buf;
 	x.path_count = (size_t)held.paths.len / sizeof(*x.paths);
@@ -46,10 +46,9 @@ static PyObject *exchange(PyObject *module, PyObject *arguments)
 	for (size_t i = 0; i < x.due_count; i++)
 		if (x.due[i].path >= x.path_count)
 			return PyErr_Format(PyExc_IndexError, "no path %llu", (unsigned long long)x.due[i].path);
-	Py_BEGIN_ALLOW_THREADS
-	code = mb_exchange(&x, until_ns);
-	Py_END_ALLOW_THREADS
-	if (code) {
+	Py_BEGIN_ALLOW_THREADS code = mb_exchange(&x, until_ns);
+	Py_END_ALLOW_THREADS if (code)
+	{
 		errno = -code;
 		return PyErr_SetFromErrno(PyExc_OSError);
 	}
@@ -78,7 +77,9 @@ static PyObject *next_departure(PyObject *module, PyObject *argument)
 	if (note.what == MB_TROUBLE)
 		return Py_BuildValue("(I)", note.value);
 	return Py_BuildValue("KLs", (unsigned long long)note.number, (long long)note.stamp_ns,
-			     !note.stamp_ns ? "" : note.hardware ? "hw" : "sw");
+			     !note.stamp_ns ? "" :
+			     note.hardware  ? "hw" :
+					      "sw");
 }
 
 static PyMethodDef methods[] = {

@@ -36,8 +36,8 @@ static bool faults(const char *path)
 
 int main(int argc, char **argv)
 {
-	struct sigaction ours = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER}, after;
-	struct mb_backend_options options = {0};
+	struct sigaction ours = { .sa_handler = on_bus_error, .sa_flags = SA_NODEFER }, after;
+	struct mb_backend_options options = { 0 };
 	static struct mb_batch batch;
 	struct mb_backend backend;
 	struct mb_error error;

@@ -104,13 +104,13 @@ struct frames {
 static struct frames get_frames(void)
 {
 	struct batch batch;
-	struct frames got = {0};
+	struct frames got = { 0 };
 
 	get(&batch, sizeof(batch));
 	got.count = batch.count;
 	got.interface.linktype = batch.linktype;
 	got.interface.fcs_len = batch.fcs_len;
-	got.options = (struct mb_decode_options){.inner = batch.inner, .mtu = batch.mtu};
+	got.options = (struct mb_decode_options){ .inner = batch.inner, .mtu = batch.mtu };
 	got.frames = allocate(batch.count * sizeof(*got.frames));
 	for (uint32_t i = 0; i < batch.count; i++)
 		get_frame(&got.frames[i]);
@@ -143,7 +143,10 @@ static void put_train(const struct mb_train *train, const struct mb_packet *pack
 {
 	bool is_one = train->count == 1;
 	struct train_head leader = {
-		first, train->count, is_one ? 0 : train->tcp_end, is_one ? 0 : train->n_subtotals,
+		first,
+		train->count,
+		is_one ? 0 : train->tcp_end,
+		is_one ? 0 : train->n_subtotals,
 	};
 
 	put(&leader, sizeof(leader));
@@ -200,8 +203,10 @@ static void divide_records(enum mb_layout layout)
 	for (uint32_t i = 0; i < got.count; i++) {
 		const struct mb_frame *frame = &got.frames[i];
 		uint32_t header[4] = {
-			(uint32_t)(frame->ts_ns / 1000000000), (uint32_t)(frame->ts_ns % 1000000000) / unit,
-			frame->caplen, frame->len,
+			(uint32_t)(frame->ts_ns / 1000000000),
+			(uint32_t)(frame->ts_ns % 1000000000) / unit,
+			frame->caplen,
+			frame->len,
 		};
 
 		memcpy(records + size, header, sizeof(header));
@@ -227,7 +232,7 @@ static void format(void)
 
 static void parse(void)
 {
-	struct mb_address address = {0};
+	struct mb_address address = { 0 };
 	uint32_t length, found;
 	char *text;
 

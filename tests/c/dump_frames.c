@@ -34,9 +34,8 @@ static void print_batch(const struct mb_batch *batch)
 	for (uint32_t i = 0; i < batch->count; i++) {
 		const struct mb_frame *frame = &batch->frames[i];
 
-		printf("frame %" PRId64 " %u %u %u %u %u %08x\n", frame->ts_ns, frame->interface,
-		       frame->caplen, frame->len, frame->direction, frame->quality,
-		       fingerprint(frame->data, frame->caplen));
+		printf("frame %" PRId64 " %u %u %u %u %u %08x\n", frame->ts_ns, frame->interface, frame->caplen,
+		       frame->len, frame->direction, frame->quality, fingerprint(frame->data, frame->caplen));
 	}
 }
 
@@ -48,13 +47,11 @@ static void print_rest(void)
 
 	interfaces = backend.ops->interfaces(&backend, &count);
 	for (size_t i = 0; i < count; i++)
-		printf("interface %zu %u %u %" PRIu64 " %u %u %s\n", i, interfaces[i].linktype,
-		       interfaces[i].snaplen, interfaces[i].link_bps, interfaces[i].fcs_len,
-		       interfaces[i].quality, interfaces[i].name);
+		printf("interface %zu %u %u %" PRIu64 " %u %u %s\n", i, interfaces[i].linktype, interfaces[i].snaplen,
+		       interfaces[i].link_bps, interfaces[i].fcs_len, interfaces[i].quality, interfaces[i].name);
 	backend.ops->stats(&backend, &stats);
-	printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n",
-	       stats.frames, stats.bytes, stats.filtered, stats.dropped, stats.drop_first_ns,
-	       stats.drop_last_ns);
+	printf("stats %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 "\n", stats.frames,
+	       stats.bytes, stats.filtered, stats.dropped, stats.drop_first_ns, stats.drop_last_ns);
 	if (backend.ops->notice(&backend))
 		printf("notice %s\n", backend.ops->notice(&backend));
 }
@@ -67,8 +64,8 @@ static void on_alarm(int number)
 
 static void stop_after(int ms)
 {
-	struct sigaction action = {.sa_handler = on_alarm};
-	struct itimerval timer = {.it_value = {ms / 1000, ms % 1000 * 1000}};
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval timer = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
 
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &timer, NULL);
@@ -116,8 +113,7 @@ static int read_all(const struct settings *settings, struct mb_error *error)
 static int dump(const struct settings *settings, char **files, size_t count)
 {
 	struct mb_error error;
-	int result = mb_merge_open(&backend, (const char *const *)files, count, &settings->options,
-				   &error);
+	int result = mb_merge_open(&backend, (const char *const *)files, count, &settings->options, &error);
 
 	if (result < 0) {
 		printf("error: %s\n", error.message);
@@ -158,7 +154,7 @@ static bool parse(int argc, char **argv, struct settings *settings)
 
 int main(int argc, char **argv)
 {
-	struct settings settings = {.timeout_ms = -1};
+	struct settings settings = { .timeout_ms = -1 };
 	int failed = 0;
 
 	if (!parse(argc, argv, &settings))

@@ -50,17 +50,27 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc && i < 11; i++)
 		number[i] = atol(argv[i]);
 	struct mb_path path = {
-		.fd = (int)number[1], .flags = (uint32_t)number[2], .size = (uint32_t)number[3],
-		.number_at = (uint8_t)number[4], .number_bytes = (uint8_t)number[5],
-		.short_at = (uint8_t)number[6], .time_at = (uint8_t)number[7],
+		.fd = (int)number[1],
+		.flags = (uint32_t)number[2],
+		.size = (uint32_t)number[3],
+		.number_at = (uint8_t)number[4],
+		.number_bytes = (uint8_t)number[5],
+		.short_at = (uint8_t)number[6],
+		.time_at = (uint8_t)number[7],
 	};
 	size_t count = (size_t)number[8];
 	int32_t *owners = malloc((size_t)(path.fd + 1) * sizeof(*owners));
 	struct mb_due *due = malloc(count * sizeof(*due));
 	struct mb_exchange x = {
-		.epoll = epoll_create1(0), .timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
-		.owners = owners, .owner_count = (size_t)path.fd + 1, .paths = &path, .path_count = 1,
-		.due = due, .due_count = count, .room = (size_t)number[10],
+		.epoll = epoll_create1(0),
+		.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
+		.owners = owners,
+		.owner_count = (size_t)path.fd + 1,
+		.paths = &path,
+		.path_count = 1,
+		.due = due,
+		.due_count = count,
+		.room = (size_t)number[10],
 	};
 	int64_t begin = monotonic_ns(), end = begin + (int64_t)count * number[9] + AFTER_NS;
 

@@ -80,8 +80,8 @@ EXPORT struct ring *pfring_open(const char *device, uint32_t caplen, uint32_t fl
 		NT_Init(0);
 	if (!card && strcmp(module, "pcap"))
 		return NULL;
-	file = pcap_open_offline_with_tstamp_precision(device + 5, card ? PCAP_TSTAMP_PRECISION_NANO :
-						       PCAP_TSTAMP_PRECISION_MICRO, reason);
+	file = pcap_open_offline_with_tstamp_precision(
+		device + 5, card ? PCAP_TSTAMP_PRECISION_NANO : PCAP_TSTAMP_PRECISION_MICRO, reason);
 	if (!file)
 		return NULL;
 	ring = calloc(1, sizeof(*ring));

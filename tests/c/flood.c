@@ -52,11 +52,11 @@ static int make_counter(uint64_t first)
 {
 	const uint32_t key = 0;
 	union bpf_attr attributes = {
-		.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1 };
+		.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1
+	};
 	int fd = bpf(BPF_MAP_CREATE, &attributes);
 
-	attributes = (union bpf_attr){
-		.map_fd = (uint32_t)fd, .key = (uintptr_t)&key, .value = (uintptr_t)&first };
+	attributes = (union bpf_attr){ .map_fd = (uint32_t)fd, .key = (uintptr_t)&key, .value = (uintptr_t)&first };
 	return fd < 0 || bpf(BPF_MAP_UPDATE_ELEM, &attributes) ? cannot("a BPF map") : fd;
 }
 
@@ -84,9 +84,10 @@ static int load_program(int counter, int interface)
 		CALL(BPF_FUNC_redirect),
 		INSTRUCTION(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
 	};
-	union bpf_attr attributes = {
-		.prog_type = BPF_PROG_TYPE_XDP, .insns = (uintptr_t)program,
-		.insn_cnt = sizeof(program) / sizeof(program[0]), .license = (uintptr_t)"GPL" };
+	union bpf_attr attributes = { .prog_type = BPF_PROG_TYPE_XDP,
+				      .insns = (uintptr_t)program,
+				      .insn_cnt = sizeof(program) / sizeof(program[0]),
+				      .license = (uintptr_t)"GPL" };
 	int fd = bpf(BPF_PROG_LOAD, &attributes);
 
 	return fd < 0 ? cannot("an XDP program") : fd;
@@ -120,10 +121,12 @@ static void sleep_until(double when)
 
 static void send_chunk(const struct sender *sender, uint32_t count)
 {
-	union bpf_attr attributes = { .test = {
-		.prog_fd = (uint32_t)sender->program, .data_in = (uintptr_t)frame,
-		.data_size_in = (uint32_t)sender->size, .repeat = count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES,
-		.batch_size = BATCH } };
+	union bpf_attr attributes = { .test = { .prog_fd = (uint32_t)sender->program,
+						.data_in = (uintptr_t)frame,
+						.data_size_in = (uint32_t)sender->size,
+						.repeat = count,
+						.flags = BPF_F_TEST_XDP_LIVE_FRAMES,
+						.batch_size = BATCH } };
 
 	if (bpf(BPF_PROG_TEST_RUN, &attributes))
 		cannot("BPF_PROG_TEST_RUN");

@@ -109,7 +109,8 @@ static void count_frame(struct tally *tally, const struct mb_frame *frame)
 
 static void dump_frame(const struct mb_frame *frame)
 {
-	printf("{\"ts_ns\": %" PRId64 ", \"len\": %u, \"gso_size\": %u, \"direction\": %u, \"quality\": %u, \"data\": \"",
+	printf("{\"ts_ns\": %" PRId64
+	       ", \"len\": %u, \"gso_size\": %u, \"direction\": %u, \"quality\": %u, \"data\": \"",
 	       frame->ts_ns, frame->len, frame->gso_size, frame->direction, frame->quality);
 	for (uint32_t i = 0; i < frame->caplen; i++)
 		printf("%02x", frame->data[i]);
@@ -142,8 +143,9 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 	const int64_t idle = (int64_t)number(argc, argv, "idle_ms", "0");
 	const uint64_t enough = number(argc, argv, "frames", "0");
 	int64_t last = 0;
+	int empty = 0; /* reads since the last frame: drops are asked for in the second at the latest */
 
-	while (now_ms() < end && (!idle || !last || now_ms() - last < idle)) {
+	while (now_ms() < end && (!idle || !last || empty < 2 || now_ms() - last < idle)) {
 		int count = mb_backend_read(&backend, &batch, 50, error);
 
 		print_losses();
@@ -154,6 +156,7 @@ static int capture(struct tally *tally, int argc, char **argv, struct mb_error *
 			if (dump)
 				dump_frame(&batch.frames[i]);
 		}
+		empty = count ? 0 : empty + 1;
 		if (count)
 			last = now_ms();
 		if (enough && tally->frames >= enough)
@@ -173,16 +176,17 @@ static void print_result(const struct tally *tally, int status, const struct mb_
 	print_losses(); /* those that were asked for just now */
 	printf("{\"frames\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"captured\": %" PRIu64 ", \"merged\": %" PRIu64,
 	       tally->frames, tally->bytes, tally->captured, tally->merged);
-	printf(", \"hw\": %" PRIu64 ", \"sw\": %" PRIu64 ", \"ring\": %" PRIu64, tally->quality[0],
-	       tally->quality[1], tally->quality[2]);
+	printf(", \"hw\": %" PRIu64 ", \"sw\": %" PRIu64 ", \"ring\": %" PRIu64, tally->quality[0], tally->quality[1],
+	       tally->quality[2]);
 	printf(", \"unknown\": %" PRIu64 ", \"in\": %" PRIu64 ", \"out\": %" PRIu64, tally->direction[0],
 	       tally->direction[1], tally->direction[2]);
 	printf(", \"sequenced\": %" PRIu64 ", \"distinct\": %" PRIu64 ", \"lowest\": %" PRIu64
-	       ", \"highest\": %" PRIu64, tally->sequenced, tally->distinct, tally->lowest, tally->highest);
-	printf(", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 ", \"backwards_ns\": %" PRId64,
-	       tally->first_ns, tally->last_ns, tally->backwards_ns);
-	printf(", \"stats_frames\": %" PRIu64 ", \"stats_bytes\": %" PRIu64 ", \"dropped\": %" PRIu64,
-	       stats.frames, stats.bytes, stats.dropped);
+	       ", \"highest\": %" PRIu64,
+	       tally->sequenced, tally->distinct, tally->lowest, tally->highest);
+	printf(", \"first_ns\": %" PRId64 ", \"last_ns\": %" PRId64 ", \"backwards_ns\": %" PRId64, tally->first_ns,
+	       tally->last_ns, tally->backwards_ns);
+	printf(", \"stats_frames\": %" PRIu64 ", \"stats_bytes\": %" PRIu64 ", \"dropped\": %" PRIu64, stats.frames,
+	       stats.bytes, stats.dropped);
 	printf(", \"cpu_ns\": %" PRId64, (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec);
 	printf(", \"status\": %d, ", status == MB_BACKEND_END ? 0 : status);
 	print_text("error", status < 0 && status != MB_BACKEND_END ? error->message : "");
@@ -221,9 +225,12 @@ static struct mb_backend_options parse_options(int argc, char **argv)
 		.snaplen = (uint32_t)number(argc, argv, "snaplen", "0"),
 		.threads = (uint32_t)number(argc, argv, "threads", "0"),
 		.ring_bytes = number(argc, argv, "ring_bytes", "0"),
-		.stamps = !strcmp(stamps, "hw") ? MB_STAMPS_HW : !strcmp(stamps, "sw") ? MB_STAMPS_SW : MB_STAMPS_AUTO,
-		.direction = !strcmp(direction, "in") ? MB_DIRECTION_IN :
-			     !strcmp(direction, "out") ? MB_DIRECTION_OUT : MB_DIRECTION_UNKNOWN,
+		.stamps = !strcmp(stamps, "hw") ? MB_STAMPS_HW :
+			  !strcmp(stamps, "sw") ? MB_STAMPS_SW :
+						  MB_STAMPS_AUTO,
+		.direction = !strcmp(direction, "in")  ? MB_DIRECTION_IN :
+			     !strcmp(direction, "out") ? MB_DIRECTION_OUT :
+							 MB_DIRECTION_UNKNOWN,
 		.own_traffic = number(argc, argv, "own_traffic", "0"),
 		.cluster = (uint32_t)number(argc, argv, "cluster", "0"),
 	};

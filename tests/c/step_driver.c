@@ -3,7 +3,7 @@
  * The engine on a live backend that this file plays, in a time that it plays, too (linked with
  * --wrap=clock_gettime): a frame of 100 bytes each 100 us, ten a read. Arguments:
  *   READS STEP_AT_READ STEP_NS [LOSS_AT_READ LOSS_FIRST_NS LOSS_LAST_NS] [SILENT_FROM SILENT_TO]
- * System time is set by STEP_NS before that read; a loss is told of with that one, between those
+ * System time is set by STEP_NS before that read; a loss is reported with that one, between those
  * times since the start; reads of the last pair yield nothing. Prints the rows of bins of 1 ms, a
  * JSON object a line, each with the read after which it was there.
  */
@@ -48,8 +48,12 @@ static int fake_read(struct mb_backend *backend, struct mb_batch *batch, int tim
 		if (reads > arguments[6] && reads <= arguments[7])
 			continue;
 		batch->frames[batch->count++] = (struct mb_frame){
-			.ts_ns = START_NS + step_ns + now_ns, .data = data, .caplen = sizeof(data), .len = 100,
-			.direction = MB_DIRECTION_IN, .quality = MB_QUALITY_SW,
+			.ts_ns = START_NS + step_ns + now_ns,
+			.data = data,
+			.caplen = sizeof(data),
+			.len = 100,
+			.direction = MB_DIRECTION_IN,
+			.quality = MB_QUALITY_SW,
 		};
 	}
 	return (int)batch->count;
@@ -66,18 +70,21 @@ static const struct mb_interface *fake_interfaces(const struct mb_backend *backe
 
 static bool fake_loss(struct mb_backend *backend, struct mb_loss *loss)
 {
-	static bool told;
+	static bool reported;
 
 	(void)backend;
-	if (told || !arguments[3] || reads <= arguments[3])
+	if (reported || !arguments[3] || reads <= arguments[3])
 		return false;
-	told = true;
+	reported = true;
 	*loss = (struct mb_loss){ START_NS + arguments[4], START_NS + arguments[5], 7 };
 	return true;
 }
 
 static const struct mb_backend_ops fake = {
-	.name = "fake", .read = fake_read, .interfaces = fake_interfaces, .loss = fake_loss,
+	.name = "fake",
+	.read = fake_read,
+	.interfaces = fake_interfaces,
+	.loss = fake_loss,
 };
 
 static void print_rows(struct mb_engine *engine)
@@ -87,8 +94,9 @@ static void print_rows(struct mb_engine *engine)
 	if (mb_engine_take(engine, &bins, &senders))
 		exit(1);
 	for (size_t i = 0; i < bins->count; i++)
-		printf("{\"read\": %ld, \"clock_epoch\": %u, \"ts_ns\": %" PRId64 ", \"packets\": %u, \"quality\": %u}\n", reads,
-		       ((uint16_t *)bins->data[1])[i], ((int64_t *)bins->data[2])[i] - START_NS,
+		printf("{\"read\": %ld, \"clock_epoch\": %u, \"ts_ns\": %" PRId64
+		       ", \"packets\": %u, \"quality\": %u}\n",
+		       reads, ((uint16_t *)bins->data[1])[i], ((int64_t *)bins->data[2])[i] - START_NS,
 		       ((uint32_t *)bins->data[5])[i], ((uint16_t *)bins->data[8])[i]);
 	mb_table_release(bins);
 	mb_table_release(senders);

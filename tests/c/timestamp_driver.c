@@ -139,8 +139,9 @@ static void print_qualities(void)
 
 int main(int argc, char **argv)
 {
-	enum mb_stamps wanted = !strcmp(argv[1], "hw") ? MB_STAMPS_HW : !strcmp(argv[1], "sw") ? MB_STAMPS_SW :
-				MB_STAMPS_AUTO;
+	enum mb_stamps wanted = !strcmp(argv[1], "hw") ? MB_STAMPS_HW :
+				!strcmp(argv[1], "sw") ? MB_STAMPS_SW :
+							 MB_STAMPS_AUTO;
 	struct mb_error error = { "" };
 	struct mb_stamping stamping;
 	int status, applied = 0;

@@ -66,8 +66,10 @@ static bool pair(struct world *w, bool stream)
 	    getsockname(w->theirs, (struct sockaddr *)&a, &size))
 		return false;
 	if (!stream)
-		return !bind(w->ours, (struct sockaddr *)&b, size) && !getsockname(w->ours, (struct sockaddr *)&b, &size) &&
-		       !connect(w->ours, (struct sockaddr *)&a, size) && !connect(w->theirs, (struct sockaddr *)&b, size);
+		return !bind(w->ours, (struct sockaddr *)&b, size) &&
+		       !getsockname(w->ours, (struct sockaddr *)&b, &size) &&
+		       !connect(w->ours, (struct sockaddr *)&a, size) &&
+		       !connect(w->theirs, (struct sockaddr *)&b, size);
 	if (listen(w->theirs, 1) || connect(w->ours, (struct sockaddr *)&a, size))
 		return false;
 	listener = w->theirs;
@@ -81,13 +83,21 @@ static void layout(struct world *w, const uint8_t *data)
 	uint32_t size = (uint32_t)(data[1] << 8 | data[2]);
 
 	w->path = (struct mb_path){
-		.fd = w->ours, .flags = data[0] & 15, .size = size < 96 ? 96 : size,
-		.number_at = data[3] % (MB_HEAD_BYTES - 8), .number_bytes = (uint8_t)(1 + data[4] % 8),
-		.short_at = data[5] % (MB_HEAD_BYTES - 2), .time_at = data[6] % (MB_HEAD_BYTES - 8),
+		.fd = w->ours,
+		.flags = data[0] & 15,
+		.size = size < 96 ? 96 : size,
+		.number_at = data[3] % (MB_HEAD_BYTES - 8),
+		.number_bytes = (uint8_t)(1 + data[4] % 8),
+		.short_at = data[5] % (MB_HEAD_BYTES - 2),
+		.time_at = data[6] % (MB_HEAD_BYTES - 8),
 	};
 	w->x = (struct mb_exchange){
-		.epoll = epoll_create1(0), .timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
-		.paths = &w->path, .path_count = 1, .due = w->due, .notes = w->notes,
+		.epoll = epoll_create1(0),
+		.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK),
+		.paths = &w->path,
+		.path_count = 1,
+		.due = w->due,
+		.notes = w->notes,
 		.room = data[7] % (MOST_ROOM + 1),
 	};
 }

@@ -37,7 +37,7 @@ static void decode(const struct mb_batch *batch, const struct mb_interface *inte
 	for (uint32_t i = 0; i < batch->count; i++) {
 		const struct mb_frame *frame = &batch->frames[i];
 		const struct mb_interface *interface = &interfaces[frame->interface];
-		struct mb_decode_options options = {.inner = i & 1, .mtu = i & 2 ? 1500 : 0};
+		struct mb_decode_options options = { .inner = i & 1, .mtu = i & 2 ? 1500 : 0 };
 		struct mb_address destination;
 		uint64_t sender, receiver;
 		char text[MB_ADDRESS_TEXT];
@@ -57,8 +57,7 @@ static void check(bool holds, const char *what)
 	abort();
 }
 
-static void take(struct outcome *outcome, const struct mb_backend *backend,
-		 const struct mb_batch *batch)
+static void take(struct outcome *outcome, const struct mb_backend *backend, const struct mb_batch *batch)
 {
 	size_t count;
 	const struct mb_interface *interfaces = backend->ops->interfaces(backend, &count);
@@ -69,8 +68,7 @@ static void take(struct outcome *outcome, const struct mb_backend *backend,
 		check(frame->interface < count, "a frame of an interface that is not listed");
 		mix(outcome, (uint64_t)frame->ts_ns);
 		mix(outcome, (uint64_t)frame->len << 32 | frame->caplen);
-		mix(outcome,
-		    (uint64_t)frame->interface << 16 | frame->direction << 8 | frame->quality);
+		mix(outcome, (uint64_t)frame->interface << 16 | frame->direction << 8 | frame->quality);
 		for (uint32_t at = 0; at < frame->caplen; at++)
 			mix(outcome, frame->data[at]);
 		outcome->bytes += frame->len;
@@ -82,10 +80,10 @@ static void take(struct outcome *outcome, const struct mb_backend *backend,
 /* Read all of TARGET; how that ended, with the part of the message behind the file's name. */
 static struct outcome read_all(const char *target)
 {
-	struct mb_backend_options options = {.target = target, .backend = "file"};
+	struct mb_backend_options options = { .target = target, .backend = "file" };
 	static struct mb_batch batch;
-	struct outcome outcome = {0};
-	struct mb_error error = {""};
+	struct outcome outcome = { 0 };
+	struct mb_error error = { "" };
 	struct mb_backend_stats stats;
 	struct mb_backend backend;
 
@@ -96,10 +94,8 @@ static struct outcome read_all(const char *target)
 		check(mb_backend_read(&backend, &batch, -1, &error) == outcome.result,
 		      "the end of a backend does not stay");
 		backend.ops->stats(&backend, &stats);
-		check(stats.frames == outcome.frames && stats.bytes == outcome.bytes,
-		      "statistics that do not add up");
-		check(outcome.result == MB_BACKEND_END || error.message[0],
-		      "an error without words");
+		check(stats.frames == outcome.frames && stats.bytes == outcome.bytes, "statistics that do not add up");
+		check(outcome.result == MB_BACKEND_END || error.message[0], "an error without words");
 		mb_backend_close(&backend);
 	}
 	if (outcome.result != MB_BACKEND_END && strstr(error.message, ": "))
@@ -110,9 +106,9 @@ static struct outcome read_all(const char *target)
 /* Divide into trains what BACKEND has in memory, and take its frames one by one. */
 static void take_in_place(struct outcome *outcome, struct mb_backend *backend, struct mb_frame_view *view)
 {
-	static struct mb_batch one = {.count = 1};
+	static struct mb_batch one = { .count = 1 };
 	static struct mb_trains trains;
-	struct mb_decode_options options = {.mtu = 1500};
+	struct mb_decode_options options = { .mtu = 1500 };
 	uint64_t frames = outcome->frames, bytes = outcome->bytes;
 	const uint8_t *at = view->at;
 	size_t count;
@@ -133,10 +129,10 @@ static void take_in_place(struct outcome *outcome, struct mb_backend *backend, s
 /* What was READ from TARGET is what it has in memory, as far as it has it there. */
 static void check_in_place(const char *target, const struct outcome *read)
 {
-	struct mb_backend_options options = {.target = target, .backend = "file"};
+	struct mb_backend_options options = { .target = target, .backend = "file" };
 	static struct mb_batch batch;
-	struct outcome outcome = {0};
-	struct mb_error error = {""};
+	struct outcome outcome = { 0 };
+	struct mb_error error = { "" };
 	struct mb_backend backend;
 	struct mb_frame_view view;
 
@@ -179,8 +175,7 @@ static void check_sums(const struct mb_engine *engine, uint64_t bin_bytes, uint6
 
 	for (uint32_t i = 0; i < engine->n_lanes; i++) {
 		bytes += engine->lanes[i]->lane.totals.bytes;
-		attributed += engine->lanes[i]->lane.totals.bytes -
-			      engine->lanes[i]->lane.totals.unattributed_bytes;
+		attributed += engine->lanes[i]->lane.totals.bytes - engine->lanes[i]->lane.totals.unattributed_bytes;
 	}
 	check(bin_bytes == bytes, "bins that do not add up");
 	check(sender_bytes == attributed, "senders that do not add up");
@@ -189,11 +184,11 @@ static void check_sums(const struct mb_engine *engine, uint64_t bin_bytes, uint6
 /* Count all of TARGET; what is in bins, late or excluded. */
 static uint64_t count_all(const char *target, const struct mb_engine_options *options)
 {
-	struct mb_backend_options backend_options = {.target = target, .backend = "file"};
+	struct mb_backend_options backend_options = { .target = target, .backend = "file" };
 	uint64_t bin_bytes = 0, sender_bytes = 0, bytes = 0;
 	struct mb_table *bins, *senders;
 	struct mb_engine *engine;
-	struct mb_error error = {""};
+	struct mb_error error = { "" };
 	struct mb_backend backend;
 
 	if (mb_backend_open(&backend, &backend_options, &error))
@@ -218,7 +213,7 @@ static uint64_t count_all(const char *target, const struct mb_engine_options *op
 static void count_both_ways(const char *target)
 {
 	struct mb_engine_options options = {
-		.bins = {.bin_ns = 10000, .source_bin_ns = 1000000, .window_ns = 2000000},
+		.bins = { .bin_ns = 10000, .source_bin_ns = 1000000, .window_ns = 2000000 },
 		.infer_mtu = true,
 		.directions = MB_LANE_IN | MB_LANE_OUT,
 		.max_sources = 4,
@@ -237,8 +232,7 @@ static bool is_guessed(const char *path)
 	bool never = false, guessed = false;
 
 	if (mb_input_open(&input, path, &never, NULL) == 0 && input.end - input.at >= 4 &&
-	    mb_pcap_header_matches(input.at) &&
-	    mb_pcap_header_read(&input, &header, NULL) == MB_SUPPLY_READY)
+	    mb_pcap_header_matches(input.at) && mb_pcap_header_read(&input, &header, NULL) == MB_SUPPLY_READY)
 		guessed = header.variant.header != MB_PCAP_RECORD_HEADER;
 	mb_input_close(&input);
 	return guessed;
@@ -287,10 +281,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	piped = read_piped(data, size);
 	if (guessed)
 		return 0;
-	check(mapped.frames == piped.frames && mapped.hash == piped.hash,
-	      "a pipe gives other frames than the file");
-	check(mapped.result == piped.result || mapped.message[0],
-	      "a pipe ends otherwise than the file");
+	check(mapped.frames == piped.frames && mapped.hash == piped.hash, "a pipe gives other frames than the file");
+	check(mapped.result == piped.result || mapped.message[0], "a pipe ends otherwise than the file");
 	check(!strcmp(mapped.message, piped.message), "a pipe fails otherwise than the file");
 	return 0;
 }
